@@ -7,11 +7,11 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
-from orchestrator.contract.completeness import Checkpoint, completed_by
+from orchestrator.contract.completeness import Checkpoint, judge
 from orchestrator.contract.formats.base import Format, Listing, StoredStep
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
-from orchestrator.contract.manifest import Manifest, file_name, folder_name, manifest_name, parse, parse_name
+from orchestrator.contract.manifest import Manifest, folder_name, manifest_name, parse, parse_name
 from orchestrator.contract.object_names import CHECKPOINTS
 
 SUSPECT = ".suspect"
@@ -107,26 +107,9 @@ class Catalogue:
                     yield found
 
     def _judge(self, folder: str, seconds: float) -> Optional[Checkpoint]:
-        """
-        Return the checkpoint under *folder* if it is complete: all its manifests, and every file they name.
-
-        A worker that slept may write its manifest when its files have been removed as old ones.
-        """
-        manifests = []
-        names = set(self._bucket.list(folder, seconds))
-        for name in sorted(names):
-            key = parse_name(name)
-            held = self._bucket.read(name, seconds) if key else None
-            if key is None or held is None:
-                continue
-            try:
-                manifest = parse(held.data, name)
-            except TornError:
-                continue
-            there = all(file_name(*key, file.name) in names for file in manifest.files)
-            if there and (manifest.step, manifest.incarnation, manifest.worker) == key:
-                manifests.append(manifest)
-        return completed_by(manifests)
+        sizes = self._bucket.sizes(folder, seconds)
+        held = {name: self._bucket.read(name, seconds) for name in sizes if parse_name(name)}
+        return judge(sizes, {name: one.data if one else None for name, one in held.items()}).checkpoint
 
     def _finished(self, seconds: float) -> Iterator[Checkpoint]:
         for one in self._stored(seconds):

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Optional
 
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
-from orchestrator.contract.object_names import CLAIM
 
-LARGEST = 1 << 10
-"""Most bytes of a claim."""
 WIDEST = 1000
 """Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
 
 
 def winner_of(bucket: Bucket, settings: Settings, seconds: float = SECONDS) -> int:
     """Return the incarnation that has won this machine's race: its own, unless another was named before."""
-    name = f"{CLAIM}{settings.race}"
-    data = json.dumps({"schema": 1, "incarnation": settings.incarnation}).encode()
+    name, data = claim_name(settings.race), claim_of(settings.incarnation)
     try:
         bucket.write(name, data, 0, seconds)
     except PreconditionError:
@@ -33,8 +29,5 @@ def winner_of(bucket: Bucket, settings: Settings, seconds: float = SECONDS) -> i
 
 def named(data: bytes, race: int) -> Optional[int]:
     """Return the incarnation that a claim names, None where it is no TPU of the race."""
-    try:
-        number = json.loads(data)["incarnation"] if len(data) <= LARGEST else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return number if type(number) is int and 0 <= number - race < WIDEST else None
+    number = named_by(data)
+    return number if number is not None and 0 <= number - race < WIDEST else None

@@ -19,14 +19,13 @@ from orchestrator.agent.resumable import PART, ResumableUpload
 from orchestrator.agent.retry import retrying
 from orchestrator.agent.transport import Reply, Transport, time_of
 from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.limits import IN_MEMORY
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
 DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
 GRANT_SETTLES = 600.0
 """Seconds after which a role counts everywhere: mostly 2 minutes, 7 or more at worst (docs/facts.md 6.2)."""
-LARGEST = 32 << 20
-"""Most bytes of an object that are held in memory: a machine of before may have left any number."""
 BYTES = {"Content-Type": "application/octet-stream"}
 
 
@@ -69,9 +68,9 @@ class Bucket:
         return max(SECONDS, self._settled_at - time.time())
 
     def read(self, name: str, seconds: float = SECONDS) -> Optional[Stored]:
-        """Return a small object, or None when it is not there; of a larger one its first LARGEST bytes."""
+        """Return a small object, or None when it is not there; of a larger one its first 32 MiB."""
         path = f"/download/storage/v1{self._object(name)}?alt=media"
-        reply = self._call("GET", path, seconds, limit=LARGEST)
+        reply = self._call("GET", path, seconds, limit=IN_MEMORY)
         return None if reply.status == 404 else Stored(reply.body, int(reply.headers["x-goog-generation"]))
 
     def read_from(self, name: str, start: int, length: int, seconds: float = SECONDS) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from orchestrator.contract.manifest import Manifest
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import Manifest, file_name, parse, parse_name
 
 
 @dataclass(frozen=True, order=True)
@@ -18,13 +19,66 @@ class Checkpoint:
     why: str = ""
 
 
-def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
+@dataclass(frozen=True)
+class Verdict:
     """
-    Return the checkpoint that these manifests of one step and incarnation make complete, or None.
+    Say what the objects of one step and incarnation are worth: a *checkpoint*, or *why* they are none.
 
-    Complete means one manifest from each worker of the slice, all of one attempt: shards of two
-    attempts are not one state of the model. Workers that saved nothing have manifests without files, but
-    not all of them: nothing could go on from that.
+    *manifests* are those that make it complete, else all that could be read. No manifest at all has no *why*.
+    """
+
+    checkpoint: Optional[Checkpoint]
+    manifests: Tuple[Manifest, ...]
+    why: str = ""
+
+
+def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Verdict:
+    """
+    Judge one step of one incarnation, whose objects have *sizes* by name and whose manifests *bodies*.
+
+    Machine and controller ask the same question with it: is this what the next start resumes from?
+    """
+    found, whole, fault = [], [], ""
+    for name in sorted(bodies):
+        key, body = parse_name(name), bodies[name]
+        if key is None or body is None:
+            continue
+        try:
+            manifest = parse(body, name)
+        except TornError as error:
+            fault = str(error)
+            continue
+        if (manifest.step, manifest.incarnation, manifest.worker) != key:
+            fault = f"{name} is the manifest of another checkpoint"
+            continue
+        found.append(manifest)
+        lacks = _lacking(manifest, sizes)
+        fault = fault or lacks
+        if not lacks:
+            whole.append(manifest)
+    # A manifest with a fault only lacks where its worker is needed: whoever can write to the bucket could
+    # else hide a checkpoint behind one of a worker that the slice never had.
+    made_of = _of_all_workers(whole)
+    if made_of:
+        return Verdict(completed_by(made_of), made_of)
+    return Verdict(None, tuple(found), fault or _why_not(found))
+
+
+def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
+    """Return the checkpoint that these manifests of one step and incarnation make complete, or None."""
+    found = _of_all_workers(manifests)
+    if not found:
+        return None
+    why = f"manifests of all {len(found)} workers" if len(found) > 1 else "manifest"
+    return Checkpoint(found[0].step, found[0].incarnation, len(found), f"checkpoint complete: {why}")
+
+
+def _of_all_workers(manifests: Sequence[Manifest]) -> Tuple[Manifest, ...]:
+    """
+    Return one manifest from each worker of the slice, all of one attempt, or none.
+
+    Shards of two attempts are not one state of the model. Workers that saved nothing have manifests without
+    files, but not all of them: nothing could go on from that.
     """
     tries: Dict[int, List[Manifest]] = {}
     for one in manifests:
@@ -35,9 +89,34 @@ def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
             one.workers == workers for one in same
         )
         if alike and any(one.files for one in same):
-            why = f"manifests of all {workers} workers" if workers > 1 else "manifest"
-            return Checkpoint(same[0].step, same[0].incarnation, workers, f"checkpoint complete: {why}")
-    return None
+            return tuple(same)
+    return ()
+
+
+def _lacking(manifest: Manifest, sizes: Mapping[str, int]) -> str:
+    """
+    Return what is missing of what a manifest names, empty when nothing is.
+
+    A worker that slept may write its manifest when its files have been removed as old ones. A file of another
+    size cannot be restored: if it counted, retention could remove the last checkpoint that can.
+    """
+    for file in manifest.files:
+        size = sizes.get(file_name(manifest.step, manifest.incarnation, manifest.worker, file.name))
+        if size is None:
+            return f"{file.name} of worker {manifest.worker} is missing"
+        if size != file.size:
+            return f"{file.name} of worker {manifest.worker} has {size} bytes, not {file.size}"
+    return ""
+
+
+def _why_not(manifests: Sequence[Manifest]) -> str:
+    if not manifests:
+        return ""
+    if not any(one.files for one in manifests):
+        return "no manifest names a file"
+    text = f"parts of {len({one.worker for one in manifests})} of {manifests[0].workers} workers"
+    alike = len({one.attempt for one in manifests}) == 1
+    return text if alike else f"{text}, and of different attempts"
 
 
 def disposable(complete: Iterable[Checkpoint], keep: int) -> Tuple[int, ...]:

@@ -8,15 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, Dict, Iterable, List, Optional, Tuple, TypeVar
 
+from orchestrator.contract.limits import LARGEST_INT, LATEST_TIME, MOST_WORKERS
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.contract.object_names import CHECKPOINTS
 
 SCHEMA = 1
 _NAME = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-MOST_WORKERS = 4096
-LATEST_TIME = 1e11  # seconds since the epoch; whoever writes to the bucket may write any number
-LARGEST_SIZE = 1 << 53
 MOST_LINKS = 100
 LONGEST_NAME = 255
 """Bytes of a file's name without its folders."""
@@ -24,7 +22,6 @@ LONGEST_PATH = 1024
 """Bytes of a name with its folders: those of the longest name of an object."""
 
 N = TypeVar("N", int, float)
-"""Bytes that no file has."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,7 @@ def _file(value: Dict[str, Any]) -> StoredFile:
 
 def size_of(value: Any) -> int:
     """Return a number of bytes. Raises ValueError, TypeError or OverflowError for what is none."""
-    return _within(int(value), LARGEST_SIZE, "a size that no file has")
+    return _within(int(value), LARGEST_INT, "a size that no file has")
 
 
 def time_of(value: Any) -> float:

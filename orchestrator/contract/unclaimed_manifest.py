@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from orchestrator.contract.limits import MOST_WORKERS
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import MOST_WORKERS, SHA256, is_plain, size_of, time_of
+from orchestrator.contract.manifest import SHA256, is_plain, size_of, time_of
 from orchestrator.contract.object_names import UNCLAIMED
 
 SCHEMA = 1

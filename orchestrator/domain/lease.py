@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 
+from orchestrator.contract.limits import LATEST_TIME
 from orchestrator.domain.checksum import sealed_bytes, unsealed
 from orchestrator.domain.clean_text import cut
 from orchestrator.errors import LeaseHeldError
@@ -27,8 +28,6 @@ PEOPLE = ("up", "watch", "down", HAND_OVER, PUSH)
 SCHEMA = 1
 LARGEST = 16 << 10
 """Most bytes of a lease object."""
-LATEST = 1e11
-"""Seconds since the epoch beyond which a time is none."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Holder:
         """Return the holder with text that can be shown; nobody known when a field has another type."""
         texts = (self.id, self.who, self.command, self.boot, self.space, *self.yields)
         whole = isinstance(self.pid, int) and not isinstance(self.pid, bool) and 0 <= self.pid <= 1 << 22
-        timed = isinstance(self.since, int | float) and 0 <= self.since <= LATEST
+        timed = isinstance(self.since, int | float) and 0 <= self.since <= LATEST_TIME
         if not whole or not timed or not all(isinstance(text, str) for text in texts):
             return self.nobody_known()
         return replace(self, who=cut(self.who, 200), command=cut(self.command, 100))

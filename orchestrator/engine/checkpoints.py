@@ -1,7 +1,7 @@
 """
 The checkpoints in the bucket: complete or not and why, and which one the next start would resume from.
 
-The rules are the agent's own, which are pure: a second copy of them here could only differ.
+The rules are those of `contract`, which the agents follow too: a second copy here could only differ.
 """
 
 import re
@@ -10,24 +10,18 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
-from orchestrator.contract.completeness import completed_by
+from orchestrator.contract import limits
+from orchestrator.contract.completeness import judge
 from orchestrator.contract.formats.base import Listing, StoredStep
 from orchestrator.contract.formats.choose import format_of
-from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, parse, parse_name
+from orchestrator.contract.manifest import file_name, parse_name
 from orchestrator.contract.object_names import CHECKPOINTS
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
+from orchestrator.engine.bounded_read import read_first
 
 PARALLEL = 8
-LARGEST_POINTER = 1 << 20
-"""Most bytes of what a format reads of a checkpoint: lists of Keras and TensorFlow, 60 at most."""
-LARGEST_MANIFEST = 16 << 20
-"""Most bytes of one manifest: that of some 100,000 files."""
-MOST_MANIFESTS, ALL_MANIFESTS = 20_000, 64 << 20
-"""Most manifests that one look reads, and most bytes of them together."""
 _COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/")
 _ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn|replaced)")
 _WHY_ASIDE = {
@@ -68,18 +62,6 @@ def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoin
     return sorted(found, key=lambda one: (one.step, one.incarnation or 0), reverse=True)
 
 
-def read_manifests(store: Store, manifests: list[StoredObject]) -> dict[str, StoredObject | None]:
-    """Return the first manifests by name, as many as may be read: machines may write any number, of any size."""
-    names, left = [], ALL_MANIFESTS
-    for one in manifests[:MOST_MANIFESTS]:
-        left -= min(one.size, LARGEST_MANIFEST)
-        if left < 0:
-            break
-        names.append(one.name)
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        return dict(zip(names, pool.map(partial(store.read, limit=LARGEST_MANIFEST), names), strict=True))
-
-
 def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
     """Read every byte of a checkpoint, in parallel, and return what is not as it was saved."""
 
@@ -102,77 +84,38 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
         if match:
             groups[int(match[1]), int(match[2])].append(one)
     newest = [one for key in sorted(groups, reverse=True) for one in groups[key] if parse_name(one.name)]
-    bodies = read_manifests(store, newest)
+    bodies = read_first(store, newest, limits.MANIFESTS)
     for (step, incarnation), group in groups.items():
-        manifests, fault = _manifests(bodies, group)
+        mine = [one.name for one in group if parse_name(one.name)]
+        read = {name: body.data if (body := bodies.get(name)) else None for name in mine}
+        verdict = judge({one.name: one.size for one in group}, read)
+        why = verdict.why
+        if verdict.checkpoint is None and any(name not in bodies for name in mine):
+            why = why or "there are too many manifests: not all were read"
+        elif verdict.checkpoint is None and not verdict.manifests:
+            why = why or _aside(group)
+        wanted = {
+            file_name(step, incarnation, one.worker, file.name): file.sha256
+            for one in verdict.manifests
+            for file in one.files
+        }
         payload = [one for one in group if "/w" in one.name and ".manifest.json" not in one.name]
-        unread = any(parse_name(one.name) and one.name not in bodies for one in group)
-        fault = fault or ("there are too many manifests: not all were read" if unread else "")
-        why = fault or _lacking(manifests, payload) or _aside(manifests, group)
-        wanted = {_object_of(one, file): file.sha256 for one in manifests for file in one.files}
         yield StoredCheckpoint(
             step=step,
             incarnation=incarnation,
-            workers=max((one.workers for one in manifests), default=0),
-            size=sum(one.size for one in payload if not wanted or one.name in wanted),
+            workers=max((one.workers for one in verdict.manifests), default=0),
+            size=sum(one.size for one in group if one.name in wanted) or sum(one.size for one in payload),
             saved_at=max(one.updated for one in group),
-            complete=not why,
+            complete=verdict.checkpoint is not None,
             why=why,
             objects=tuple(wanted.items()),
-            format=next((one.format for one in manifests), ""),
+            format=next((one.format for one in verdict.manifests), ""),
         )
 
 
-def _manifests(
-    bodies: dict[str, StoredObject | None], group: list[StoredObject]
-) -> tuple[list[Manifest], str]:
-    found, fault = [], ""
-    for one in group:
-        body = bodies.get(one.name)
-        if body is not None:
-            try:
-                manifest = parse(body.data, one.name)
-            except TornError as error:
-                fault = str(error)
-                continue
-            if (manifest.step, manifest.incarnation, manifest.worker) == parse_name(one.name):
-                found.append(manifest)
-            else:
-                fault = f"{one.name} is the manifest of another checkpoint"
-    return found, fault
-
-
-def _lacking(manifests: list[Manifest], payload: list[StoredObject]) -> str:
-    """Return what is missing of a checkpoint that has manifests, empty when nothing is."""
-    if not manifests:
-        return ""
-    if not any(one.files for one in manifests):
-        return "no manifest names a file"
-    if completed_by(manifests) is None:
-        have = len({one.worker for one in manifests})
-        alike = len({one.attempt for one in manifests}) == 1
-        text = f"parts of {have} of {manifests[0].workers} workers"
-        return text if alike else f"{text}, and of different attempts"
-    sizes = {one.name: one.size for one in payload}
-    for manifest in manifests:
-        for file in manifest.files:
-            have_bytes = sizes.get(_object_of(manifest, file))
-            if have_bytes is None:
-                return f"{file.name} of worker {manifest.worker} is missing"
-            if have_bytes != file.size:
-                return f"{file.name} of worker {manifest.worker} has {have_bytes} bytes, not {file.size}"
-    return ""
-
-
-def _aside(manifests: list[Manifest], group: list[StoredObject]) -> str:
-    if manifests:
-        return ""
+def _aside(group: list[StoredObject]) -> str:
     marks = [match[1] for match in (_ASIDE.search(one.name) for one in group) if match]
     return _WHY_ASIDE[marks[0]] if marks else "no manifest: the upload did not end"
-
-
-def _object_of(manifest: Manifest, file: StoredFile) -> str:
-    return file_name(manifest.step, manifest.incarnation, manifest.worker, file.name)
 
 
 def _written_by_the_job(
@@ -235,7 +178,7 @@ def _level(
 
 def _reader(store: Store) -> Callable[[str], bytes | None]:
     def read(name: str) -> bytes | None:
-        found = store.read(CHECKPOINTS + name, limit=LARGEST_POINTER)
+        found = store.read(CHECKPOINTS + name, limit=limits.POINTER)
         return found.data if found is not None else None
 
     return read

@@ -2,20 +2,16 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from orchestrator.contract import limits
 from orchestrator.contract.object_names import EVENTS
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.events import Event, Sink
 from orchestrator.domain.ports import Store
+from orchestrator.engine.bounded_read import read_first
 from orchestrator.errors import UNFORESEEN, TpuctlError
 
-LARGEST_EVENT = 64 << 10
-"""Most bytes of one event."""
-MOST_EVENTS = 20_000
-"""Most events that are read at once, the newest."""
-LATEST_TIME = 1e11
 PASSING = frozenset({"waiting", "progress", "failure"})
 
 
@@ -65,11 +61,10 @@ def read_events(store: Store) -> list[Event]:
 
 def new_events(store: Store, seen: set[str]) -> list[Event]:
     """Return the stored events whose objects are not in *seen*, and add these to it."""
-    fresh = [found.name for found in store.list(EVENTS) if found.name not in seen]
-    seen.update(fresh)
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        bodies = pool.map(lambda name: store.read(name, limit=LARGEST_EVENT), fresh[-MOST_EVENTS:])
-        events = [_parse(body.data) for body in bodies if body is not None]
+    fresh = [found for found in store.list(EVENTS) if found.name not in seen]
+    seen.update(found.name for found in fresh)
+    bodies = read_first(store, fresh[-limits.EVENTS.many :], limits.EVENTS)
+    events = [_parse(body.data) for body in bodies.values() if body is not None]
     return sorted((e for e in events if e is not None), key=lambda e: e.at)
 
 
@@ -78,5 +73,5 @@ def _parse(data: bytes) -> Event | None:
         event = Event.from_json(data)
     except UNFORESEEN:
         return None
-    fits = 0 <= event.at <= LATEST_TIME
+    fits = 0 <= event.at <= limits.LATEST_TIME
     return replace(event, kind=cut(event.kind, 40), text=cut(event.text)) if fits else None

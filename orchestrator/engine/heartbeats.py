@@ -10,29 +10,27 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any
 
+from orchestrator.contract.limits import (
+    ALL_REPORTS,
+    LARGEST_FLOAT,
+    LARGEST_INT,
+    LATEST_TIME,
+    MOST_WORKERS,
+    REPORTS,
+    Limit,
+)
 from orchestrator.contract.object_names import HEARTBEAT
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, Unknown
 from orchestrator.domain.ports import Store, StoredObject
+from orchestrator.engine.bounded_read import read_first
 from orchestrator.errors import NotFoundError, TpuctlError
 
-MOST_WORKERS = 4096
-MOST_REPORTS = 100_000
-"""Most reports that are listed of all incarnations together."""
-LARGEST_REPORT = 64 << 10
-"""Most bytes of one report."""
-ONE_LOOK, ALL_LOOK = 4 << 20, 64 << 20
-"""Most bytes of new reports that one look reads, of one incarnation or of all: they cost money."""
-LATEST_TIME = 1e11
-"""Seconds since the epoch beyond which a time is none: the year 5138."""
-LARGEST_INT = 1 << 53
-LARGEST_FLOAT = 1e30
 MOST_ENTRIES = 64
 """Most entries of a list or a table in a report."""
 SLOWEST, FASTEST = 1e-7, 1e9
@@ -50,7 +48,7 @@ def place_of(name: str) -> tuple[int, int] | None:
 
 def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     """Read one heartbeat; raise ValueError when it does not fit the model. Unknown fields are left out."""
-    if stored.size > LARGEST_REPORT or len(stored.data) > LARGEST_REPORT:
+    if stored.size > REPORTS.each or len(stored.data) > REPORTS.each:
         raise ValueError(f"it has {max(stored.size, len(stored.data))} bytes")
     try:
         body = json.loads(stored.data)
@@ -176,8 +174,8 @@ class Heartbeats:
         """
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
-            most = (MOST_REPORTS, ALL_LOOK) if incarnation is None else (MOST_WORKERS, ONE_LOOK)
-            self._learn(self._store.list(prefix, most[0]), most[1])
+            limit = ALL_REPORTS if incarnation is None else REPORTS
+            self._learn(self._store.list(prefix, limit.many), limit)
         except NotFoundError:
             return Present(())
         except TpuctlError as error:
@@ -187,37 +185,32 @@ class Heartbeats:
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))
 
-    def _learn(self, listed: list[StoredObject], left: int) -> None:
-        """Know what is listed, and only that; of new reports *left* bytes are read, the first workers' first."""
+    def _learn(self, listed: list[StoredObject], limit: Limit) -> None:
+        """Know what is listed, and only that; new reports are read within *limit*, the first workers' first."""
         listed = [one for one in listed if place_of(one.name) is not None]
-        kept = {key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known}
-        news = [one for one in listed if (one.name, one.generation) not in kept]
-        cheap = []
-        for one in sorted(news, key=lambda one: place_of(one.name) or ()):
-            left -= one.size if one.size <= LARGEST_REPORT else 0
-            if left < 0:
-                beat = unreadable(one, ValueError("all reports together have too many bytes"))
-                kept[one.name, one.generation] = beat
-            else:
-                cheap.append(one)
-        if cheap:
-            with ThreadPoolExecutor(max_workers=16) as pool:
-                kept.update(found for found in pool.map(self._read, cheap) if found is not None)
-        self._known = kept
+        known = {
+            key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known
+        }
+        news = [one for one in listed if (one.name, one.generation) not in known]
+        news.sort(key=lambda one: place_of(one.name) or ())
+        bodies = read_first(self._store, [one for one in news if one.size <= limit.each], limit)
+        for one in news:
+            found = one if one.size > limit.each else bodies.get(one.name)
+            if one.size <= limit.each and one.name not in bodies:
+                too_many = ValueError("all reports together have too many bytes")
+                known[one.name, one.generation] = unreadable(one, too_many)
+            elif found is not None:
+                # The list's time is exact, unless the report was replaced since.
+                found = replace(found, updated=max(one.updated, found.updated))
+                known[found.name, found.generation] = _beat(found)
+        self._known = known
 
-    def _read(self, listed: StoredObject) -> tuple[tuple[str, int], Heartbeat] | None:
-        """Read one report; its time is the list's, which is exact, unless it was replaced since."""
-        found: StoredObject | None = listed
-        if listed.size <= LARGEST_REPORT:
-            found = self._store.read(listed.name, limit=LARGEST_REPORT)
-        if found is None:
-            return None
-        found = replace(found, updated=max(listed.updated, found.updated))
-        try:
-            beat = parse_heartbeat(found)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            beat = unreadable(found, error)
-        return (found.name, found.generation), beat
+
+def _beat(found: StoredObject) -> Heartbeat:
+    try:
+        return parse_heartbeat(found)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        return unreadable(found, error)
 
 
 def read_heartbeats(store: Store, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:

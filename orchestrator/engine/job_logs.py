@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.contract.manifest import MOST_WORKERS
+from orchestrator.contract.limits import MOST_WORKERS
 from orchestrator.contract.object_names import LOGS
 from orchestrator.domain.ports import Store
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.contract.limits import LARGEST_FLOAT, LARGEST_INT, LATEST_TIME
 from orchestrator.contract.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import proven, sealed_bytes, unsealed
 from orchestrator.domain.lease import LIFE, Holder
@@ -23,7 +24,6 @@ REWRITE, SPACING = 60.0, 5.0
 """Most and least seconds between two writes to the bucket."""
 POINTS = 600
 """Most points of a curve; beyond that every second one is dropped."""
-MOST_TIME, MOST_STEP, MOST_LOSS = 1e11, 1 << 53, 1e30
 Point = tuple[float, int, float | None, int]
 """Time in seconds since the epoch, step, loss and incarnation."""
 
@@ -90,8 +90,12 @@ def read_curve(store: Store) -> list[Point]:
 
 def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
     """Return a point of the curve; raise ValueError for one that cannot be drawn."""
-    ok = 0 <= float(at) <= MOST_TIME and 0 <= int(step) <= MOST_STEP and 0 <= int(incarnation) <= MOST_STEP
-    if not ok or (loss is not None and not abs(float(loss)) <= MOST_LOSS):
+    ok = (
+        0 <= float(at) <= LATEST_TIME
+        and 0 <= int(step) <= LARGEST_INT
+        and 0 <= int(incarnation) <= LARGEST_INT
+    )
+    if not ok or (loss is not None and not abs(float(loss)) <= LARGEST_FLOAT):
         raise ValueError("no point of a curve")
     return float(at), int(step), None if loss is None else float(loss), int(incarnation)
 

@@ -1,17 +1,13 @@
 """The object in the bucket that names the winner of a race: written once, by a machine or by the controller."""
 
-import json
-
-from orchestrator.contract.object_names import CLAIM
+from orchestrator.contract import limits
+from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import History, current_node
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 from orchestrator.planning.race import candidates, undecided
-
-LARGEST_CLAIM = 1 << 10
-"""Most bytes of a claim."""
 
 
 def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
@@ -28,7 +24,7 @@ def read_claim(store: Store, race: int, history: History, nodes: Sight[tuple[Nod
     if not race:
         return Absent()
     try:
-        found = store.read(f"{CLAIM}{race}", limit=LARGEST_CLAIM + 1)
+        found = store.read(claim_name(race), limit=limits.CLAIM + 1)
     except NotFoundError:
         return Absent()
     except TpuctlError as error:
@@ -42,11 +38,8 @@ def _claimed(data: bytes, race: int, history: History, nodes: Sight[tuple[Node, 
 
     Any machine can have written it, for races to come as well: a number that was never given is nobody's.
     """
-    try:
-        number = json.loads(data)["incarnation"] if len(data) <= LARGEST_CLAIM else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return Absent()
-    if type(number) is not int:
+    number = named_by(data)
+    if number is None:
         return Absent()
     if history.round == race and number in {
         history.incarnation,
@@ -71,10 +64,9 @@ def winner(store: Store, history: History, world: World) -> Sight[Claim]:
         return world.claim
     if node is None or node.state is not NodeState.READY or not node.healthy:
         return world.claim
-    name = f"{CLAIM}{history.round}"
-    data = json.dumps({"schema": 1, "incarnation": history.incarnation}).encode()
+    name, data = claim_name(history.round), claim_of(history.incarnation)
     try:
-        found = store.read(name, limit=LARGEST_CLAIM + 1)
+        found = store.read(name, limit=limits.CLAIM + 1)
         before = _claimed(found.data, history.round, history, world.nodes) if found is not None else Absent()
         if isinstance(before, Present):
             return before

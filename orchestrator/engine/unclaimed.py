@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from orchestrator.contract import limits
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.contract.object_names import UNCLAIMED
 from orchestrator.contract.unclaimed_manifest import Unclaimed, Why, parse, parse_name
 from orchestrator.domain.ports import Store
-from orchestrator.engine.checkpoints import read_manifests
+from orchestrator.engine.bounded_read import read_first
 from orchestrator.engine.fetch import Parcel, inside
 from orchestrator.errors import NotFoundError
 
@@ -71,7 +72,8 @@ def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
         held = [(place, one) for one in store.list(UNCLAIMED) if (place := parse_name(one.name))]
     except NotFoundError:
         return []
-    bodies = read_manifests(store, [one for _, one in sorted(held, key=lambda pair: pair[0], reverse=True)])
+    newest = [one for _, one in sorted(held, key=lambda pair: pair[0], reverse=True)]
+    bodies = read_first(store, newest, limits.MANIFESTS)
     found: dict[int, list[Unclaimed]] = {}
     for name, body in bodies.items():
         try:

@@ -3,15 +3,13 @@
 import threading
 
 from orchestrator.clock import Clock
+from orchestrator.contract import limits
 from orchestrator.contract.object_names import HEARTBEAT, WAKE
 from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.heartbeats import MOST_WORKERS
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.job import SILENCE, heartbeat_interval
 
-SMALL = 1 << 10
-"""Bytes that are read of a call."""
 SHORT = 0.001
 """Seconds too short to wait for: sums of floats miss each other by less."""
 
@@ -49,8 +47,7 @@ class Doorbell:
     def _rung(self, incarnation: int) -> bool:
         name = f"{WAKE}{incarnation}"
         try:
-            # Its generation is all that counts; a large one would be paid for at each look.
-            found = self._store.read(name, limit=SMALL)
+            found = self._store.read(name, limit=limits.WAKE)
         except TpuctlError:
             return False
         heard = (name, found.generation if found is not None else 0)
@@ -61,7 +58,7 @@ class Doorbell:
     def _fell_silent(self, incarnation: int) -> bool:
         """Say whether a report is overdue, once for each report."""
         try:
-            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", MOST_WORKERS)
+            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
         except TpuctlError:
             return False
         oldest = min(beats, key=lambda beat: beat.updated, default=None)

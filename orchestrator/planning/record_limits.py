@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.contract.limits import LATEST_TIME
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import History
 from orchestrator.pricing.bill import METERS
 
-LATEST = 1e11
 """Seconds since the epoch beyond which a time is none."""
 MOST = 10**9
 """Largest number of an incarnation, a count."""
@@ -93,5 +93,5 @@ def _check_leaf(name: str, value: Any) -> None:
         raise ValueError(f"{name} holds half of a character")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    if not math.isfinite(value) or abs(value) > (LATEST if isinstance(value, float) else LARGEST_INT):
+    if not math.isfinite(value) or abs(value) > (LATEST_TIME if isinstance(value, float) else LARGEST_INT):
         raise ValueError(f"{name} is out of range")

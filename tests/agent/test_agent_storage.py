@@ -47,7 +47,7 @@ def test_of_what_is_too_large_no_more_than_the_limit_is_held(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A manifest of any size does not fill the memory of the machine that comes next."""
-    monkeypatch.setattr(storage, "LARGEST", 1000)
+    monkeypatch.setattr(storage, "IN_MEMORY", 1000)
     bucket = bucket_of(lab)
     bucket.write("large", b"x" * 5000)
     bucket.write("small", b"x" * 1000)

@@ -23,8 +23,7 @@ from orchestrator.engine import (
     apply,
     artifacts,
     atomic_files,
-    event_log,
-    heartbeats,
+    bounded_read,
     journal,
     observe,
     rebuild_record,
@@ -38,7 +37,7 @@ from tests.direct.door import Door
 from tests.engine.engine_lab import PROJECT, Lab
 from tests.quick_clients import QUICK
 
-THREADED = (apply, event_log, heartbeats, observe, rebuild_record, zone_lists)
+THREADED = (apply, bounded_read, observe, rebuild_record, zone_lists)
 """Modules that do things side by side; here they do them one after the other, in the same order each time."""
 READS = re.compile(r"\.(get|list|aggregatedList|getIamPolicy|getGuestAttributes|getStorageLayout)$")
 HERE, ELSEWHERE = f"here/{PROJECT}/demo", f"elsewhere/{PROJECT}/demo"

@@ -28,7 +28,7 @@ from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.emulator.state.world import LocalCloud
-from orchestrator.engine import apply, atomic_files, heartbeats, lease_object, observe
+from orchestrator.engine import apply, atomic_files, bounded_read, lease_object, observe
 from orchestrator.errors import TpuctlError
 from orchestrator.google import factory, zone_lists
 from orchestrator.google.clients import Clients, CloudSettings
@@ -202,7 +202,7 @@ class Town:
         """Be the town of this Python process."""
         Town.current = self
         with ExitStack() as stack:
-            for module in (observe, apply, heartbeats, zone_lists):
+            for module in (observe, apply, bounded_read, zone_lists):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
             for where, what, stand_in in (
                 (atomic_files.os, "fsync", lambda _: None),

@@ -25,7 +25,7 @@ from orchestrator.emulator.http.mount import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state.secrets import Secrets
-from orchestrator.engine import artifacts, checkpoints, event_log, journal, rebuild_record, record_store
+from orchestrator.engine import artifacts, checkpoints, journal, rebuild_record, record_store
 from orchestrator.google.secret_manager import SecretManager
 from orchestrator.ssh.run import Answer
 from tests.crash.stage import storage_parts
@@ -68,7 +68,7 @@ class CanaryTown(Town):
         """Be the town of this process; writes to the disk are steps at which a command can be killed, too."""
         changes = [
             (towns, "Ssh", Heard),
-            *((module, "ThreadPoolExecutor", Inline) for module in (checkpoints, event_log, rebuild_record, top)),
+            *((module, "ThreadPoolExecutor", Inline) for module in (checkpoints, rebuild_record, top)),
             *(
                 (module, name, self._step(getattr(module, name)))
                 for module, name in (

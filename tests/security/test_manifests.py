@@ -11,14 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.agent.links import make_links
-from orchestrator.contract import manifest, unclaimed_manifest
+from orchestrator.contract import limits, manifest, unclaimed_manifest
 from orchestrator.contract.completeness import completed_by
 from orchestrator.contract.formats.keras import METADATA
 from orchestrator.contract.formats.whole import json_fault, json_object, safetensors_fault
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
-from orchestrator.engine import checkpoints
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.fetch import Parcel, fetch
 from orchestrator.errors import TransientError
@@ -200,7 +199,7 @@ def test_no_manifest_keeps_down_from_deleting(desk, changes):
 
 def test_very_many_manifests_are_not_all_read(desk, monkeypatch):
     """Else `down` would read for days before it deletes; those of the newest machines come first."""
-    monkeypatch.setattr(checkpoints, "MOST_MANIFESTS", 5)
+    monkeypatch.setattr(limits, "MANIFESTS", replace(limits.MANIFESTS, many=5))
     for number in range(1, 40):
         name = f"unclaimed/g{number}/w0.manifest.json"
         desk.town.put_object(name, json.dumps({**LEFT, "incarnation": number}).encode())

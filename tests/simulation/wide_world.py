@@ -25,7 +25,7 @@ from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
-from orchestrator.engine import apply, heartbeats, journal, observe, record_store
+from orchestrator.engine import apply, bounded_read, journal, observe, record_store
 from orchestrator.errors import TpuctlError
 from orchestrator.google.error_mapping import NETWORK, judge, one_line
 from orchestrator.google.refusal import Failure, of_answer
@@ -163,7 +163,7 @@ class WideWorld:
             self.news(gang.deployment)
 
         with ExitStack() as stack:
-            for module in (observe, apply, heartbeats):
+            for module in (observe, apply, bounded_read):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
             for place, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),

@@ -37,6 +37,7 @@ from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.engine import (
     apply,
     atomic_files,
+    bounded_read,
     heartbeats,
     journal,
     lease_object,
@@ -169,7 +170,7 @@ class World:
         threads = Threading(self.scheduler)
         clock = RetryTime(self.scheduler)
         with ExitStack() as stack:
-            for module in (observe, apply, heartbeats, zone_lists):
+            for module in (observe, apply, bounded_read, zone_lists):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
             for module in (lease_object, record_store, journal, loop):
                 stack.enter_context(patch.object(module, "threading", threads))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Optional
 
+from orchestrator.contract.limits import LARGEST_FLOAT
+
 COUNT = rb"(\d{1,3}(?:,\d{3}){1,4}|\d{1,12})(?!\d|\.\d|%)"
 """A whole number, perhaps with commas between thousands; no part of a longer one, no fraction, no share."""
 VALUE = rb"([-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20}|nan|inf(?:inity)?)(?:e[-+]?\d{1,3})?)(?![\w])"
 """A number as frameworks print a loss, NaN and infinity among them."""
-LARGEST = 1e30
-"""Above it a loss is no loss: drawings and sums would overflow."""
 
 
 def count(text: bytes) -> int:
@@ -23,9 +23,9 @@ def value(text: bytes) -> float:
         number = float(text)
     except ValueError:
         return float("nan")
-    return number if abs(number) <= LARGEST else float("nan")
+    return number if abs(number) <= LARGEST_FLOAT else float("nan")
 
 
 def usable(number: Optional[float]) -> Optional[float]:
     """Return a number that may be told on; None for NaN and for what was never there."""
-    return number if number is not None and abs(number) <= LARGEST else None
+    return number if number is not None and abs(number) <= LARGEST_FLOAT else None

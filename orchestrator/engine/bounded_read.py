@@ -1,0 +1,26 @@
+"""Reading what machines write to the bucket: in parallel, and no more than `contract/limits.py` allows."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from orchestrator.contract.limits import Limit
+from orchestrator.domain.ports import Store, StoredObject
+
+PARALLEL = 16
+
+
+def read_first(store: Store, listed: Sequence[StoredObject], limit: Limit) -> dict[str, StoredObject | None]:
+    """
+    Return the first of the *listed* objects by name, None for one that is gone; beyond *limit* none is read.
+
+    Of an object that is larger than allowed only its beginning comes, which no parser takes for the whole.
+    """
+    names, left = [], limit.together
+    for one in listed[: limit.many]:
+        left -= min(one.size, limit.each)
+        if left < 0:
+            break
+        names.append(one.name)
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        return dict(zip(names, pool.map(partial(store.read, limit=limit.each), names), strict=True))
