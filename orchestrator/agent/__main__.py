@@ -28,8 +28,8 @@ from orchestrator.agent.storage import Bucket
 from orchestrator.agent.threads import say
 from orchestrator.agent.venv import commands, install_command
 from orchestrator.agent.venv import main as venv
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.replacing import write_atomically
 
 LEAVE_SECONDS = 25.0
 

@@ -11,6 +11,7 @@ from orchestrator.agent.orders import Ending, Interrupted, Kind
 from orchestrator.agent.outcome import Outcome, Verdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.peers import silent_peer
+from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.completeness import Checkpoint, made_progress
 
 BREAKER_PATIENCE = 10.0
@@ -36,7 +37,7 @@ class Advance:
             lonely = self._give_up_after(attempt, wanted, outcome)
             parts.status.set(failures=wanted.failures, message=lonely or outcome.reason)
             tries = max(wanted.failures, wanted.excused)
-            self._pause(attempt, min(self._settings.longest_pause, 2.0 ** max(0, tries - 1)))
+            self._pause(attempt, Backoff(1.0, self._settings.longest_pause).after(tries))
             wanted = self._wanted(attempt, outcome, counted)
             wanted = self._without_the_newest(attempt, wanted)
         return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))

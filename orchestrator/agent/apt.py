@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
 from orchestrator.agent.layout import Layout
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.replacing import write_atomically
 
 COMMANDS = ("apt-get", "apt")
 PATIENCE = 600.0

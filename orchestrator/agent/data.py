@@ -20,9 +20,9 @@ from typing import Callable, Deque, Dict, Iterator, List, Set, Tuple
 
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.storage import Bucket
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
 from orchestrator.contract.object_names import DATA, DATA_LIST
+from orchestrator.contract.replacing import write_atomically
 
 PARALLEL = 8
 _PART = ".tpuctl-part-"

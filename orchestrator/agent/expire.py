@@ -20,9 +20,10 @@ from orchestrator.agent.own_node import NodeApi, OwnNode
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.threads import say
-from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.machine_errors import AgentError, FinalError
 from orchestrator.contract.object_names import LEASE, RECORD
+from orchestrator.contract.replacing import write_atomically
 
 MARGIN = 300.0
 """
@@ -44,7 +45,7 @@ STAND_IN = 900.0
 """
 Seconds after which another worker deletes the node, because worker 0 has not.
 """
-FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+PAUSES = Backoff(60.0, 3600.0)
 ASKING = 20.0
 
 
@@ -232,9 +233,9 @@ class Memory:
 
     def refused(self, now: float) -> float:
         """Return the seconds until the next try, which grow with each refusal."""
-        count = int(self._body.get("refusals", 0))
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**count)
-        self._body.update(refusals=count + 1, next_try=now + pause)
+        count = int(self._body.get("refusals", 0)) + 1
+        pause = PAUSES.after(count)
+        self._body.update(refusals=count, next_try=now + pause)
         self._save()
         return pause
 

@@ -12,8 +12,8 @@ from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
 from orchestrator.agent.threads import say
 from orchestrator.agent.wake import Bell
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.object_names import HEARTBEAT
+from orchestrator.contract.replacing import write_atomically
 
 SCHEMA = 1
 _URGENT = ("phase", "committed_step", "notice", "preempted")

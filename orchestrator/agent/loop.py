@@ -30,8 +30,8 @@ from orchestrator.agent.rehearsal import check
 from orchestrator.agent.retention import retain
 from orchestrator.agent.threads import Repeater, say
 from orchestrator.agent.uncommitted import Uncommitted
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
+from orchestrator.contract.replacing import write_atomically
 
 BEATEN = 20
 """Heartbeats after which a machine that another one has beaten ends; its controller deletes it before."""

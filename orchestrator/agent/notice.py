@@ -6,6 +6,7 @@ import threading
 from typing import Callable
 
 from orchestrator.agent.metadata import Metadata, Value
+from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.machine_errors import AgentError, TransientError
 
 PATH = "instance/preempted"
@@ -22,6 +23,9 @@ def is_preempted(metadata: Metadata) -> bool:
         return False
 
 
+PAUSES = Backoff(1.0, 10.0)
+
+
 class NoticeWatch(threading.Thread):
     """Call *noticed* once, when the metadata server says that this machine is being preempted."""
 
@@ -33,11 +37,11 @@ class NoticeWatch(threading.Thread):
 
     def run(self) -> None:
         """Long-poll until the notice; failures are waited out, since a server that is away says nothing."""
-        etag, pause = "", 1.0
+        etag, failures = "", 0
         while not self._ended.is_set():
             try:
                 value = self._look(etag)
-                etag, pause = value.etag, 1.0
+                etag, failures = value.etag, 0
                 if _says_so(value):
                     self._noticed()
                     return
@@ -45,8 +49,8 @@ class NoticeWatch(threading.Thread):
                     # Without an etag the server cannot hold the call, so look again after a moment.
                     self._ended.wait(5.0)
             except TransientError:
-                self._ended.wait(pause)
-                pause = min(10.0, pause * 2)
+                failures += 1
+                self._ended.wait(PAUSES.after(failures))
             except AgentError:
                 self._ended.wait(NOT_SERVED)
 

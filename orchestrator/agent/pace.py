@@ -12,9 +12,9 @@ from typing import Any, List, Optional, Tuple
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import Bucket
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.interval import PRIOR_SAVE, RECENT, Life, saving_interval
 from orchestrator.contract.object_names import HEARTBEAT as PREFIX
+from orchestrator.contract.replacing import write_atomically
 
 WORTH_TELLING = 0.05
 SAVES = 9

@@ -21,6 +21,7 @@ from orchestrator.agent.restore import Restorer
 from orchestrator.agent.secrets import Secrets
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.formats.choose import format_of
@@ -28,7 +29,7 @@ from orchestrator.contract.machine_errors import AgentError, FinalError
 from orchestrator.contract.redaction import Redactor
 
 T = TypeVar("T")
-LONGEST_PAUSE = 15.0
+PAUSES = Backoff(0.5, 15.0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Parts:
 
         Raises FinalError from the call, and Interrupted.
         """
-        pause = 0.5
+        failures = 0
         while True:
             self.orders.check()
             try:
@@ -77,8 +78,8 @@ class Parts:
             else:
                 self.status.trouble(doing, "")
                 return value
-            self.orders.wait(pause)
-            pause = min(LONGEST_PAUSE, pause * 2)
+            failures += 1
+            self.orders.wait(PAUSES.after(failures))
 
 
 def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:

@@ -26,9 +26,9 @@ from orchestrator.agent.record import Record
 from orchestrator.agent.rehearsal import for_job, for_setup
 from orchestrator.agent.restore import Restored
 from orchestrator.agent.threads import say
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.replacing import write_atomically
 
 MESSAGE = 500
 TICK = 0.1

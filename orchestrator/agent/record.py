@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.processes import boot_id, start_time
-from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.replacing import write_atomically
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.leftovers import Found, Leftovers, leftovers
-from orchestrator.agent.parts import LONGEST_PAUSE, Parts
+from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.stray import BUCKET
 from orchestrator.agent.threads import say
@@ -237,7 +237,7 @@ class Rescue:
 
     def _hurried(self, doing: str, call: Callable[[], T]) -> T:
         """Return what *call* returns, trying until the time is over."""
-        pause = 0.5
+        failures = 0
         while True:
             try:
                 return call()
@@ -248,8 +248,9 @@ class Rescue:
                 if left <= 0:
                     raise OutOfTimeError(f"{doing}: {error}") from error
                 self._parts.status.trouble("unclaimed", f"{doing}: {error}")
-                time.sleep(min(pause, left))  # An ending agent follows no more orders; its machine is going.
-                pause = min(LONGEST_PAUSE, pause * 2)
+                failures += 1
+                # An ending agent follows no more orders; its machine is going.
+                time.sleep(min(PAUSES.after(failures), left))
 
 
 def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:

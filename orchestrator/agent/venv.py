@@ -23,8 +23,8 @@ from orchestrator.agent import uv
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.rehearsal import check, for_setup
 from orchestrator.agent.storage import Bucket
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.replacing import write_atomically
 from orchestrator.contract.trusted_folder import stranger
 
 COMMAND = "tpuctl-venv"

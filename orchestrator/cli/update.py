@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from orchestrator.contract.replacing import replacing
+
 INDEX = "TPUCTL_UPDATE_INDEX"
 DAY = 86400.0
 OFF = "TPUCTL_NO_UPDATE_CHECK"
@@ -95,9 +97,8 @@ def _held(place: Path) -> dict[str, Any]:
 
 
 def _keep(place: Path, held: Mapping[str, Any]) -> None:
-    fresh = place.with_name(f"{place.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(held))
-    fresh.replace(place)
+    with replacing(place) as file:
+        file.write(json.dumps(held).encode())
 
 
 def _look_up(place: Path) -> None:

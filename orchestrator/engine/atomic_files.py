@@ -1,12 +1,12 @@
-"""Write files so that a kill at any line leaves the old content or the new one."""
+"""Files of this computer: replaced or appended to, durable, and with the disk's refusals in words."""
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.contract.replacing import replacing, sync_folder
 from orchestrator.errors import DiskError
 from orchestrator.private_folders import private_folder
 
@@ -52,17 +52,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     private_folder(path.parent)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-        _sync_folder(path.parent)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path, 0o600) as file:
+        file.write(data)
 
 
 def append_synced(path: Path, line: bytes) -> None:
@@ -76,15 +67,6 @@ def append_synced(path: Path, line: bytes) -> None:
         _append(path, line)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Let the folder itself keep the new name, which POSIX does not promise for a synced file."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _append(path: Path, line: bytes) -> None:
     private_folder(path.parent)
     new = not path.exists()
@@ -96,4 +78,4 @@ def _append(path: Path, line: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     if new:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 
 from orchestrator.clock import Clock
+from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, NodeState
 from orchestrator.domain.plan import Kind, Outcome
@@ -147,9 +148,8 @@ class Watcher:
         Jitter takes up to half of them, so that not everybody comes back to a bucket at the same moment.
         """
         first, last = min(self._poll, FIRST_REPAIR), max(self._poll, LONGEST_REPAIR)
-        longest = min(last, first * 2.0 ** min(self._broken - 1, 30))
         chance = zlib.crc32(f"{self._name} {self._clock.now()!r}".encode()) / 2**32
-        return longest * (1 - chance / 2)
+        return Backoff(first, last, jitter=0.5).after(self._broken, chance)
 
     def _pause(self, result: Pass) -> None:
         """Sleep until the next look: at once after a change or a machine's call, at the poll otherwise."""

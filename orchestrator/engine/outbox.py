@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.clock import Clock
+from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event, Sink
 from orchestrator.domain.ports import Store
 from orchestrator.errors import PreconditionError, TpuctlError
@@ -21,8 +22,7 @@ from orchestrator.planning.notices import Notice
 
 OUTBOX = ".tpuctl/outbox/"
 SENT = ".tpuctl/outbox-sent/"
-FIRST_PAUSE = 2.0
-LONGEST_PAUSE = 300.0
+PAUSES = Backoff(2.0, 300.0, jitter=0.5)
 MOST_TRIES = 60
 """Tries for one receiver, about four hours, after which it is left out."""
 
@@ -129,8 +129,7 @@ class Outbox:
         if not one.left or one.tries >= MOST_TRIES:
             self._finish(one)
         else:
-            longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(one.tries - 1, 10))
-            one.next_at = self.clock.monotonic() + longest * (0.5 + self.random() / 2)
+            one.next_at = self.clock.monotonic() + PAUSES.after(one.tries, self.random())
 
     def _finish(self, one: _Waiting) -> None:
         """Mark a notice as told, first that and then its end, so that a crash between them tells nobody twice."""
@@ -138,7 +137,7 @@ class Outbox:
             self.store.write(SENT + one.notice.id, b"")
             self.store.delete(OUTBOX + one.notice.id)
         except TpuctlError:
-            one.next_at = self.clock.monotonic() + LONGEST_PAUSE
+            one.next_at = self.clock.monotonic() + PAUSES.longest
             return
         with self._lock:
             self._waiting.pop(one.notice.id, None)

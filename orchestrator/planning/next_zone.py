@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
+from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.capacity import holds_one, order, passed_over, place_of, told
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Present, World
@@ -119,8 +120,8 @@ def create_gate(spec: Spec, history: History, zone: str, kind: Kind = Kind.NODE)
         return 0.0
     last = here[-1]
     streak = sum(1 for r in here if r.retry is last.retry)
-    delay = FIRST_DELAY[last.retry] * 2.0 ** min(streak - 1, 10)
-    return last.at + min(delay, LONGEST_DELAY[last.retry]) * (0.5 + _fraction(spec, history, last))
+    delay = Backoff(FIRST_DELAY[last.retry], LONGEST_DELAY[last.retry]).after(streak)
+    return last.at + delay * (0.5 + _fraction(spec, history, last))
 
 
 def _fraction(spec: Spec, history: History, last: Refusal) -> float:

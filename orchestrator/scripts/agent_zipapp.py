@@ -5,6 +5,8 @@ import zipfile
 from io import BytesIO
 from pathlib import Path
 
+from orchestrator.contract.replacing import replacing
+
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("agent", "contract")
 SHEBANG = b"#!/usr/bin/env python3\n"
@@ -20,10 +22,8 @@ def build(path: Path) -> str:
     and with one fixed date. Files are stored, not compressed, since compressors differ between machines.
     """
     data = SHEBANG + _archive()
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(data)
-    temporary.chmod(0o755)
-    temporary.replace(path)
+    with replacing(path, 0o755) as file:
+        file.write(data)
     return hashlib.sha256(data).hexdigest()
 
 

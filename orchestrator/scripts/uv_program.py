@@ -6,18 +6,17 @@ It is kept in the user's cache under its sha256.
 
 import gzip
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from orchestrator.contract.replacing import replacing
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.private_folders import own_folder, private_folder
@@ -102,15 +101,20 @@ def packed(machine: str, folder: Path) -> Path:
         return target
     kept = cache_folder() / target.name
     if not kept.exists():
-        source = program(machine)
-        _atomically(kept, lambda fresh: _pack(source, fresh))
-    _atomically(target, lambda fresh: shutil.copyfile(kept, fresh))
+        private_folder(kept.parent)
+        with program(machine).open("rb") as source, replacing(kept, 0o600) as target_file:
+            with gzip.GzipFile("", "wb", 6, target_file) as file:
+                shutil.copyfileobj(source, file)
+    private_folder(target.parent)
+    with kept.open("rb") as source, replacing(target, 0o600) as copy:
+        shutil.copyfileobj(source, copy)
     return target
 
 
 def _keep(own: Path | None, machine: str, digest: str, kept: Path) -> None:
+    private_folder(kept.parent)
     if own is not None:
-        _atomically(kept, lambda fresh: shutil.copyfile(own, fresh))
+        data = own.read_bytes()
     else:
         with tempfile.TemporaryDirectory() as folder:
             data = _downloaded(machine, Path(folder))
@@ -119,7 +123,8 @@ def _keep(own: Path | None, machine: str, digest: str, kept: Path) -> None:
                 f"the package index gives another uv {VERSION} for {machine} than the pinned one",
                 hint="ask who runs the index; nothing of it was used",
             )
-        _atomically(kept, lambda fresh: fresh.write_bytes(data))
+    with replacing(kept, 0o700) as file:
+        file.write(data)
     kept.chmod(0o755)
 
 
@@ -141,23 +146,6 @@ def _downloaded(machine: str, folder: Path) -> bytes:
         )
     with zipfile.ZipFile(wheels[0]) as archive:
         return archive.read(f"uv-{VERSION}.data/scripts/uv")
-
-
-def _pack(source: Path, fresh: Path) -> None:
-    with source.open("rb") as program, gzip.open(fresh, "wb", compresslevel=6) as target:
-        shutil.copyfileobj(program, target)
-
-
-def _atomically(path: Path, write: Callable[[Path], object]) -> None:
-    private_folder(path.parent)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        write(Path(name))
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _sha256(path: Path) -> str:

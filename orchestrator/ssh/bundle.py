@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.contract.replacing import replacing
 from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
@@ -55,10 +56,9 @@ def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, by
     newest = max((entry.stamp[2] for entry in entries), default=0) / 1e9
     if not known and newest < started - _SETTLED:
         path = out_dir / f"{digest}.tar.gz"
-        _replace(
-            out_dir / _CACHE,
-            json.dumps({"mark": mark, "digest": digest, "size": path.stat().st_size}).encode(),
-        )
+        known_as = {"mark": mark, "digest": digest, "size": path.stat().st_size}
+        with replacing(out_dir / _CACHE, 0o600) as file:
+            file.write(json.dumps(known_as).encode())
     return Bundle(
         out_dir / f"{digest}.tar.gz",
         digest,
@@ -174,13 +174,6 @@ def _known(out_dir: Path, mark: str) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     return digest if whole and found["mark"] == mark else ""
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=".cache-", dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    Path(temporary).replace(path)
 
 
 def _prune(out_dir: Path) -> None:

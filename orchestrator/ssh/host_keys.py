@@ -5,13 +5,12 @@ The pins come from the machine's guest attributes, read over TLS. They are remem
 name (a TPU's name holds its incarnation), so that a pin outlives an unreadable attribute.
 """
 
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from orchestrator.contract.replacing import replacing
 from orchestrator.domain.ports import Host
 from orchestrator.errors import HostKeyError
 from orchestrator.private_folders import private_folder
@@ -30,10 +29,8 @@ def remember(folder: Path, host: Host) -> None:
     target = _file(folder, host.name)
     if target.exists() and target.read_text() == text:
         return
-    descriptor, temporary = tempfile.mkstemp(prefix=".pin-", dir=folder)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    Path(temporary).replace(target)
+    with replacing(target, 0o600) as file:
+        file.write(text.encode())
 
 
 def recall(folder: Path, name: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.contract.replacing import replacing
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.ssh.ignore import named_like_a_key
@@ -228,6 +229,5 @@ def _remember(
     now = {**known, **{str(path.absolute()): held for path, held in found.items()}}
     with contextlib.suppress(OSError):
         private_folder(cache.parent)
-        part = cache.with_name(f".{cache.name}.{os.getpid()}")
-        part.write_text(json.dumps(now))
-        part.replace(cache)
+        with replacing(cache) as file:
+            file.write(json.dumps(now).encode())

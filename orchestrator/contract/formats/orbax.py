@@ -16,7 +16,6 @@ import re
 from pathlib import Path
 from typing import Iterator, List
 
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.formats.base import (
     QUIET,
     UNKNOWN,
@@ -33,6 +32,7 @@ from orchestrator.contract.formats.base import (
 )
 from orchestrator.contract.formats.marker import folders_with, step_of
 from orchestrator.contract.formats.whole import json_object, whole_number
+from orchestrator.contract.replacing import write_atomically
 
 COMMIT_SUCCESS = "commit_success.txt"
 METADATA = "_CHECKPOINT_METADATA"

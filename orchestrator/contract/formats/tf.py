@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
 
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.formats.base import (
     Format,
     Judgement,
@@ -24,6 +23,7 @@ from orchestrator.contract.formats.base import (
 )
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.formats.sstable import shard_sizes
+from orchestrator.contract.replacing import write_atomically
 
 POINTER = "checkpoint"
 _FILE = re.compile(r"(.+-\d+)\.(index|meta|data-\d{5}-of-\d{5})")

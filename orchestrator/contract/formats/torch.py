@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import List, Optional
 
-from orchestrator.contract.atomic_write import write_atomically
 from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.formats.whole import json_object, zip_fault
+from orchestrator.contract.replacing import write_atomically
 
 POINTER = "last.json"
 _FILE = re.compile(r"(?:.*\D)?\d+\.(?:pt|pth)(\.tmp)?")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 import struct
@@ -18,6 +17,8 @@ import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, Dict, Optional
+
+from orchestrator.contract.replacing import replacing
 
 H5_MAGIC = b"\x89HDF\r\n\x1a\n"
 NPY_MAGIC = b"\x93NUMPY"
@@ -167,10 +168,6 @@ def whole_number(value: object) -> Optional[int]:
 
 
 def copy_over(source: Path, target: Path) -> None:
-    """Replace *target* by a copy of *source*, durable before it is visible. Raises OSError."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with source.open("rb") as reading, temporary.open("wb") as writing:
+    """Replace *target* by a copy of *source*. Raises OSError."""
+    with source.open("rb") as reading, replacing(target) as writing:
         shutil.copyfileobj(reading, writing, 1 << 20)
-        writing.flush()
-        os.fsync(writing.fileno())
-    temporary.replace(target)
