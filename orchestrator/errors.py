@@ -3,21 +3,21 @@ The errors of tpuctl, drawn once.
 
     TpuctlError
     ├── UsageError            TPU-1xx  the file, a flag or the working folder is wrong
-    ├── AuthError             TPU-2xx  no credentials, no permission, an API that is off
-    ├── CapacityError         TPU-3xx  the zone has no machines now; another zone or later may have
-    ├── QuotaError            TPU-35x  the project may not have more; waiting alone does not help
+    ├── AuthError             TPU-2xx  no credentials, no permission, an API that is not enabled
+    ├── CapacityError         TPU-3xx  a stockout: another zone, or this one later, may have capacity
+    ├── QuotaError            TPU-35x  the project's quota does not allow more; waiting does not help
     ├── TransientError        TPU-4xx  the same call may succeed in a moment
-    │   └── DiskError         TPU-450  this computer does not let us write a file
-    ├── NotFoundError         TPU-404  the API says, without doubt, that the thing is not there
-    ├── ConflictError         TPU-409  the name is taken, or somebody wrote first
+    │   └── DiskError         TPU-450  a file of this computer cannot be written
+    ├── NotFoundError         TPU-404  the API says that the resource does not exist
+    ├── ConflictError         TPU-409  the name is taken, or another process wrote first
     ├── RemoteError           TPU-5xx  SSH: unreachable, wrong host key, command failed
-    ├── UnknownCloudError     TPU-499  an answer of the cloud that we do not know
+    ├── UnknownCloudError     TPU-499  an answer of the cloud that we do not understand
     ├── LeftoverError         TPU-600  something is left; it is listed
     ├── LeaseHeldError        TPU-601  another tpuctl acts on this deployment
     ├── SpendStopError        TPU-700  the budget or the time to live is used up
-    ├── JobFailedError        TPU-800  the user's job gave up
-    ├── UnclaimedError        TPU-810  the job ended well, and no checkpoint holds what it trained
-    └── LocalCloudError       TPU-900  the local cloud cannot start, or refuses a request of ours
+    ├── JobFailedError        TPU-800  the user's job failed too often without progress
+    ├── UnclaimedError        TPU-810  the job ended with status 0 but without a complete checkpoint
+    └── LocalCloudError       TPU-900  the local cloud cannot start, or refuses our request
 
 The loop reads the `retry` class only, never a message.
 """
@@ -40,7 +40,7 @@ class TpuctlError(Exception):
     Tell the user where, what, what changed and what to do next.
 
     *code* is `TPU-nnn`, *exit_code* the status of the process, *hint* the next
-    command or step, *unchanged* what was and was not changed.
+    command or step, *unchanged* what was and was not changed (`changed` in `--json`).
     """
 
     code = "TPU-000"
@@ -82,13 +82,13 @@ class AuthError(TpuctlError):
 
 
 class MissingPermissionError(AuthError):
-    """Report that the login may not do this one thing; it may do others."""
+    """Report one missing permission; the login may have others."""
 
     code = "TPU-202"
 
 
 class CapacityError(TpuctlError):
-    """Report that the zone has no such machine to give at present."""
+    """Report a stockout: the zone has no capacity for such a machine at present."""
 
     code = "TPU-300"
     exit_code = 4
@@ -96,7 +96,7 @@ class CapacityError(TpuctlError):
 
 
 class QuotaError(TpuctlError):
-    """Report that the project's quota refuses one more."""
+    """Report that the project's quota does not allow one more."""
 
     code = "TPU-350"
     exit_code = 4
@@ -104,7 +104,7 @@ class QuotaError(TpuctlError):
 
 
 class TransientError(TpuctlError):
-    """Report a failure that the same call may not meet again."""
+    """Report a failure that may not occur again when the same call is repeated."""
 
     code = "TPU-400"
     retry = Retry.TRANSIENT
@@ -112,16 +112,16 @@ class TransientError(TpuctlError):
 
 class DiskError(TransientError):
     """
-    Report a file of this computer that cannot be written: a full disk, or a folder of somebody else's.
+    Report a file of this computer that cannot be written: the disk is full, or it belongs to another user.
 
-    The same write may succeed once there is room, so the loop goes on.
+    The same write may succeed once there is space, so the loop continues.
     """
 
     code = "TPU-450"
 
 
 class NotFoundError(TpuctlError):
-    """Report that the API says the thing does not exist."""
+    """Report that the API says that the resource does not exist."""
 
     code = "TPU-404"
 
@@ -139,13 +139,13 @@ class ConflictError(TpuctlError):
 
 
 class PreconditionError(ConflictError):
-    """Report that an object's generation was not the expected one: somebody wrote first."""
+    """Report that an object's generation was not the expected one: another process wrote first."""
 
     code = "TPU-412"
 
 
 class UnknownCloudError(TpuctlError):
-    """Report an answer of the cloud that no rule of ours covers."""
+    """Report an answer of the cloud that none of our rules covers."""
 
     code = "TPU-499"
     retry = Retry.UNKNOWN
@@ -166,14 +166,14 @@ class HostKeyError(RemoteError):
 
 
 class NoGcloudError(RemoteError):
-    """Report that gcloud, which leads to a machine without external address, is not on this computer."""
+    """Report that gcloud, needed to reach a machine without external address, is not on this computer."""
 
     code = "TPU-501"
     retry = Retry.PERMANENT
 
 
 class DamagedRecordError(TpuctlError):
-    """Report a deployment record of which some byte is not as it was written."""
+    """Report a deployment record whose checksum is wrong."""
 
     code = "TPU-610"
 
@@ -186,7 +186,7 @@ class LeftoverError(TpuctlError):
 
 
 class LeaseHeldError(TpuctlError):
-    """Report who else acts on the deployment; *asker* is the command for which this one has stepped aside."""
+    """Report who else acts on the deployment; *asker* is the command to which this one yielded."""
 
     code = "TPU-601"
     exit_code = 6
@@ -207,7 +207,7 @@ class JobFailedError(TpuctlError):
 
 
 class UnclaimedError(TpuctlError):
-    """Report a job that left with status 0 without any complete checkpoint: what it saved is kept as files."""
+    """Report a job that exited with status 0 without a complete checkpoint: its files are kept."""
 
     code = "TPU-810"
     exit_code = 5
@@ -222,11 +222,11 @@ class LocalCloudError(TpuctlError):
 UNFORESEEN = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError
 )  # fmt: skip
-"""What a fault of ours raises over a value that nobody has thought of: it ends one part of a pass only."""
+"""What a bug of ours raises for an unexpected value: it ends only one part of a pass."""
 
 
 class Interrupted(BaseException):
-    """End the command because somebody pressed Ctrl-C; *state* tells what stays, *next_step* how to go on."""
+    """End the command after Ctrl-C; *state* says what stays, *next_step* how to continue."""
 
     def __init__(self, state: str, next_step: str) -> None:
         super().__init__(state, next_step)

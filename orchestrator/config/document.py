@@ -55,7 +55,10 @@ def parse(raw: bytes, name: str) -> Document:
 def _decode(raw: bytes, name: str) -> str:
     if len(raw) > LARGEST_BYTES:
         raise _refuse(
-            name, (1, 1), f"the file has {len(raw)} bytes", "a deployment file is small; is it the right one?"
+            name,
+            (1, 1),
+            f"the file has {len(raw)} bytes",
+            "a deployment file is small; is this the right file?",
         )
     try:
         return raw.decode("utf-8-sig")
@@ -75,7 +78,7 @@ def _compose(text: str, name: str) -> tuple[Any, Any]:
         return yaml.compose(text), yaml.constructor.construct_object
     except ReaderError as error:
         place = _place_at(text[: error.position])
-        raise _refuse(name, place, "a control character stands here", "remove it") from error
+        raise _refuse(name, place, "a control character is not allowed here", "remove it") from error
     except MarkedYAMLError as error:
         raise _syntax(name, text, error) from error
     except RecursionError as error:
@@ -103,7 +106,7 @@ def _syntax(name: str, text: str, error: Any) -> ConfigError:
             name, place, "a second YAML document starts here", "keep one document; remove the line ---"
         )
     if "\t" in line[: place[1]]:
-        return _refuse(name, place, "a tab stands where YAML allows only spaces", "indent with spaces")
+        return _refuse(name, place, "a tab where YAML allows only spaces", "indent with spaces")
     if error.problem_mark and error.context:
         problem = f"{error.context}: {problem}"
     return _refuse(name, place, problem, "check the indentation, quotes and brackets before this place")
@@ -134,7 +137,7 @@ class _Reader:
         self._count += 1
         if self._count > _MOST_NODES or len(path) > 20:
             raise _refuse(
-                self._document.name, _place(node), "repeats or nests without end", "write the values out"
+                self._document.name, _place(node), "has endless repetition or nesting", "write the values out"
             )
         kind = type(node).__name__
         if kind == "MappingNode":
@@ -157,7 +160,7 @@ class _Reader:
                 )
             elif name in found:
                 first = self._document.marks[below].key[0]
-                hint = f"it stands on line {first} already; keep one"
+                hint = f"it is already on line {first}; keep one"
                 self._document.complain(_place(key), below, "the key is given twice", hint)
             else:
                 self._document.marks[below] = Mark(_place(key), _place(value))
@@ -180,7 +183,7 @@ class _Reader:
             if tag in _VALUE_TAGS:
                 return self._resolve(node)
         except (ValueError, TypeError, OverflowError, IndexError, KeyError, AttributeError):
-            self._document.complain(_place(node), path, "is not a readable value", "put it in quotes")
+            self._document.complain(_place(node), path, "is not a valid value", "put it in quotes")
             return None
         self._document.complain(
             _place(node), path, f"the tag {str(node.tag)[:60]} is not supported", "remove it"

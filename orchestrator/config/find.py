@@ -41,13 +41,13 @@ def _trust(file: Path) -> None:
         raise _refusal(file, why, f"chmod o-w {open_to_all}" if open_to_all else COPY)
     for folder in dict.fromkeys((file.parent, file.resolve().parent)):
         if (owner := folder.stat().st_uid) not in users():
-            why = f"{folder} belongs to another user (uid {owner}), who may exchange it"
+            why = f"{folder} belongs to another user (uid {owner}), who may replace it"
             raise _refusal(file, why, COPY)
 
 
 def _refusal(file: Path, why: str, hint: str) -> UsageError:
     return UsageError(
-        f"{file} was found, but {why}: what it asks for would run as you",
+        f"{file} was found, but {why}: its commands would run as you",
         hint=f"{hint}; or, if you trust it: --file {file}",
         unchanged="The file was not read, and nothing was changed.",
         code="TPU-143",

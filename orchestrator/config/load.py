@@ -28,7 +28,7 @@ def load(
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(
-            f"cannot read {path}: {error.strerror}", hint="check its name and rights", code="TPU-112"
+            f"cannot read {path}: {error.strerror}", hint="check its name and permissions", code="TPU-112"
         ) from error
     return read(raw, shown(path), overrides, environ)
 

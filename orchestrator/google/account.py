@@ -22,7 +22,5 @@ def _default_service_account(clients: Clients) -> str:
             answer = clients.projects.get(project=clients.project, **clients.reading)
             return str(answer.default_service_account)
     except MissingPermissionError as error:
-        hint = (
-            f"Name the machines' account: service_account in tpuctl.yaml. Then nobody asks. Or: {error.hint}"
-        )
+        hint = f"Set service_account in tpuctl.yaml; then no lookup is needed. Or: {error.hint}"
         raise MissingPermissionError(error.message, hint=hint, unchanged=error.unchanged) from error

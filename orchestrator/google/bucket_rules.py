@@ -55,7 +55,7 @@ def _triples(bindings: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
 def not_ours(name: str) -> ConflictError:
     """Return the error for a bucket name that somebody else has."""
     return ConflictError(
-        f"create bucket '{name}': the name belongs to somebody else",
+        f"create bucket '{name}': the name is taken by another project",
         hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
         unchanged="Nothing was changed.",
     )
@@ -64,8 +64,8 @@ def not_ours(name: str) -> ConflictError:
 def still_written(name: str) -> ConflictError:
     """Return the error for a bucket that fills up while it is being emptied."""
     return ConflictError(
-        f"delete bucket '{name}': somebody keeps writing into it",
+        f"delete bucket '{name}': another process keeps writing to it",
         aborted=True,
-        hint="Stop what writes there, then run: tpuctl down --delete-data",
-        unchanged="Part of the objects may be deleted; the bucket exists.",
+        hint="Stop that process, then run: tpuctl down --delete-data",
+        unchanged="Some objects may be deleted; the bucket still exists.",
     )

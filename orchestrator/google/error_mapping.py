@@ -26,7 +26,7 @@ from orchestrator.google.refusal import Failure
 MAX_MESSAGE = 300
 
 _NOTHING = "This request changed nothing."
-_UNSURE = "It is not known whether this request was carried out; the next look at the cloud tells."
+_UNSURE = "It is not known whether this request was carried out; the next observation of the cloud shows it."
 
 Rule = Callable[[Failure, str], TpuctlError]
 
@@ -57,7 +57,7 @@ _TRANSIENT = _rule(TransientError, "TPU-400", hints.wait, _UNSURE)
 NETWORK = _rule(TransientError, "TPU-401", hints.check_network, _UNSURE)
 _RATE = _rule(TransientError, "TPU-402", hints.wait)
 CORRUPT = _rule(TransientError, "TPU-403", hints.wait, "Damaged data was refused; nothing of it was used.")
-_PREEMPTED = _rule(TransientError, "TPU-405", hints.wait, "It was taken away while it was being created.")
+_PREEMPTED = _rule(TransientError, "TPU-405", hints.wait, "It was preempted while it was being created.")
 _NOT_READY = _rule(TransientError, "TPU-406", hints.wait)
 _MISSING = _rule(NotFoundError, "TPU-404", hints.look)
 _TAKEN = _rule(ConflictError, "TPU-409", hints.look)
@@ -140,7 +140,7 @@ def too_many(where: str, most: int) -> TpuctlError:
     """Return the error for a list longer than anything of ours: machines may write any number of objects."""
     return UnknownCloudError(
         f"list {where}: more than {most} objects",
-        hint="delete what is not tpuctl's there",
+        hint="delete the objects there that are not tpuctl's",
         unchanged="nothing was changed",
     )
 

@@ -32,5 +32,5 @@ def create_by_alpha(clients: Clients, parent: str, name: str, body: Mapping[str,
         raise exceptions.from_http_response(answer)
     found = answer.json()
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
-        raise exceptions.Unknown("the answer is no operation")
+        raise exceptions.Unknown("the answer is not an operation")
     return found

@@ -59,8 +59,8 @@ def name_machine(found: Failure) -> str:
 def name_network(_: Failure) -> str:
     """Name the settings that choose the network."""
     return (
-        "Set network (and subnetwork, where its mode is custom) in tpuctl.yaml; the names are in: "
-        "gcloud compute networks list. Without any: gcloud compute networks create default --subnet-mode auto"
+        "Set network (and subnetwork, for a custom-mode network) in tpuctl.yaml; to list the networks: "
+        "gcloud compute networks list. If there is none: gcloud compute networks create default --subnet-mode auto"
     )
 
 
@@ -75,7 +75,7 @@ def obey_policy(found: Failure) -> str:
     if avoid:
         return f"Set {avoid} in tpuctl.yaml, then run: tpuctl plan"
     shown = f"gcloud org-policies describe {found.constraint or 'CONSTRAINT'} --effective"
-    return f"Ask who manages the organisation. Its rule: {shown} --project {found.project or 'PROJECT'}"
+    return f"Ask the organisation's administrator. The policy: {shown} --project {found.project or 'PROJECT'}"
 
 
 def set_quota_project(found: Failure) -> str:
@@ -113,29 +113,31 @@ def fix_file(_: Failure) -> str:
 
 def more_zones(_: Failure) -> str:
     """Say what helps against a stockout."""
-    return "tpuctl tries the next zone, then waits. More zones under tpu.zones raise the chance."
+    return "tpuctl tries the next zone, then waits. More zones in tpu.zones raise the chance."
 
 
 def flex_start(_: Failure) -> str:
     """Say which zones may do."""
-    return "tpuctl tries the next of tpu.zones. Zones that are known to offer it are named by: tpuctl plan"
+    return "tpuctl tries the next zone in tpu.zones. To see the zones that are known to offer it, run: tpuctl plan"
 
 
 def no_reservation_meant(found: Failure) -> str:
     """Say that a text about a reservation means a stockout here: tpuctl asked for none (docs/facts.md 1.6)."""
-    return f"No reservation was asked for: Google also says so of a zone without spot. {more_zones(found)}"
+    return (
+        f"No reservation was requested: Google also answers this when a zone has no spot. {more_zones(found)}"
+    )
 
 
 def more_quota(found: Failure) -> str:
     """Point to the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
-    return f"Waiting does not help. Delete what is not needed, change tpu.zones, or ask for more: {page}"
+    return f"Waiting does not help. Delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
 
 
 def wait(_: Failure) -> str:
     """Say that the same step is worth another try."""
-    return "tpuctl tries again by itself; a single command can be repeated."
+    return "tpuctl tries again by itself; repeat a single command."
 
 
 def check_network(_: Failure) -> str:
@@ -150,7 +152,9 @@ def look(_: Failure) -> str:
 
 def report(_: Failure) -> str:
     """Say that the answer is new to us."""
-    return "tpuctl does not know this answer. Run: tpuctl status   and report the message if it stays."
+    return (
+        "tpuctl does not understand this answer. Run: tpuctl status   and report the message if it persists."
+    )
 
 
 def _permission(found: Failure) -> str:

@@ -78,7 +78,7 @@ class GcsStore:
                 return _stored(blob, self._data(blob, offset, limit))
             except NotFoundError:
                 continue
-        raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
+        raise TransientError(f"read {self._url(name)}: it changes faster than it can be read")
 
     def sha256(self, name: str) -> str | None:
         """

@@ -60,7 +60,7 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
     def look() -> OperationResult:
         if not _NAME.fullmatch(operation.id):
             # The record said so; the client would take it for a mistake of the program.
-            raise NotFoundError(f"{described(operation)}: {operation.id[:80]!r} names no operation")
+            raise NotFoundError(f"{described(operation)}: {operation.id[:80]!r} is not an operation")
         answer = client.get_operation({"name": operation.id}, **limits)
         if not answer.done:
             return OperationResult(operation, done=False)

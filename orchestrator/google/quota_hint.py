@@ -29,8 +29,8 @@ def _comparison(accelerator_type: str, zone: str, limit: int) -> str:
     quota = catalog.quota_of(accelerator_type, spot=True)
     if wanted is None or quota is None:
         return ""
-    asked = f"You asked for {wanted.counted} {quota.unit}, the limit is {limit}"
+    asked = f"You requested {wanted.counted} {quota.unit}, the limit is {limit}"
     if wanted.counted <= limit:
-        return f"{asked}: other TPUs hold the rest."
+        return f"{asked}: other TPUs use the rest."
     smaller = catalog.within_quota(accelerator_type, zone, limit)
     return f"{asked}: {smaller} would fit (tpu.type)." if smaller else f"{asked}."

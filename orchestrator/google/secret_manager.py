@@ -68,12 +68,12 @@ class SecretManager:
             raise AuthError(f"{ref.text} does not exist", hint=hint, code="TPU-250") from error
         except AuthError as error:
             if "authentication scopes" in error.message:
-                hint = "make the machine anew: tpuctl down, then tpuctl up"
+                hint = "create the machine again: tpuctl down, then tpuctl up"
                 raise AuthError(error.message, hint=hint, code="TPU-252") from error
             hint = f"give this login {ACCESS_ROLE} on secret {ref.name}"
             raise AuthError(f"{ref.text} may not be read", hint=hint, code="TPU-251") from error
         except UnicodeDecodeError:
-            raise AuthError(f"{ref.text} holds no text", code="TPU-250") from None
+            raise AuthError(f"{ref.text} is not text", code="TPU-250") from None
 
     def readers(self, name: str) -> tuple[str, ...]:
         """Return who may read a secret by a grant on the secret itself, such as `serviceAccount:a@b`."""

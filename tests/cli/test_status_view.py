@@ -148,7 +148,7 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         f"numpy-lm: done, run, step 120 {rest}",
     ]
     assert err == "the network failed (TPU-400); trying again\n"
-    looks.append(AuthError("nobody is logged in"))
+    looks.append(AuthError("not logged in"))
     with pytest.raises(AuthError):
         repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda found: [])
 

@@ -411,7 +411,7 @@ def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
 def test_a_file_of_ones_own_in_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
-    """Its owner may exchange it between the look and the use; with or without the sticky bit."""
+    """Its owner may replace it between the look and the use; with or without the sticky bit."""
     theirs, mine = tmp_path / "theirs", tmp_path / "mine"
     theirs.mkdir()
     mine.mkdir()
@@ -420,9 +420,9 @@ def test_a_file_of_ones_own_in_a_folder_of_another_user_is_refused(tmp_path, mon
     assert find(mine) == mine / "tpuctl.yaml"
     os.chown(theirs, 4321, 4321)
     for place in (theirs, mine):
-        assert "theirs belongs to another user (uid 4321), who may exchange it" in refused(place)
+        assert "theirs belongs to another user (uid 4321), who may replace it" in refused(place)
     theirs.chmod(0o1777)
-    assert "may exchange it" in refused(theirs)
+    assert "may replace it" in refused(theirs)
     monkeypatch.setenv("SUDO_UID", "4321")
     assert find(mine) == mine / "tpuctl.yaml"
 

@@ -27,25 +27,25 @@ MISTAKES = [
     ({**RESERVED, "tpu__reservation": "a b"}, "tpu.reservation", "neither a name nor projects"),
     ({**RESERVED, "tpu__spot": True}, "tpu.reservation", "not spot"),
     ({**RESERVED, "tpu__request": "node"}, "tpu.reservation", "for queued resources only"),
-    ({**RESERVED, "tpu__zones": ["europe-west4-b", "europe-west4-a"]}, "tpu.zones", "lies in one zone"),
+    ({**RESERVED, "tpu__zones": ["europe-west4-b", "europe-west4-a"]}, "tpu.zones", "is in one zone"),
     (
         {**RESERVED, "tpu__reservation": "projects/p/locations/us-west4-a/reservations/mine"},
         "tpu.zones",
-        "lies in us-west4-a",
+        "is in us-west4-a",
     ),
-    ({"watch__last_resort": "flex-start"}, "watch.last_resort", "only a deadline"),
+    ({"watch__last_resort": "flex-start"}, "watch.last_resort", "needs watch.deadline"),
     ({"tpu__disks": ["My_Disk"]}, "tpu.disks[0]", "neither the name of a disk"),
     ({"tpu__disks": ["d:rw"]}, "tpu.disks[0]", "neither the name of a disk"),
     ({"tpu__disks": ["d", "d:read-only"]}, "tpu.disks[1]", "twice"),
-    ({"tpu__disks": ["d:read-write"]}, "tpu.disks[0]", "4 machines, and one alone"),
+    ({"tpu__disks": ["d:read-write"]}, "tpu.disks[0]", "4 machines, and only one"),
     (
         {"tpu__disks": ["d:read-write"], "tpu__type": "v5litepod-8", "tpu__strategy": "race"},
         "tpu.disks[0]",
-        "several TPUs are asked for at once",
+        "several TPUs are requested at once",
     ),
     ({**FLEX, "tpu__spot": True}, "tpu.request", "not spot"),
     ({**FLEX, "tpu__max_run_duration": Duration(604801)}, "tpu.max_run_duration", "is not between 1s and 7d"),
-    ({"tpu__max_run_duration": Duration(60)}, "tpu.max_run_duration", "only flex-start"),
+    ({"tpu__max_run_duration": Duration(60)}, "tpu.max_run_duration", "only to flex-start"),
     ({"vm__zone": "us-west4-a"}, "vm.zone", "outside the TPU's region europe-west4"),
     ({"vm__zone": "here"}, "vm.zone", "not a zone"),
     ({"vm__disk_gb": 9}, "vm.disk_gb", "too small"),
@@ -66,7 +66,7 @@ MISTAKES = [
     ({"bucket__name": "No_Caps"}, "bucket.name", "cannot name a bucket"),
     ({"bucket__name": "ab"}, "bucket.name", "cannot name a bucket"),
     ({"bucket__name": "goog-1"}, "bucket.name", "refuses"),
-    ({"bucket__adopt": True}, "bucket.adopt", "which bucket"),
+    ({"bucket__adopt": True}, "bucket.adopt", "name of the bucket"),
     ({"job__command": " "}, "job.command", "is empty"),
     ({"job__run_on": "vm", "vm": "none"}, "job.run_on", "vm is none"),
     ({"job__env": {"1A": "x"}}, "job.env.1A", "not a name"),
@@ -85,12 +85,12 @@ MISTAKES = [
     ({"job__checkpoint": {"keep": 1}}, "job.checkpoint.keep", "too few"),
     ({"job__checkpoint": {"marker": "a/b"}}, "job.checkpoint.marker", "plain file name"),
     ({"job__failures": 0}, "job.failures", "no start"),
-    ({"job__target_steps": 0}, "job.target_steps", "before the first"),
+    ({"job__target_steps": 0}, "job.target_steps", "not above 0"),
     ({"watch__poll": "0.5s"}, "watch.poll", "too often"),
-    ({"watch__ttl": "10s"}, "watch.ttl", "second look"),
-    ({"watch__budget_usd": 0}, "watch.budget_usd", "no budget"),
-    ({"watch__budget_usd": float("nan")}, "watch.budget_usd", "no budget"),
-    ({"watch__budget_usd": float("inf")}, "watch.budget_usd", "no budget"),
+    ({"watch__ttl": "10s"}, "watch.ttl", "second pass"),
+    ({"watch__budget_usd": 0}, "watch.budget_usd", "not a budget"),
+    ({"watch__budget_usd": float("nan")}, "watch.budget_usd", "not a budget"),
+    ({"watch__budget_usd": float("inf")}, "watch.budget_usd", "not a budget"),
     ({"watch__budget_usd": 5, "vm__machine": "e9-huge"}, "watch.budget_usd", "cannot be kept"),
 ]
 
@@ -136,7 +136,7 @@ def test_what_is_right_has_no_problem(overrides):
 def test_the_zones_that_have_the_type_are_named():
     """A wrong zone is answered with the right ones."""
     (found,) = problems(tpu__type="v4-8", watch__budget_usd=None)
-    assert found.hint == "zones that have it: us-central2-b"
+    assert found.hint == "zones with it: us-central2-b"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class DirectStore:
                 return _stored(held, self._data(held, offset, limit))
             except NotFoundError:
                 continue
-        raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
+        raise TransientError(f"read {self._url(name)}: it changes faster than it can be read")
 
     def sha256(self, name: str) -> str | None:
         """Read an object of any size and return the sha256 of its bytes in hex, None when it is not there."""

@@ -123,7 +123,7 @@ def test_both_ways_to_write_it(text):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{type: [v5litepod-8, v9-8], zones: [europe-west4-a]}", '"v9-8" is no type'),
+        ("{type: [v5litepod-8, v9-8], zones: [europe-west4-a]}", '"v9-8" is not a type'),
         ("{type: [v5litepod-8, v5litepod-8], zones: [europe-west4-a]}", "twice"),
         ("{type: [v5litepod-8, v6e-8], zones: [europe-west4-b]}", "europe-west4-b has no v6e-8"),
         ("{type: [], zones: [europe-west4-a]}", "expected one type or a list"),

@@ -22,9 +22,7 @@ RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "X
 
 def _command(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if not spec.job.command.strip():
-        yield Problem(
-            "job.command", "is empty", "write the command that trains, for example python3 train.py"
-        )
+        yield Problem("job.command", "is empty", "write the training command, for example python3 train.py")
 
 
 def _run_on(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -41,13 +39,13 @@ def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
         elif name.startswith("TPUCTL_") or name in RESERVED:
             yield Problem(key, "is set by tpuctl itself", "choose another name")
         elif "\0" in value:
-            yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")
+            yield Problem(key, "contains a zero byte, which environment variables cannot hold", "remove it")
 
 
 def _python(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.job.python and not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", spec.job.python):
         yield Problem(
-            "job.python", f'"{spec.job.python[:20]}" is no version of Python', 'write "3.12", in quotes'
+            "job.python", f'"{spec.job.python[:20]}" is not a version of Python', 'write "3.12", in quotes'
         )
 
 
@@ -58,19 +56,17 @@ def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
         key = f"job.data.{name}"
         parts = name.split("/")
         if not name.isprintable() or name.startswith("~") or {"", ".", ".."} & set(parts):
-            yield Problem(key, "is no place below the code folder", "for example data, or data/wiki")
+            yield Problem(key, "is not a path below the code folder", "for example data, or data/wiki")
         inside = [one for one in names if one != name and name.startswith(f"{one}/")]
         if inside:
-            yield Problem(
-                key, f"lies inside {inside[0]}, which is data too", "choose places beside each other"
-            )
+            yield Problem(key, f"is inside {inside[0]}, which is also data", "choose separate folders")
         if not source or not source.isprintable():
             yield Problem(
                 key, "names no source", "write a folder or file of this computer, or gs://BUCKET/FOLDER"
             )
         elif "://" in source and not re.fullmatch(r"gs://[a-z0-9][a-z0-9._-]{1,221}(/[^*?#\[\]]*)?", source):
             hint = "write gs://BUCKET/FOLDER, without * and ?"
-            yield Problem(key, f'"{source[:60]}" is no folder of a bucket', hint)
+            yield Problem(key, f'"{source[:60]}" is not a folder of a bucket', hint)
 
 
 def _open(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -83,14 +79,14 @@ def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if saving.format in _IN_BUCKET and saving.dir == "bucket":
         return
     if saving.format in _IN_BUCKET and "://" in saving.dir:
-        why = f'"{saving.dir[:60]}": a deployment has one bucket, with the saves in its folder checkpoints/'
+        why = f'"{saving.dir[:60]}": a deployment has one bucket, with the checkpoints in its folder checkpoints/'
         name = saving.dir.partition("://")[2].partition("/")[0]
-        own = f"; for a bucket of yours also bucket: {{name: {name[:63]}, adopt: true}}"
-        hint = 'write dir: bucket, and let the job save to "$TPUCTL_CHECKPOINT_DIR", which is gs://BUCKET/checkpoints'
+        own = f"; to use your own bucket also bucket: {{name: {name[:63]}, adopt: true}}"
+        hint = 'write dir: bucket, and save to "$TPUCTL_CHECKPOINT_DIR", which is gs://BUCKET/checkpoints'
         yield Problem("job.checkpoint.dir", why, hint + ("" if name.startswith("$") or not name else own))
     elif saving.dir == "bucket" or "://" in saving.dir:
         why = (
-            f"the agent proves and uploads {saving.format} checkpoints, "
+            f"the agent verifies and uploads {saving.format} checkpoints, "
             "so the job must write them to a local folder"
         )
         yield Problem("job.checkpoint.dir", why, hint)
@@ -100,7 +96,7 @@ def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _keep(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.job.checkpoint.keep < 2:
-        hint = "keep at least 2, so that a torn one loses nothing"
+        hint = "keep at least 2, so that a torn checkpoint loses nothing"
         yield Problem("job.checkpoint.keep", f"{spec.job.checkpoint.keep} is too few", hint)
 
 
@@ -126,9 +122,7 @@ def _progress(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.job.target_steps is not None and spec.job.target_steps < 1:
-        yield Problem(
-            "job.target_steps", "is reached before the first step", "use at least 1, or leave it out"
-        )
+        yield Problem("job.target_steps", "is not above 0", "use at least 1, or leave it out")
     elif spec.job.target_steps is not None and spec.job.checkpoint.format == "outputs":
         yield Problem("job.target_steps", "a job of format outputs has no steps", "leave it out")
 
@@ -142,26 +136,26 @@ def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
     grace = spec.job.grace
     if grace is not None and grace > NOTICE_SECONDS:
         text = f"{grace} is longer than the {NOTICE_SECONDS}s of a preemption notice"
-        yield Problem("job.grace", text, "a last save must fit into the notice", fatal=False)
+        yield Problem("job.grace", text, "the last save must fit into the preemption notice", fatal=False)
     elif grace is not None and spec.job.checkpoint.format == "hf" and grace <= HF_WAIT:
-        text = f"{grace} is over before the Trainer's last save: it waits {HF_WAIT}s after the signal"
+        text = f"{grace} ends before the Trainer's last save: it waits {HF_WAIT}s after the signal"
         yield Problem("job.grace", text, f"use {HF_WAIT}s and the time of a save", fatal=False)
 
 
 def _poll(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.watch.poll < 1:
-        yield Problem("watch.poll", f"{spec.watch.poll} asks the cloud too often", "use at least 1s")
+        yield Problem("watch.poll", f"{spec.watch.poll} polls the cloud too often", "use at least 1s")
 
 
 def _listen(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.watch.listen < 1:
-        yield Problem("watch.listen", f"{spec.watch.listen} asks the bucket too often", "use at least 1s")
+        yield Problem("watch.listen", f"{spec.watch.listen} polls the bucket too often", "use at least 1s")
 
 
 def _ttl(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.watch.ttl <= spec.watch.poll:
         yield Problem(
-            "watch.ttl", f"{spec.watch.ttl} is over before the second look", "use more than watch.poll"
+            "watch.ttl", f"{spec.watch.ttl} ends before the second pass", "use more than watch.poll"
         )
 
 
@@ -169,7 +163,7 @@ def _sum(spec: Spec, _: Catalog) -> Iterator[Problem]:
     budget = spec.watch.budget_usd
     if budget is not None and not (isfinite(budget) and budget > 0):
         yield Problem(
-            "watch.budget_usd", f"{budget:g} USD is no budget", "use a sum above 0, or leave it out"
+            "watch.budget_usd", f"{budget:g} USD is not a budget", "use a sum above 0, or leave it out"
         )
 
 
@@ -180,7 +174,7 @@ def _budget(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             continue
         lines = [line for line in hourly(spec, catalog, zone).lines if line.billed_usd is None]
         fatal = [line.what for line in lines if not line.minor]
-        hint = "choose what has a price, or leave the budget out and rely on watch.ttl"
+        hint = "choose types with a known price, or remove the budget and rely on watch.ttl"
         if fatal:
             text = f"cannot be kept in {zone}: no known price for {join(fatal, 'and')}"
             yield Problem("watch.budget_usd", text, hint)

@@ -12,12 +12,12 @@ def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if not spec.watch.on_vm:
         return
     if not isinstance(spec.vm, VmSpec):
-        yield Problem("watch.on_vm", "the loop is to run on the VM, but vm is none", "describe the vm")
+        yield Problem("watch.on_vm", "watch.on_vm needs a VM, but vm is none", "describe the vm")
     elif spec.vm.spot:
         yield Problem(
             "watch.on_vm",
-            "vm.spot is set: nobody starts a preempted VM again while the only loop runs on it",
-            "leave vm.spot out; a small standard VM costs little",
+            "vm.spot is set: nobody restarts a preempted VM while the only loop runs on it",
+            "remove vm.spot; a small standard VM costs little",
             fatal=False,
         )
 
@@ -27,10 +27,12 @@ def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
     wide = "job.secrets" if spec.job.secrets else "watch.self_delete" if spec.watch.self_delete else ""
     if not wide or not isinstance(spec.vm, VmSpec) or not shares_account(spec):
         return
-    hint = "set vm.service_account, an account for the loop alone (docs/on-vm.md), or trust the job with it"
+    hint = "set vm.service_account to a separate account for the loop (docs/on-vm.md), or accept this"
     if spec.job.run_on == "vm":
-        hint = "run the job on the TPU and set vm.service_account, or trust the job with it"
-    text = f"with {wide} the job may do in the whole project what the loop may: both run as one account"
+        hint = "run the job on the TPU and set vm.service_account, or accept this"
+    text = (
+        f"with {wide} the job has the loop's permissions in the whole project: both run as the same account"
+    )
     yield Problem("watch.on_vm", text, hint, fatal=False)
 
 
@@ -41,14 +43,14 @@ def _deadline(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.job.target_steps is None:
         yield Problem(
             "watch.deadline",
-            "nobody can say whether the job is in time: its length is not known",
-            "set job.target_steps, or leave watch.deadline out",
+            "a deadline needs the length of the job, which is not known",
+            "set job.target_steps, or remove watch.deadline",
         )
     if deadline.after is not None and deadline.after > spec.watch.ttl:
         yield Problem(
             "watch.deadline",
             f"{deadline} is later than the end of ttl, {spec.watch.ttl}",
-            "raise watch.ttl, or name an earlier deadline",
+            "raise watch.ttl, or set an earlier deadline",
         )
 
 
@@ -57,9 +59,9 @@ def _last_resort(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.watch.last_resort == "on-demand":
         return
     if spec.watch.deadline is None or not spec.tpu.spot:
-        yield Problem(key, "only a deadline of a spot TPU has one", "set watch.deadline, or leave it out")
+        yield Problem(key, "needs watch.deadline and a spot TPU", "set watch.deadline, or remove it")
     elif spec.tpu.strategy != "failover":
-        yield Problem(key, "flex-start is asked for in one zone at a time", "set tpu.strategy: failover")
+        yield Problem(key, "flex-start is requested in one zone at a time", "set tpu.strategy: failover")
 
 
 RULES = (

@@ -35,23 +35,23 @@ def _plain(text: str) -> Iterator[str]:
         parts = urlsplit(text)
         host = parts.hostname or ""
     except ValueError:
-        yield "is no URL; it is not shown here"
+        yield "is not a URL; it is not shown here"
         return
     here = host in ("localhost", "127.0.0.1", "::1")
     if parts.scheme != "https" and not (parts.scheme == "http" and here):
         yield "is neither an https URL nor a reference; it is not shown here"
     elif not host or re.search(r"[\s\0]", text):
-        yield "is no URL; it is not shown here"
+        yield "is not a URL; it is not shown here"
     elif (
         parts.password or parts.username or parts.query or any(host.endswith(name) for name in _SECRET_HOSTS)
     ):
-        yield "is a URL that lets whoever knows it post; it is not shown here"
+        yield "is a URL that lets anyone who knows it post; it is not shown here"
 
 
 def _apprise(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for number, text in enumerate(spec.notify.apprise):
         if not is_reference(text):
-            yield Problem(f"notify.apprise[{number}]", "is no reference; it is not shown here", _HOW)
+            yield Problem(f"notify.apprise[{number}]", "is not a reference; it is not shown here", _HOW)
 
 
 def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -62,7 +62,7 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
             words = []
         if not words or "\0" in command:
             hint = "write a program and its arguments, for example ./tell.sh --loud"
-            yield Problem(f"notify.hooks.{event}", "is no command", hint)
+            yield Problem(f"notify.hooks.{event}", "is not a command", hint)
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -70,10 +70,10 @@ def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if not spec.watch.on_vm:
         return
     if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
-        text = "a variable of this computer is not there when the loop runs on the VM"
+        text = "variables of this computer are not available when the loop runs on the VM"
         yield Problem("notify.webhooks", text, "write secret://NAME", fatal=False)
     if spec.notify.apprise:
-        text = "the library Apprise is not there when the loop runs on the VM"
+        text = "Apprise is not installed where the loop runs, on the VM"
         yield Problem("notify.apprise", text, "add a webhook", fatal=False)
     if spec.notify.hooks:
         text = "hooks run on this computer only, not when the loop runs on the VM"

@@ -29,11 +29,11 @@ def _name(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem(
             "name",
             f'"{spec.name[:60]}" cannot name cloud resources',
-            f"use 1 to {NAME_LENGTH} lower-case letters, digits and '-', first a letter, last no '-'",
+            f"use 1 to {NAME_LENGTH} lower-case letters, digits and '-', first a letter, last a letter or digit",
         )
     elif "google" in spec.name and spec.bucket.name is None:
         hint = "choose another name, or set bucket.name"
-        yield Problem("name", 'holds "google", which Cloud Storage refuses in the name of a bucket', hint)
+        yield Problem("name", 'contains "google", which Cloud Storage refuses in the name of a bucket', hint)
 
 
 def _network(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -143,7 +143,7 @@ def _one_region(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             yield Problem(
                 f"tpu.zones[{index}]",
                 f"{zone} is in another region than {known[0]}",
-                "keep one region, or set tpu.across_regions: true: the bucket stays, traffic to it is billed",
+                "use one region, or set tpu.across_regions: true; the bucket stays, and traffic to it is billed",
             )
 
 
@@ -155,7 +155,7 @@ def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             yield Problem(
                 f"tpu.zones[{index}]",
                 f"{zone} has no {spec.tpu.type}",
-                f"zones that have it: {', '.join(zones)}" if zones else "no zone in the table has it",
+                f"zones with it: {', '.join(zones)}" if zones else "no zone in the table has it",
             )
 
 
@@ -167,7 +167,7 @@ def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         found = catalog.accelerator(kind)
         if not found or not found.tpu_api:
             near = _google_says(kind, catalog) or did_you_mean(kind, catalog.served())
-            yield Problem(key, f'"{kind[:60]}" is no type of the Cloud TPU API', near or "leave it out")
+            yield Problem(key, f'"{kind[:60]}" is not a type of the Cloud TPU API', near or "leave it out")
         elif kind in (spec.tpu.type, *spec.tpu.other_types[:index]):
             yield Problem(key, f"names {kind} twice", "name each type once")
         elif lacking := [zone for zone in zones if kind not in catalog.types_in(zone)]:
@@ -209,7 +209,7 @@ def _machine_there(spec: Spec, _: Catalog) -> Iterator[Problem]:
     zone = vm_zone(spec)
     there = instead(spec.vm.machine, zone)
     if there:
-        text = f"{spec.vm.machine} may not exist in {zone}; without its VM no TPU is asked for"
+        text = f"{spec.vm.machine} may not exist in {zone}; without the VM no TPU is requested"
         yield Problem("vm.machine", text, f"write machine: {there}, or vm: none", fatal=False)
 
 
@@ -228,7 +228,7 @@ def _location(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     if not spec.tpu.across_regions:
         yield Problem("bucket.location", f"{location[:60]} is not the TPU's region {region}", _EGRESS)
     elif location.lower() not in MULTI_REGIONS:
-        text = f"{location[:60]} is neither {region}, where the first zone lies, nor a multi-region"
+        text = f"{location[:60]} is neither {region}, the first zone's region, nor a multi-region"
         yield Problem("bucket.location", text, f"leave it out, or use one of {join(MULTI_REGIONS)}")
 
 
@@ -242,7 +242,7 @@ def _bucket(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if name is None:
         if spec.bucket.adopt:
             yield Problem(
-                "bucket.adopt", "does not say which bucket", "set bucket.name to the bucket that exists"
+                "bucket.adopt", "needs the name of the bucket", "set bucket.name to the existing bucket"
             )
         return
     if not _BUCKET.fullmatch(name) or not 3 <= len(name) <= 63 or ".." in name:
@@ -253,7 +253,7 @@ def _bucket(spec: Spec, _: Catalog) -> Iterator[Problem]:
         )
     elif name.startswith("goog") or "google" in name:
         yield Problem(
-            "bucket.name", 'starts with "goog" or holds "google", which Cloud Storage refuses', "rename it"
+            "bucket.name", 'starts with "goog" or contains "google", which Cloud Storage refuses', "rename it"
         )
 
 
@@ -262,8 +262,8 @@ def _soft_delete(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if seconds is None:
         return
     if seconds and not SHORTEST_SOFT_DELETE <= seconds <= LONGEST_SOFT_DELETE:
-        hint = "leave it out for none"
-        yield Problem("bucket.soft_delete", f"{seconds} is not between 7d and 90d, as Google wants it", hint)
+        hint = "remove it to switch it off"
+        yield Problem("bucket.soft_delete", f"{seconds} is not between 7d and 90d, Google's limits", hint)
     elif seconds and spec.bucket.adopt:
         text = "bucket.adopt is set, and an adopted bucket is never changed"
         yield Problem("bucket.soft_delete", text, "set it yourself: gcloud storage buckets update")

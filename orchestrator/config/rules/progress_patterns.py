@@ -30,9 +30,9 @@ MOST = 8
 _BOUNDED = 64
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
 _REFUSED = {
-    "POSSESSIVE_REPEAT": "a possessive repeat, which the Python of a machine may not know",
-    "ATOMIC_GROUP": "an atomic group, which the Python of a machine may not know",
-    "GROUPREF": "a reference back to a group",
+    "POSSESSIVE_REPEAT": "a possessive repeat, which the machine's Python may not support",
+    "ATOMIC_GROUP": "an atomic group, which the machine's Python may not support",
+    "GROUPREF": "a backreference",
     "GROUPREF_EXISTS": "a condition on a group",
 }
 
@@ -41,8 +41,8 @@ def fault(key: str, pattern: str) -> tuple[str, str]:
     """Return what is wrong with the pattern of *key* and what to do; two empty texts when it is taken."""
     if len(pattern) > LONGEST:
         return (
-            f"has {len(pattern)} characters; at most {LONGEST} are taken",
-            "a short part of the line is enough",
+            f"has {len(pattern)} characters; at most {LONGEST} are allowed",
+            "match only a part of the line",
         )
     try:
         with warnings.catch_warnings():
@@ -50,10 +50,10 @@ def fault(key: str, pattern: str) -> tuple[str, str]:
             compiled = re.compile(pattern.encode())
             tree = parser.parse(pattern.encode())  # type: ignore[arg-type]
     except (re.error, RecursionError, OverflowError, UnicodeEncodeError) as error:
-        return f"is no regular expression: {error}", "see docs.python.org/3/library/re.html"
+        return f"is not a regular expression: {error}", "see docs.python.org/3/library/re.html"
     if compiled.groups != 1 and key not in compiled.groupindex:
-        hint = f"put brackets around the number, or name its group: (?P<{key}>...)"
-        return f"has {compiled.groups} groups, so it is not known which one is the number", hint
+        hint = f"put parentheses around the number, or name its group: (?P<{key}>...)"
+        return f"has {compiled.groups} groups, so it is unclear which one is the number", hint
     return _slow(tree)
 
 
@@ -75,11 +75,11 @@ def _slow(tree: Any) -> tuple[str, str]:
     before: frozenset[int] = frozenset()
     for name, value, inside in _walk(tree, 0):
         if name in _REFUSED:
-            return f"has {_REFUSED[name]}", "write it without"
+            return f"has {_REFUSED[name]}", "remove it"
         if name == "BRANCH" and inside:
             return (
-                "has alternatives inside of a repeat, which can take for ever",
-                "write it without the repeat",
+                "has alternatives inside a repeat, which can take for ever",
+                "remove the repeat",
             )
         if name not in _REPEATS:
             before = frozenset() if name in {"LITERAL", "IN", "NOT_LITERAL", "ANY"} and not inside else before
@@ -87,7 +87,7 @@ def _slow(tree: Any) -> tuple[str, str]:
         _, most, part = value
         if inside:
             return (
-                "has a repeat inside of a repeat, which can take for ever",
+                "has nested repeats, which can take for ever",
                 "repeat a single character only",
             )
         if most == codes.MAXREPEAT or most > _BOUNDED:

@@ -23,9 +23,9 @@ def _reservation(spec: Spec, _: Catalog) -> Iterator[Problem]:
         text = f'"{tpu.reservation[:80]}" is neither a name nor projects/P/locations/ZONE/reservations/NAME'
         yield Problem(key, text, "see: gcloud alpha compute tpus reservations list --zone ZONE")
     elif len(tpu.zones) > 1:
-        yield Problem("tpu.zones", "a reservation lies in one zone", "name that zone only")
+        yield Problem("tpu.zones", "a reservation is in one zone", "name that zone only")
     elif found[1] and found[1] != tpu.zones[0]:
-        yield Problem("tpu.zones", f"the reservation lies in {found[1]}", f"write zones: [{found[1]}]")
+        yield Problem("tpu.zones", f"the reservation is in {found[1]}", f"write zones: [{found[1]}]")
     if tpu.request != "queued":
         text = "the API takes the name of a reservation for queued resources only"
         yield Problem(key, text, "set tpu.request: queued")
@@ -37,9 +37,7 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     tpu, key = spec.tpu, "tpu.max_run_duration"
     if tpu.request != "flex-start":
         if tpu.max_run_duration is not None:
-            yield Problem(
-                key, "only flex-start TPUs have one", "set tpu.request: flex-start, or leave it out"
-            )
+            yield Problem(key, "applies only to flex-start TPUs", "set tpu.request: flex-start, or remove it")
         return
     if tpu.spot:
         yield Problem("tpu.request", "flex-start TPUs are not spot", "set tpu.spot: false")
@@ -49,7 +47,7 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     for index, zone in enumerate(tpu.zones if found else ()):
         if found and (zone, found.generation) not in catalog.flex_start:
             known = sorted(at for at, kind in catalog.flex_start if kind == found.generation)
-            text = f"nobody has told that {zone} offers flex-start for {tpu.type}"
+            text = f"{zone} is not known to offer flex-start for {tpu.type}"
             hint = f"known to: {', '.join(known)}" if known else "no zone is known to offer it for this type"
             yield Problem(f"tpu.zones[{index}]", text, hint, fatal=False)
 
@@ -65,14 +63,14 @@ def _disks(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         elif disk.name in names[:index]:
             yield Problem(key, f"names {disk.name} twice", "name each disk once")
         elif disk.writable and kind and kind.hosts > 1:
-            text = f"{tpu.type} has {kind.hosts} machines, and one alone can have a disk to write"
+            text = f"{tpu.type} has {kind.hosts} machines, and only one can write to a disk"
             yield Problem(key, text, f"write {disk.name}, which is {READS}")
         elif disk.writable and tpu.strategy != "failover":
-            text = "several TPUs are asked for at once, and one alone can have a disk to write"
+            text = "several TPUs are requested at once, and only one can write to a disk"
             yield Problem(key, text, "set tpu.strategy: failover")
     if tpu.disks and len(tpu.zones) > 1:
-        text = "a disk lies in one zone; where there is none of that name no TPU is asked for"
-        yield Problem("tpu.disks", text, "name the zone of the disks only, or make them in each", fatal=False)
+        text = "a disk is in one zone; in a zone without a disk of that name no TPU is requested"
+        yield Problem("tpu.disks", text, "name only their zone, or create them in each zone", fatal=False)
 
 
 RULES = (

@@ -25,9 +25,9 @@ def _secrets(spec: Spec, _: Catalog) -> Iterator[Problem]:
         elif name.startswith("TPUCTL_") or name in RESERVED:
             yield Problem(key, "is set by tpuctl itself", "choose another name")
         elif name in spec.job.env:
-            yield Problem(key, "stands in job.env too", "remove it there")
+            yield Problem(key, "is in job.env too", "remove it there")
         if reference(text) is None:
-            yield Problem(key, "is no reference to a secret; its value is not shown here", _HOW)
+            yield Problem(key, "is not a reference to a secret; its value is not shown here", _HOW)
 
 
 def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -36,7 +36,9 @@ def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
     places |= {f"job.env.{name}": text for name, text in spec.job.env.items()}
     for key, text in places.items():
         for shape in shapes_in(text, sure_only=True):
-            why = f"holds what looks like {shape}, and goes into the machine's metadata, which many can read"
+            why = (
+                f"contains what looks like {shape}, and goes into the machine's metadata, which many can read"
+            )
             yield Problem(key, why, "put it into job.secrets: " + _HOW)
 
 

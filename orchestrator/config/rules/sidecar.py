@@ -27,7 +27,7 @@ def _ports(spec: Spec, _: Catalog) -> Iterator[Problem]:
         key = f"sidecars.{sidecar.name}.port"
         if not LOWEST_PORT <= sidecar.port <= HIGHEST_PORT:
             hint = f"use a port from {LOWEST_PORT} to {HIGHEST_PORT}"
-            yield Problem(key, f"{sidecar.port} is not a port for a program of one's own", hint)
+            yield Problem(key, f"{sidecar.port} is not a port that a sidecar may use", hint)
         other = taken.setdefault((sidecar.role, sidecar.port), sidecar)
         if other is not sidecar:
             yield Problem(
@@ -45,8 +45,8 @@ def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
         text = f'"{board.logdir[:60]}" is not a folder of a bucket'
         yield Problem("sidecars.tensorboard.logdir", text, "for example tensorboard, or gs://BUCKET/runs")
     elif not sign and path.startswith("/"):
-        text = f'"{board.logdir[:60]}" is a path of a machine; the folder lies in the bucket'
-        yield Problem("sidecars.tensorboard.logdir", text, "write it without the first /")
+        text = f'"{board.logdir[:60]}" is a path on a machine; the folder must be in the bucket'
+        yield Problem("sidecars.tensorboard.logdir", text, "remove the first /")
 
 
 RULES = (
