@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from orchestrator.agent.venv import Wanted
-from orchestrator.emulator.machines.interpreters import interpreters
 from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
-from orchestrator.emulator.options import free_ports
+from orchestrator.emulator.machines.machine_python import interpreters
+from orchestrator.emulator.start_options import free_ports
 from orchestrator.planning.sidecars import REQUIREMENTS
 
 PROGRAM = """\

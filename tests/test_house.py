@@ -8,6 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +37,8 @@ TEXTS = [
     *(ROOT / "templates").glob("*.j2"),
     ROOT / ".ci" / "run",
 ]
+EMULATOR_STANDS_ON = {"errors", "clock", "private_folders", "modules"}
+STILL_CIRCLING = {"app", "cli", "ssh"}  # rooms that have some
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 
 
@@ -148,6 +151,47 @@ def test_every_folder_of_the_package_states_its_rule():
 def test_imports_go_downwards_only():
     """import-linter's contracts hold."""
     assert run(tool("lint-imports"), "--no-cache") == ""
+
+
+def test_no_room_is_left_out_where_the_local_cloud_may_not_go():
+    """A new room of the package is either forbidden to it, or one of the few that it stands on."""
+    pattern = r'source_modules = \["orchestrator.emulator"\]\nforbidden_modules = \[(.*?)\]'
+    (contract,) = re.findall(pattern, PYPROJECT, re.DOTALL)
+    known = set(re.findall(r'"orchestrator\.(\w+)"', contract)) | {"emulator", *EMULATOR_STANDS_ON}
+    there = (ROOT / "orchestrator").iterdir()
+    rooms = {path.stem for path in there if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert rooms - {"__init__"} <= known
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Whoever reads one of a circle must read them all; the local cloud has none, and nobody adds one."""
+    graph = grimp.build_graph("orchestrator")
+    circles = circling(graph)
+    assert not {name for name in circles if name.startswith("orchestrator.emulator")}
+    assert {name.split(".")[1] for name in circles} <= STILL_CIRCLING
+
+
+def circling(graph):
+    """Return the modules that import themselves by way of others (Tarjan's strongly connected components)."""
+    number, lowest, stack, found = {}, {}, [], set()
+
+    def visit(module):
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for other in graph.find_modules_directly_imported_by(module):
+            if other not in number:
+                visit(other)
+            if other in stack:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == number[module]:
+            ring = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            found.update(ring if len(ring) > 1 else ())
+
+    for module in sorted(graph.modules):
+        if module not in number:
+            visit(module)
+    return found
 
 
 def test_ruff_has_nothing_to_say():

@@ -45,7 +45,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
 
 def need_python(spec: Spec) -> None:
     """Raise UsageError when this computer, whose interpreters local machines use, lacks `job.python`."""
-    from orchestrator.emulator.machines.interpreters import interpreters
+    from orchestrator.emulator.machines.machine_python import interpreters
 
     wanted, here = spec.job.python, interpreters(os.environ)
     if wanted and ".".join(wanted.split(".")[:2]) not in here:

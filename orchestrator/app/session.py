@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from orchestrator.cli.commands.notify import Notifier
     from orchestrator.domain.ports import Cloud, Store
-    from orchestrator.emulator.places import Address
+    from orchestrator.emulator.address import Address
     from orchestrator.google.clients import Clients, CloudSettings
     from orchestrator.google.node_list import ZoneLists
     from orchestrator.ssh.fleet import Ssh
@@ -88,8 +88,8 @@ class Session:
 
     @cached_property
     def _local(self) -> "Address":
-        from orchestrator.emulator.control import ensure_running
-        from orchestrator.emulator.places import address_on_machine
+        from orchestrator.app.local import ensure_running
+        from orchestrator.emulator.address import address_on_machine
 
         found = address_on_machine()
         if found is not None:

@@ -35,7 +35,7 @@ def state_path(cloud: str) -> Path:
     if chosen:
         return Path(chosen).absolute() / cloud
     if cloud == "local":
-        from orchestrator.emulator.places import local_path
+        from orchestrator.emulator.address import local_path
 
         return local_path() / "deployments"
     import platformdirs

@@ -5,20 +5,22 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.emulator.http.owner import unix_connection
-from orchestrator.emulator.options import Options, load_options, save_options, without_ports
-from orchestrator.emulator.places import CONTROL, PREFIX, Address, local_folder, read_address, start_of
+from orchestrator.emulator.address import CONTROL, PREFIX, Address, local_folder, read_address, start_of
+from orchestrator.emulator.machines.host_settings import STANDARD_PORT, Tools, network_of
+from orchestrator.emulator.machines.socket_owner import unix_connection
+from orchestrator.emulator.start_options import Options, load_options, save_options, without_ports
 from orchestrator.errors import LocalCloudError
 from orchestrator.private_folders import private_folder
-from orchestrator.scripts.uv_program import shared_folder
 
 if TYPE_CHECKING:
     from orchestrator.emulator.machines.base import MachineHosts
@@ -30,10 +32,19 @@ TAKEN = "address already in use"
 END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
 LOCK_SECONDS = 60.0
 """Seconds to wait for another command that is starting the local cloud just now."""
+CONFIG = """\
+Host {hosts}
+  Port {port}
+Match all
+  Include ~/.ssh/config
+  Include /etc/ssh/ssh_config
+"""
 
 
-def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
-    """Return the running local cloud and whether it was started now; *options* count at a start only."""
+def ensure_running(
+    options: Options | None = None, tools: Callable[[], Tools] = Tools
+) -> tuple[Address, bool]:
+    """Return the running local cloud and whether it was started now; what is given counts at a start only."""
     from filelock import FileLock, Timeout
 
     folder = local_folder()
@@ -47,7 +58,7 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
             if options is not None:
                 _hosts(folder, options)  # raises before settings are kept that no command could work with
                 save_options(folder, options)
-            return _started(folder, on_demand=options is None, new=new), True
+            return _started(folder, tools, on_demand=options is None, new=new), True
     except Timeout:
         raise LocalCloudError(
             f"another tpuctl has been starting the local cloud for {LOCK_SECONDS:.0f} s",
@@ -56,27 +67,27 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
         ) from None
 
 
-def _started(folder: Path, *, on_demand: bool, new: bool) -> Address:
+def _started(folder: Path, tools: Callable[[], Tools], *, on_demand: bool, new: bool) -> Address:
     """Start the local cloud; a *new* one, which nobody knows yet, takes other ports where one was just taken."""
     tries = PORT_TRIES if new else 1
     while True:
         tries -= 1
         try:
-            return _start(folder, on_demand=on_demand)
+            return _start(folder, tools, on_demand=on_demand)
         except LocalCloudError as error:
             if not tries or TAKEN not in error.message:
                 raise
             save_options(folder, without_ports(load_options(folder)))
 
 
-def _start(folder: Path, *, on_demand: bool) -> Address:
+def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Address:
     _check_extra()
-    shared_folder()
+    found = tools()
     why = "on-demand" if on_demand else "asked-for"
     (folder / "daemon.log").touch(mode=0o600)
     with (folder / "daemon.log").open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.emulator.daemon", str(folder), why],
+            [sys.executable, "-m", "orchestrator.emulator.daemon", str(folder), why, *map(str, found)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
             env=_environment(),
         )  # fmt: skip
@@ -222,7 +233,7 @@ def reap(folder: Path, *, disks: bool = False) -> bool:
 def _hosts(folder: Path, options: Options) -> "MachineHosts":
     """Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run."""
     from orchestrator.emulator.machines.choose import make_hosts
-    from orchestrator.emulator.machines.settings import HostSettings
+    from orchestrator.emulator.machines.host_settings import HostSettings
 
     settings = HostSettings(
         folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
@@ -246,8 +257,7 @@ def environment(address: Address) -> dict[str, str]:
     What gcloud would ask any other host goes to a proxy that refuses it. Where machines cannot listen on
     port 22, PATH begins with programs that know their port.
     """
-    from orchestrator.emulator.machines.client_variables import client_variables
-    from orchestrator.emulator.ssh_programs import ssh_programs, standard_port_opens
+    from orchestrator.emulator.machines.environment import client_variables
 
     options = load_options(local_folder())
     variables = {
@@ -261,3 +271,36 @@ def environment(address: Address) -> dict[str, str]:
         programs = ssh_programs(local_folder(), options.address_base, options.ssh_port)
         variables["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
     return variables
+
+
+def standard_port_opens(address_base: str) -> bool:
+    """Tell whether machines of this local cloud can listen on port 22 of their addresses."""
+    last = str(network_of(address_base).broadcast_address - 1)
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((last, STANDARD_PORT))
+        except OSError:
+            return False
+    return True
+
+
+def ssh_programs(folder: Path, address_base: str, ssh_port: int) -> Path:
+    """
+    Write `ssh` and `scp` that find this cloud's machines at *ssh_port*; return the folder for PATH.
+
+    They hand on to the programs of the computer. A port on the command line outranks theirs, and the
+    user's own configuration holds as before.
+    """
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    config = folder / "ssh_config"
+    hosts = address_base.rpartition(".0.0")[0] + ".*"
+    config.write_text(CONFIG.format(hosts=hosts, port=ssh_port))
+    for name in ("ssh", "scp"):
+        real = shutil.which(name, path="/usr/bin:/bin:/usr/local/bin")
+        if real:
+            program = programs / name
+            program.write_text(f"#!/bin/sh\nexec {real} -F '{config}' \"$@\"\n")
+            program.chmod(0o755)
+    return programs

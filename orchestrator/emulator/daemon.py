@@ -14,25 +14,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.clock import SystemClock
-from orchestrator.emulator.admin import admin_routes
-from orchestrator.emulator.asgi import App, asgi_app, server
-from orchestrator.emulator.certificates import STORAGE_HOSTS, certificates
+from orchestrator.emulator.address import CONTROL, STORAGE, Address, start_of, write_address
+from orchestrator.emulator.http.admin import admin_routes
+from orchestrator.emulator.http.asgi import App, asgi_app, server
 from orchestrator.emulator.http.billing import billing_routes
+from orchestrator.emulator.http.certificates import STORAGE_HOSTS, certificates
 from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.connect_proxy import ConnectProxy
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.errors import error_response
+from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.guard import refusal
 from orchestrator.emulator.http.iap import PERMISSION, IapRelay
-from orchestrator.emulator.http.owner import (
-    Inside,
-    OwnerSocket,
-    check_sight,
-    holder_of,
-    listening,
-    unix_connection,
-    unix_listening,
-)
 from orchestrator.emulator.http.quotas import quota_routes
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.secrets import secret_routes
@@ -42,22 +34,29 @@ from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.machine_room import MachineRoom
 from orchestrator.emulator.machines.choose import make_hosts
-from orchestrator.emulator.machines.interpreters import interpreters
+from orchestrator.emulator.machines.host_settings import HostSettings, Tools, network_of
 from orchestrator.emulator.machines.machine_image import described
-from orchestrator.emulator.machines.package_sources import package_sources
-from orchestrator.emulator.machines.settings import HostSettings, network_of
-from orchestrator.emulator.options import Options, load_options, save_options
-from orchestrator.emulator.places import CONTROL, STORAGE, Address, start_of, write_address
+from orchestrator.emulator.machines.machine_python import interpreters, package_sources
+from orchestrator.emulator.machines.socket_owner import (
+    Inside,
+    OwnerSocket,
+    check_sight,
+    holder_of,
+    listening,
+    unix_connection,
+    unix_listening,
+)
+from orchestrator.emulator.start_options import Options, load_options, save_options
 from orchestrator.emulator.state.errors import ApiError
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.blobs import FolderBlobs
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError
-from orchestrator.scripts import uv_program
 
 LONGEST_NAP = 1.0
+NO_TOOLS = Tools()
 MANY_FILES = 16384
 APIS = ("/v2/", "/compute/", "/v1/")
 """Where the APIs are for which a machine needs the scope cloud-platform."""
@@ -76,11 +75,18 @@ class Daemon:
     """Run one local cloud in *folder* until it is told to stop."""
 
     def __init__(
-        self, folder: Path, options: Options, loop: asyncio.AbstractEventLoop, *, on_demand: bool
+        self,
+        folder: Path,
+        options: Options,
+        loop: asyncio.AbstractEventLoop,
+        tools: Tools = NO_TOOLS,
+        *,
+        on_demand: bool,
     ) -> None:
         self._folder = folder
         self._on_demand = on_demand
         self._options = options
+        self._tools = tools
         self._loop = loop
         self._wake = threading.Event()
         self._over = threading.Event()
@@ -147,12 +153,12 @@ class Daemon:
             proxy=f"http://127.0.0.1:{options.proxy_port}",
             setup_proxy=f"http://127.0.0.1:{options.setup_proxy_port}",
             authorities=self._certificates.bundle(),
-            shared=uv_program.shared_folder(),
+            shared=Path(self._tools.shared) if self._tools.shared else None,
             pythons=interpreters(os.environ),
             python=options.python,
             package_lock_seconds=options.package_lock_seconds,
             absent=frozenset(options.absent),
-            uv=uv_program.any_program(),
+            uv=Path(self._tools.uv) if self._tools.uv else None,
             package_sources=package_sources(os.environ),
         )
 
@@ -291,14 +297,14 @@ class Daemon:
         )
 
 
-async def run(folder: Path, *, on_demand: bool) -> None:
+async def run(folder: Path, tools: Tools, *, on_demand: bool) -> None:
     """Run the daemon of *folder*; raise OSError when its port is taken."""
     options = load_options(folder)
     save_options(folder, options)
     _allow_many_connections()
     listener = listening("127.0.0.1", options.port)
     check_sight(listener)
-    daemon = Daemon(folder, options, asyncio.get_running_loop(), on_demand=on_demand)
+    daemon = Daemon(folder, options, asyncio.get_running_loop(), tools, on_demand=on_demand)
     listener.inside = daemon.inside
     await daemon.serve(listener)
 
@@ -312,4 +318,4 @@ def _allow_many_connections() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), on_demand=sys.argv[2:] == ["on-demand"]))
+    asyncio.run(run(Path(sys.argv[1]), Tools(*sys.argv[3:]), on_demand=sys.argv[2] == "on-demand"))

@@ -9,8 +9,8 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import NewConnectionError
 
-from orchestrator.emulator.http.owner import held_for_us
-from orchestrator.emulator.places import Address
+from orchestrator.emulator.address import Address
+from orchestrator.emulator.machines.socket_owner import held_for_us
 from orchestrator.errors import TransientError
 
 LOOK_SECONDS = 0.01

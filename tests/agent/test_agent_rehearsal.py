@@ -10,7 +10,7 @@ from orchestrator.agent.job import Job
 from orchestrator.agent.rehearsal import NOWHERE, REQUIRED, check, for_job, for_setup, problems, trusted
 from orchestrator.contract.machine_errors import UnsafeError
 from orchestrator.emulator.machines.environment import machine_environment
-from orchestrator.emulator.machines.settings import HostSettings
+from orchestrator.emulator.machines.host_settings import HostSettings
 from tests.emulator.hosts_lab import machine
 
 TEMPLATE = Path(__file__).parents[2] / "templates/startup.sh.j2"

@@ -18,7 +18,7 @@ from orchestrator.agent.uv import for_uv, program
 from orchestrator.agent.venv import Wanted, _read, install_command, path_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
-from orchestrator.emulator.machines.package_sources import package_sources
+from orchestrator.emulator.machines.machine_python import package_sources
 from orchestrator.errors import TransientError
 from orchestrator.scripts import uv_program
 from orchestrator.scripts.agent_zipapp import build

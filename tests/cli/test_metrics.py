@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.app import metrics
 from orchestrator.app.metrics import COUNTERS, GAUGES, Metrics, metrics_table
-from orchestrator.emulator.options import free_ports
+from orchestrator.emulator.start_options import free_ports
 from orchestrator.errors import UsageError
 from tests.cli.cli_kit import ROOT
 from tests.cli.test_status_view import LOST, body

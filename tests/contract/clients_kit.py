@@ -9,8 +9,8 @@ from typing import Any
 from google.auth.credentials import AnonymousCredentials
 
 from orchestrator.clock import SystemClock, VirtualClock
+from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.mount import BASE, CloudAdapter
 from orchestrator.emulator.state.settings import Latencies
 from tests.contract.discovery import Witness
 from tests.emulator.cloud_kit import Lab, a_lab

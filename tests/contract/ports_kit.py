@@ -13,9 +13,9 @@ from typing import Any
 from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
+from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.mount import BASE, CloudAdapter
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.tpu import tpu_routes

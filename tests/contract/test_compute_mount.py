@@ -7,7 +7,7 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from orchestrator.emulator.http.mount import BASE, CloudAdapter
+from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.storage import storage_routes
 from tests.emulator.cloud_kit import a_lab
 from tests.emulator.storage_kit import a_storage

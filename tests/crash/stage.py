@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from orchestrator.emulator.client import BASE, shorten
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.mount import BASE, shorten
 from orchestrator.emulator.state import gate
 from orchestrator.engine import (
     apply,

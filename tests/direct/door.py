@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from orchestrator.emulator.http.errors import error_body
+from orchestrator.emulator.http.error_bodies import error_body
 from orchestrator.emulator.state.errors import ApiError
 from orchestrator.emulator.state.gate import admitted, admitted_storage
 from orchestrator.emulator.state.kernel import Place
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.google.error_mapping import judge

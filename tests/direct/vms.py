@@ -8,8 +8,9 @@ from orchestrator.domain.all_zones import Everywhere, Survey
 from orchestrator.domain.observation import Absent, Operation, OperationResult, Sight, Vm, VmState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import VmOrder
+from orchestrator.emulator.http import instances
 from orchestrator.emulator.state import operations as model
-from orchestrator.emulator.state import replays, tables, vm_rules
+from orchestrator.emulator.state import tables, vm_rules
 from orchestrator.emulator.state.errors import compute_case
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Place
@@ -147,7 +148,7 @@ class DirectVms:
             f"create VM '{order.name}' in {zone}",
             "compute.instances.insert",
             Place(zone, order.name),
-            lambda: replays.once(
+            lambda: instances.operation_once(
                 self._local, call, request_id, sent, lambda: self._local.compute.insert(zone, sent)
             ),
         )

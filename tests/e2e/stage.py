@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.emulator.control import call
-from orchestrator.emulator.options import Options, save_options
+from orchestrator.emulator.start_options import Options, save_options
 from orchestrator.errors import LocalCloudError
 from tests.e2e.warm import Command, start
 

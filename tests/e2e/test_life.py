@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from orchestrator.emulator.machines.own_python import base_interpreter, version_of
+from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
 from tests.e2e.stage import losses
 
 pytestmark = pytest.mark.e2e

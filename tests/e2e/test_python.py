@@ -5,9 +5,8 @@ from importlib import metadata
 
 import pytest
 
-from orchestrator.emulator.machines.interpreters import interpreters
 from orchestrator.emulator.machines.machine_image import interpreter_for
-from orchestrator.emulator.machines.own_python import version_of
+from orchestrator.emulator.machines.machine_python import interpreters, version_of
 
 pytestmark = pytest.mark.e2e
 HERE = interpreters(os.environ)

@@ -9,11 +9,11 @@ from typing import Any
 
 import uvicorn
 
-from orchestrator.emulator.certificates import STORAGE_HOSTS
+from orchestrator.emulator.http.certificates import STORAGE_HOSTS
 from orchestrator.emulator.http.guard import refusal
-from orchestrator.emulator.http.owner import listening
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.storage import route
+from orchestrator.emulator.machines.socket_owner import listening
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

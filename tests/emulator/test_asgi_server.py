@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 
-from orchestrator.emulator.asgi import asgi_app, server
+from orchestrator.emulator.http.asgi import asgi_app, server
 from orchestrator.emulator.http.router import Response
 
 LINES = ("GET / HTTP/1.1", "Host: x", "Connection: close", "X-Forwarded-For: 10.9.9.9", "", "")

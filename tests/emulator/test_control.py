@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from filelock import FileLock
 
-from orchestrator.emulator import control, options
-from orchestrator.emulator.http import owner
-from orchestrator.emulator.machines.settings import MARKER
-from orchestrator.emulator.places import local_folder, start_of
+from orchestrator.emulator import control, start_options
+from orchestrator.emulator.address import local_folder, start_of
+from orchestrator.emulator.machines import socket_owner
+from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.errors import LocalCloudError
 from tests.cli.cli_kit import here
 
@@ -36,13 +36,13 @@ def taken(monkeypatch, tmp_path):
     with socket.socket() as somebody:
         somebody.bind(("127.0.0.1", 0))
         somebody.listen()
-        port, chosen = somebody.getsockname()[1], options.free_ports
+        port, chosen = somebody.getsockname()[1], start_options.free_ports
         choices = [chosen, lambda count: [*chosen(count - 1), port]]
 
         def choose(count):
             return (choices.pop() if choices[1:] else chosen)(count)
 
-        monkeypatch.setattr(options, "free_ports", choose)
+        monkeypatch.setattr(start_options, "free_ports", choose)
         yield port
         control.stop()
 
@@ -50,37 +50,39 @@ def taken(monkeypatch, tmp_path):
 @pytest.mark.e2e
 def test_a_new_cloud_takes_other_ports_where_one_was_just_taken(taken):
     """Nobody knows its ports yet, so nobody has to hear of it."""
-    first = options.load_options(local_folder())
-    assert taken in {getattr(first, name) for name in options.PORTS}
+    first = start_options.load_options(local_folder())
+    assert taken in {getattr(first, name) for name in start_options.PORTS}
     address, started = control.ensure_running(first)
     assert started
     assert control.running() == address
-    assert taken not in {getattr(options.load_options(local_folder()), name) for name in options.PORTS}
+    assert taken not in {
+        getattr(start_options.load_options(local_folder()), name) for name in start_options.PORTS
+    }
 
 
 @pytest.mark.e2e
 def test_a_known_cloud_keeps_its_ports(taken):
     """Machines and shells know them: the error names what is taken, and nothing is changed."""
-    first = options.load_options(local_folder())
-    options.save_options(local_folder(), first)
+    first = start_options.load_options(local_folder())
+    start_options.save_options(local_folder(), first)
     with pytest.raises(
         LocalCloudError, match=rf"{taken}: address already in use by process {os.getpid()}"
     ) as caught:
         control.ensure_running(first)
     assert "tpuctl local start --other-ports" in caught.value.hint
-    assert options.load_options(local_folder()) == first
+    assert start_options.load_options(local_folder()) == first
 
 
 @pytest.mark.e2e
 def test_a_known_cloud_takes_other_ports_when_asked_to(taken, capsys):
     """Another user may hold one for as long as he likes: nothing that the cloud keeps has to be given up."""
-    first = options.load_options(local_folder())
-    options.save_options(local_folder(), first)
+    first = start_options.load_options(local_folder())
+    start_options.save_options(local_folder(), first)
     (local_folder() / "storage").mkdir()
     code, _, err = here(capsys, "local", "start", "--other-ports")
     assert code == 0, err
-    now = options.load_options(local_folder())
-    assert taken not in {getattr(now, name) for name in options.PORTS}
+    now = start_options.load_options(local_folder())
+    assert taken not in {getattr(now, name) for name in start_options.PORTS}
     assert now.cloud_id == first.cloud_id
     assert (local_folder() / "storage").is_dir()
 
@@ -90,7 +92,7 @@ def test_settings_that_no_machine_could_run_with_are_not_kept(monkeypatch, tmp_p
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
     monkeypatch.setattr("orchestrator.emulator.machines.choose.available", lambda _: "namespaces need root")
     with pytest.raises(LocalCloudError, match="namespaces need root"):
-        control.ensure_running(replace(options.load_options(local_folder()), hosts="namespace"))
+        control.ensure_running(replace(start_options.load_options(local_folder()), hosts="namespace"))
     assert not (local_folder() / "options.json").exists()
     control.reset()
     assert not local_folder().exists()
@@ -101,9 +103,9 @@ def test_settings_that_no_machine_could_run_with_are_not_kept(monkeypatch, tmp_p
 def test_a_port_that_another_user_has_taken_names_him(known, monkeypatch):
     """His processes are nobody else's to see; whose the port is, the kernel says."""
     if not known:
-        monkeypatch.setattr(owner.pwd, "getpwuid", lambda _: {}["nobody"])
+        monkeypatch.setattr(socket_owner.pwd, "getpwuid", lambda _: {}["nobody"])
     monkeypatch.setattr(
-        owner.processes, "table", dict
+        socket_owner.processes, "table", dict
     )  # as a user who may not look at other users' processes
     serve = (
         "import os, socket; os.setuid(65534); a = socket.create_server(('127.0.0.1', 0))\n"
@@ -116,15 +118,15 @@ def test_a_port_that_another_user_has_taken_names_him(known, monkeypatch):
         with pytest.raises(
             OSError, match=r"in use by user nobody \(uid 65534\)" if known else "with uid 65534"
         ):
-            owner.listening("127.0.0.1", port)
+            socket_owner.listening("127.0.0.1", port)
 
 
 def test_stop_ends_the_machines_of_a_daemon_that_is_dead(monkeypatch, tmp_path):
     """Whoever takes the dead one's ports would be asked by what runs on them."""
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
     assert not control.stop()
-    kept = replace(options.load_options(local_folder()), hosts="process")
-    options.save_options(local_folder(), kept)
+    kept = replace(start_options.load_options(local_folder()), hosts="process")
+    start_options.save_options(local_folder(), kept)
     (local_folder() / "machines/vm").mkdir(parents=True)
     marked = {**os.environ, MARKER: f"{kept.cloud_id}/vm"}
     with subprocess.Popen(["sleep", "600"], env=marked) as machine:

@@ -11,9 +11,9 @@ import pytest
 
 from orchestrator.emulator.machines import processes
 from orchestrator.emulator.machines.choose import make_hosts
+from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.namespace import available
 from orchestrator.emulator.machines.process import ProcessHosts
-from orchestrator.emulator.machines.settings import HostSettings
 from orchestrator.errors import LocalCloudError
 from tests.emulator.hosts_lab import KINDS, lab, until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines import crontab, namespace
+from orchestrator.emulator.machines import cron, namespace
 from orchestrator.emulator.machines.namespace import NamespaceHosts, available
 from orchestrator.emulator.machines.process import ProcessHosts
 from tests.emulator.hosts_lab import lab, until
@@ -124,14 +124,14 @@ def test_the_users_own_secrets_are_out_of_sight(tmp_path):
 )
 def test_a_job_is_due_in_the_minutes_its_fields_name(schedule, minute, due):
     """Fields follow crontab(5)."""
-    job = crontab.parse(f"{schedule} root true\n")[0]
+    job = cron.parse(f"{schedule} root true\n")[0]
     assert job.due(datetime.fromisoformat(minute)) is due
 
 
 def test_assignments_nicknames_comments_and_percent_signs():
     """Assignments hold for the lines below them; a bare percent sign starts standard input."""
     text = "# about\nSHELL=/bin/bash\nA = 'b c'\n@hourly root one\nA=d\n@reboot ada two%in\\%put%more\n"
-    one, two = crontab.parse(text)
+    one, two = cron.parse(text)
     assert (one.schedule, one.user, one.environment) == (
         "0 * * * *",
         "root",
@@ -148,12 +148,12 @@ def test_assignments_nicknames_comments_and_percent_signs():
 def test_a_file_that_cron_would_refuse_is_refused(text):
     """No newline at the end, no command, a minute that does not exist, an unknown nickname."""
     with pytest.raises(ValueError, match=r".+"):
-        crontab.parse(text)
+        cron.parse(text)
 
 
 def test_only_file_names_that_debian_accepts_are_read(tmp_path):
     """Backups and hidden files in cron.d are not crontabs."""
     for name in ("tpuctl", "tpuctl.bak", ".placeholder", "tpuctl~"):
         (tmp_path / name).write_text(f"* * * * * root {name}\n")
-    jobs, complaints = crontab.read_folder(tmp_path)
+    jobs, complaints = cron.read_folder(tmp_path)
     assert ([job.command for job in jobs], complaints) == (["tpuctl"], [])

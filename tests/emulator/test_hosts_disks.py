@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.emulator.machines.host_settings import GuestConfig, HostSettings
 from orchestrator.emulator.machines.process import ProcessHosts
-from orchestrator.emulator.machines.settings import GuestConfig, HostSettings
 from tests.emulator.hosts_lab import machine, until
 
 

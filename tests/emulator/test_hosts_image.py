@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.machines import choose
-from orchestrator.emulator.machines.interpreters import interpreters
+from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.machine_image import described, interpreter_for
-from orchestrator.emulator.machines.own_python import base_interpreter, version_of
-from orchestrator.emulator.machines.settings import HostSettings
+from orchestrator.emulator.machines.machine_python import base_interpreter, interpreters, version_of
 from orchestrator.errors import LocalCloudError
 
 LONG = 3600.0

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines.interpreters import interpreters
-from orchestrator.emulator.machines.own_python import FOLDER, install_python
-from orchestrator.emulator.machines.package_sources import package_sources
-from orchestrator.emulator.machines.settings import SYSTEM_PATH
+from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
+from orchestrator.emulator.machines.machine_python import (
+    FOLDER,
+    install_python,
+    interpreters,
+    package_sources,
+)
 from orchestrator.scripts import uv_program
 from tests.emulator.hosts_lab import KINDS, lab
 

@@ -10,8 +10,8 @@ import asyncssh
 import paramiko
 import pytest
 
+from orchestrator.emulator.control import standard_port_opens
 from orchestrator.emulator.machines.process import ProcessHosts
-from orchestrator.emulator.ssh_programs import standard_port_opens
 from tests.emulator.hosts_lab import until
 
 

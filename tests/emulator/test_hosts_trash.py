@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from orchestrator.emulator.machines.base import TRASH
+from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.process import ProcessHosts
-from orchestrator.emulator.machines.settings import HostSettings
 
 
 def test_a_disk_is_removed_also_when_the_trash_goes_away_in_between(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.emulator.certificates import certificates
+from orchestrator.emulator.http.certificates import certificates
 from orchestrator.emulator.http.iap import PROTOCOL, IapRelay
 from orchestrator.emulator.http.websocket import GUID, unmasked
 from tests.ssh.remote_machines import free_port, own_address

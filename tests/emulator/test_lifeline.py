@@ -7,10 +7,14 @@ import sys
 
 import pytest
 
-from orchestrator.emulator.http.owner import listening
-from orchestrator.emulator.machines.guest_metadata import MetadataClient
-from orchestrator.emulator.machines.lifeline import ForeignServerError, connected, the_end
+from orchestrator.emulator.machines.guest_metadata import (
+    ForeignServerError,
+    MetadataClient,
+    connected,
+    the_end,
+)
 from orchestrator.emulator.machines.processes import members, table
+from orchestrator.emulator.machines.socket_owner import listening
 from tests.emulator.hosts_lab import free_address, until
 
 SQUATTER = """

@@ -1,11 +1,13 @@
 """The local cloud as a whole: time, state on disk, addresses, threads."""
 
+import pickle
+import re
 import threading
 
 import pytest
 
 from orchestrator.clock import VirtualClock
-from orchestrator.emulator.state.addresses import AddressPool
+from orchestrator.emulator.state.kernel import AddressPool
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, SPOT_NODE, UUID, VMS, a_lab, node_body, vm_body
@@ -76,6 +78,21 @@ def test_a_restored_cloud_goes_on_where_the_snapshot_was_taken():
     assert other.call("GET", f"{NODES}/n1")[0] == 503
     assert [m.id for m in other.cloud.machines()] == [m.id for m in lab.cloud.machines()]
     assert other.cloud.version > lab.cloud.version
+
+
+def test_a_state_of_an_earlier_version_is_taken_wherever_its_classes_lay():
+    """Modules move; a local cloud that somebody has on disk goes on."""
+    lab = a_lab()
+    lab.node(**SPOT_NODE)
+    lab.vm()
+    lab.cloud.fail_next("tpu.nodes.get", ["transient"])
+    now = pickle.dumps((1, lab.cloud.kernel.state), protocol=2)
+    before, moved = re.subn(rb"corchestrator\.[a-z_.]+\n", b"corchestrator.local.model.world\n", now)
+    assert moved >= 15
+    other = a_lab(VirtualClock(lab.clock.now()))
+    other.cloud.restore(before)
+    assert other.ok("GET", f"{VMS}/v1") == lab.ok("GET", f"{VMS}/v1")
+    assert [m.id for m in other.cloud.machines()] == [m.id for m in lab.cloud.machines()]
 
 
 @pytest.mark.parametrize("data", [b"", b"not a pickle", b"\x80\x04N."])

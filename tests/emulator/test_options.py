@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.control import environment
+from orchestrator.emulator.address import Address
+from orchestrator.emulator.control import environment, ssh_programs
 from orchestrator.emulator.machines.environment import machine_environment
-from orchestrator.emulator.machines.settings import HostSettings
-from orchestrator.emulator.options import free_ports, load_options, save_options
-from orchestrator.emulator.places import Address
-from orchestrator.emulator.ssh_programs import ssh_programs
+from orchestrator.emulator.machines.host_settings import HostSettings
+from orchestrator.emulator.start_options import free_ports, load_options, save_options
 from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.settings import PROFILES
 

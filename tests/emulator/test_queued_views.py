@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from orchestrator.cli.commands.local import command
 from orchestrator.clock import SystemClock
 from orchestrator.emulator import control
-from orchestrator.emulator.admin import admin_routes
-from orchestrator.emulator.asgi import asgi_app
+from orchestrator.emulator.address import CONTROL, Address, start_of, write_address
+from orchestrator.emulator.http.admin import admin_routes
+from orchestrator.emulator.http.asgi import asgi_app
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.owner import unix_listening
-from orchestrator.emulator.places import CONTROL, Address, start_of, write_address
+from orchestrator.emulator.machines.socket_owner import unix_listening
 from tests.contract.clients_kit import QUICK
 from tests.emulator.cloud_kit import PROJECT, ZONE, a_lab
 from tests.emulator.http_fixture import served

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.emulator.options import Options
+from orchestrator.emulator.start_options import Options
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, ZONE, a_lab, node_body
 from tests.emulator.queued_kit import PARENT, QUEUED, UNTIL_ACTIVE, spec, state, submit

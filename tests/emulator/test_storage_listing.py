@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.emulator.state.storage.errors import StorageError
 from orchestrator.emulator.state.storage.listing import Query, page_of
+from orchestrator.emulator.state.storage.refusals import StorageError
 
 NAMES = sorted(["a", "dir/", "dir/x", "dir/y/z", "e", "é", "z/1"])
 

@@ -3,11 +3,11 @@
 import pytest
 
 from orchestrator.clock import VirtualClock
-from orchestrator.emulator.options import Options
+from orchestrator.emulator.start_options import Options
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.storage.access import check_access
 from orchestrator.emulator.state.storage.blobs import MemoryBlobs
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 
 VIEWER, USER = "roles/storage.objectViewer", "roles/storage.objectUser"

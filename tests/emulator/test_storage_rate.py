@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.clock import VirtualClock
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
 

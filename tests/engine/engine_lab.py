@@ -18,9 +18,9 @@ from orchestrator.domain import names
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.ports import CloudAccount
+from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.mount import BASE, CloudAdapter
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_access import Callers

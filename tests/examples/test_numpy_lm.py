@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.options import free_ports
+from orchestrator.emulator.start_options import free_ports
 
 np = pytest.importorskip("numpy", reason="numpy comes with tpuctl[local]")
 

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import Absent, OperationResult, Present, Unknown
 from orchestrator.domain.ports import NetworkInterface, NodeOrder
-from orchestrator.emulator.state import policies
+from orchestrator.emulator.state import constraints
 from orchestrator.errors import TpuctlError
 from orchestrator.google.error_mapping import judge
 from orchestrator.google.nodes import TpuNodes
@@ -88,15 +88,15 @@ def test_doctor_asks_for_the_network_of_the_file():
 
 
 OBEYED = {
-    policies.EXTERNAL_IP: {"external_ip": False},
-    policies.SHIELDED_VM: {"secure_boot": True},
-    policies.OS_LOGIN: {"metadata": {"enable-oslogin": "TRUE"}},
+    constraints.EXTERNAL_IP: {"external_ip": False},
+    constraints.SHIELDED_VM: {"secure_boot": True},
+    constraints.OS_LOGIN: {"metadata": {"enable-oslogin": "TRUE"}},
 }
 SETTINGS = {
-    policies.EXTERNAL_IP: "external_ip: false",
-    policies.SHIELDED_VM: "secure_boot: true",
-    policies.OS_LOGIN: "os_login: true",
-    policies.TRUSTED_IMAGES: "vm.image",
+    constraints.EXTERNAL_IP: "external_ip: false",
+    constraints.SHIELDED_VM: "secure_boot: true",
+    constraints.OS_LOGIN: "os_login: true",
+    constraints.TRUSTED_IMAGES: "vm.image",
 }
 
 
@@ -116,7 +116,7 @@ def test_a_policy_is_named_with_the_setting_that_avoids_it_and_the_setting_does(
 
 def test_images_of_strange_projects_are_refused_with_the_setting_that_names_another():
     """The constraint is about the VM's image; a TPU has none of ours."""
-    lab = a_lab(constraints=frozenset({policies.TRUSTED_IMAGES}))
+    lab = a_lab(constraints=frozenset({constraints.TRUSTED_IMAGES}))
     error = refusal_of_vm(lab)
     assert (error.code, "vm.image" in error.hint) == ("TPU-204", True)
     assert refusal_of_tpu(lab, a_node()) is None

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.advice.doctor.google import IAP_RANGE
 from orchestrator.domain.observation import Absent, Present
-from orchestrator.emulator.state import images
+from orchestrator.emulator.state import vm_rules
 from orchestrator.google.project_probe import Probe, _covers
 from tests.google.cloud_kit import a_lab
 
@@ -30,5 +30,5 @@ def test_the_family_of_the_vms_image_is_found_until_google_withdraws_it(monkeypa
     probe = Probe(a_lab().clients)
     assert probe.vm_image("e2-small") == Present("ubuntu-2404-lts-amd64-v20260101")
     assert probe.vm_image("c4a-standard-1") == Present("ubuntu-2404-lts-arm64-v20260101")
-    monkeypatch.setitem(images.FAMILIES, "ubuntu-os-cloud", ())
+    monkeypatch.setitem(vm_rules.FAMILIES, "ubuntu-os-cloud", ())
     assert isinstance(probe.vm_image("e2-small"), Absent)

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Present, Unknown
-from orchestrator.emulator.http.mount import BASE, CloudAdapter
+from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.quotas import quota_routes
 from orchestrator.emulator.http.router import Router
 from orchestrator.errors import QuotaError

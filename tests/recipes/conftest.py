@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines.own_python import base_interpreter, version_of
-from orchestrator.emulator.options import Options, save_options
+from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
+from orchestrator.emulator.start_options import Options, save_options
 from tests.e2e.stage import Stage
 from tests.recipes.kit import VENVS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.venv import commands, install_command
-from orchestrator.emulator.machines.package_sources import package_sources
+from orchestrator.emulator.machines.machine_python import package_sources
 from orchestrator.scripts import uv_program
 from orchestrator.scripts.agent_zipapp import build
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.emulator.options import load_options
+from orchestrator.emulator.start_options import load_options
 from tests.e2e.stage import Stage
 from tests.recipes.kit import copy, held, hold, hold_at, losses
 

@@ -16,7 +16,7 @@ from orchestrator.agent.layout import Layout
 from orchestrator.agent.uv import for_uv
 from orchestrator.config.load import load
 from orchestrator.emulator.machines.machine_image import IMAGES
-from orchestrator.emulator.machines.package_sources import package_sources
+from orchestrator.emulator.machines.machine_python import package_sources
 from orchestrator.scripts import uv_program
 from tests.recipes.kit import EXAMPLES
 

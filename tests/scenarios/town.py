@@ -16,10 +16,10 @@ import requests
 from orchestrator.app import holder, session
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import CloudAccount
+from orchestrator.emulator.client import BASE, shorten
 from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.errors import plain_error
-from orchestrator.emulator.http.mount import BASE, shorten
+from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.tpu import tpu_routes

@@ -21,7 +21,7 @@ from apprise import apprise
 
 from orchestrator.cli.commands import top
 from orchestrator.contract.redaction import Redactor
-from orchestrator.emulator.http.mount import shorten
+from orchestrator.emulator.client import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state.secrets import Secrets

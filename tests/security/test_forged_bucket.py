@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli.views.job_progress import WORDS
 from orchestrator.domain.observation import Phase
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 from tests.security.test_forgeries import WHOLE as REPORT

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.local import ensure_running
 from orchestrator.emulator import control
-from orchestrator.emulator.control import ensure_running
+from orchestrator.emulator.address import PREFIX
 from orchestrator.emulator.daemon import Daemon
+from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.emulator.machines.processes import members
-from orchestrator.emulator.machines.settings import MARKER
-from orchestrator.emulator.options import load_options
-from orchestrator.emulator.places import PREFIX
+from orchestrator.emulator.start_options import load_options
 from tests.security.other_user import ROOT, as_nobody
 
 CHROMIUM = shutil.which("chromium")

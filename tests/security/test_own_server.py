@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from orchestrator.emulator.places import Address, start_of, write_address
+from orchestrator.emulator.address import Address, start_of, write_address
 from tests.security.other_user import ROOT
 
 SQUATTER = """

@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from orchestrator.emulator.http import owner
-from orchestrator.emulator.http.owner import Holder, holder_of, listening
+from orchestrator.emulator.machines import socket_owner
 from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.socket_owner import Holder, holder_of, listening
 from tests.emulator.hosts_lab import lab, until
 from tests.security.other_user import ROOT, as_nobody
 
@@ -25,7 +25,7 @@ def test_a_socket_that_nobody_holds_is_not_taken_for_roots():
         assert holder_of(*ends).uid == os.geteuid()
         client.close()
         until(lambda: holder_of(*ends) is None)
-        assert owner._asked(*ends) is None or owner._asked(*ends).uid == 0
+        assert socket_owner._asked(*ends) is None or socket_owner._asked(*ends).uid == 0
         connection.close()
 
 
@@ -37,10 +37,10 @@ def test_both_ways_to_ask_the_kernel_agree(address, monkeypatch):
             client.connect((address, listener.getsockname()[1]))
             connection, peer = listener.accept()
             ends = peer, connection.getsockname()
-            listed = owner._listed(*ends)
-            assert listed == owner._asked(*ends) == holder_of(*ends)
+            listed = socket_owner._listed(*ends)
+            assert listed == socket_owner._asked(*ends) == holder_of(*ends)
             assert listed.inode == os.fstat(client.fileno()).st_ino
-            monkeypatch.setattr(owner, "_asked", lambda *_: None)
+            monkeypatch.setattr(socket_owner, "_asked", lambda *_: None)
             assert holder_of(*ends) == listed
             connection.close()
 
@@ -55,9 +55,11 @@ def broken_off(address, count):
 def test_connections_that_are_reset_at_once_cost_no_look(monkeypatch):
     """A look at the table of all takes longer than a connection: whoever made many held up everybody."""
     looks = []
-    monkeypatch.setattr(owner, "holder_of", lambda *ends: looks.append(ends) or Holder(os.geteuid(), 1))
+    monkeypatch.setattr(
+        socket_owner, "holder_of", lambda *ends: looks.append(ends) or Holder(os.geteuid(), 1)
+    )
     with listening("127.0.0.1", 0) as listener:
-        broken_off(listener.getsockname(), owner.REFUSALS - 1)
+        broken_off(listener.getsockname(), socket_owner.REFUSALS - 1)
         with socket.create_connection(listener.getsockname()) as client:
             connection, peer = listener.accept()
             assert peer == client.getsockname()
@@ -70,14 +72,14 @@ def test_a_loop_has_its_turn_between_connections_that_are_refused(monkeypatch, w
     """So who may come in waits for some of them, and not for all."""
     looks = []
     holder = None if whose == "nobody's" else Holder(NOBODY, 7)
-    monkeypatch.setattr(owner, "holder_of", lambda *ends: looks.append(ends) or holder)
+    monkeypatch.setattr(socket_owner, "holder_of", lambda *ends: looks.append(ends) or holder)
     with listening("127.0.0.1", 0) as listener, contextlib.ExitStack() as clients:
-        for _ in range(3 * owner.REFUSALS):
+        for _ in range(3 * socket_owner.REFUSALS):
             clients.enter_context(socket.create_connection(listener.getsockname()))
         for turn in (1, 2, 3):
             with pytest.raises(BlockingIOError):
                 listener.accept()
-            assert len(looks) == turn * owner.REFUSALS
+            assert len(looks) == turn * socket_owner.REFUSALS
 
 
 def test_the_table_is_not_read_for_a_connection_that_the_kernel_does_not_know(monkeypatch):
@@ -85,11 +87,11 @@ def test_the_table_is_not_read_for_a_connection_that_the_kernel_does_not_know(mo
     with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as client:
         assert holder_of(client.getsockname(), listener.getsockname()).uid == os.geteuid()
     tables = []
-    monkeypatch.setattr(owner, "_listed", lambda *ends: tables.append(ends))
+    monkeypatch.setattr(socket_owner, "_listed", lambda *ends: tables.append(ends))
     ends = ("127.0.0.1", 9), ("127.0.0.1", 10)
     assert holder_of(*ends) is None
     assert not tables
-    monkeypatch.setattr(owner, "_answered", [])
+    monkeypatch.setattr(socket_owner, "_answered", [])
     assert holder_of(*ends) is None
     assert tables
 
@@ -99,8 +101,8 @@ def test_who_listens_is_not_taken_for_who_holds_a_connection():
     with listening("127.0.0.1", 0) as listener:
         here = listener.getsockname()
         assert holder_of(here, ("127.0.0.1", 9)) is None
-        assert holder_of(here, owner.ANYBODY).inode == os.fstat(listener.fileno()).st_ino
-        assert owner._listed(here, owner.ANYBODY) == holder_of(here, owner.ANYBODY)
+        assert holder_of(here, socket_owner.ANYBODY).inode == os.fstat(listener.fileno()).st_ino
+        assert socket_owner._listed(here, socket_owner.ANYBODY) == holder_of(here, socket_owner.ANYBODY)
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")

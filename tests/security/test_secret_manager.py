@@ -18,9 +18,9 @@ from orchestrator.contract.machine_errors import TransientError
 from orchestrator.contract.redaction import Redactor
 from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
 from orchestrator.domain.secret_refs import SecretRef, job_secrets, reference
+from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata import token_of
-from orchestrator.emulator.http.mount import BASE, CloudAdapter
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state import secrets as model
 from orchestrator.errors import AuthError

@@ -10,14 +10,14 @@ import pytest
 
 from orchestrator.agent import venv
 from orchestrator.agent.layout import Layout
-from orchestrator.app import state_folders
+from orchestrator.app import local, state_folders
 from orchestrator.cli import update
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.trusted_folder import stranger
 from orchestrator.domain.ports import Iap
 from orchestrator.emulator import control
-from orchestrator.emulator.options import load_options
-from orchestrator.emulator.places import Address, start_of, write_address
+from orchestrator.emulator.address import Address, start_of, write_address
+from orchestrator.emulator.start_options import load_options
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import own_folder
 from orchestrator.scripts import uv_program
@@ -166,7 +166,7 @@ def test_what_a_local_cloud_holds_is_its_users_wherever_it_lies(tmp_path, monkey
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(folder))
     before = os.umask(0o022)
     try:
-        address, _ = control.ensure_running(replace(load_options(folder), hosts="process"))
+        address, _ = local.ensure_running(replace(load_options(folder), hosts="process"))
         url = f"{address.endpoint}/storage/v1/b?project={address.project}"
         ask = ["curl", "-sf", "-H", "Content-Type: application/json", "-d", '{"name": "a-bucket"}', url]
         subprocess.run(ask, check=True, capture_output=True)

@@ -10,14 +10,14 @@ from collections import Counter
 
 import requests
 
+from orchestrator.emulator.client import BASE, shorten
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.errors import plain_error
-from orchestrator.emulator.http.mount import BASE, shorten
+from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.errors import cases
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
 from orchestrator.google.clients import Clients, CloudSettings

@@ -11,7 +11,7 @@ import asyncssh
 import pytest
 
 from orchestrator.domain.ports import Host, Iap
-from orchestrator.emulator.machines.settings import GuestConfig, network_of
+from orchestrator.emulator.machines.host_settings import GuestConfig, network_of
 from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.errors import HostKeyError, NoGcloudError, RemoteError
 from orchestrator.ssh import route

@@ -60,8 +60,8 @@ def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
 
 
 def _local(spec: "Spec | None", account: str, configured: str) -> Google:
+    from orchestrator.emulator.address import address_on_machine, local_folder, read_address
     from orchestrator.emulator.own_server import adapter_for
-    from orchestrator.emulator.places import address_on_machine, local_folder, read_address
     from orchestrator.google.clients import Clients, CloudSettings
 
     address = address_on_machine() or read_address(local_folder())

@@ -17,7 +17,7 @@ SECONDS = 3.0
 
 def look_at_local(cloud: str) -> Local:
     """Return what the local cloud of this computer needs, and whether one runs."""
-    from orchestrator.emulator.places import address_on_machine, local_folder, read_address
+    from orchestrator.emulator.address import address_on_machine, local_folder, read_address
 
     folder = local_folder()
     missing = tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)
@@ -66,7 +66,7 @@ def _answers(endpoint: str) -> bool:
 
 def _taken(folder: Path) -> tuple[int, ...]:
     """Return the ports of the stopped local cloud that somebody else listens on now."""
-    from orchestrator.emulator.options import PORTS, load_options
+    from orchestrator.emulator.start_options import PORTS, load_options
 
     if not (folder / "options.json").exists():
         return ()

@@ -25,7 +25,7 @@ from orchestrator.cli.console import say
 from orchestrator.cli.views.live_line import wanted
 from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control
-from orchestrator.emulator.places import Address
+from orchestrator.emulator.address import Address
 from orchestrator.errors import TpuctlError
 from orchestrator.google.compute_clients import client_class
 

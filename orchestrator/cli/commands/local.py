@@ -115,11 +115,11 @@ def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: ob
 
     from click.core import ParameterSource
 
+    from orchestrator.app.local import ensure_running
     from orchestrator.cli.console import print_json, say
-    from orchestrator.emulator import control
-    from orchestrator.emulator.machines.interpreters import interpreters
-    from orchestrator.emulator.options import load_options, without_ports
-    from orchestrator.emulator.places import local_folder
+    from orchestrator.emulator.address import local_folder
+    from orchestrator.emulator.machines.machine_python import interpreters
+    from orchestrator.emulator.start_options import load_options, without_ports
     from orchestrator.errors import UsageError
 
     here = interpreters(os.environ)
@@ -131,7 +131,7 @@ def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: ob
         )
     named = {k: v for k, v in choices.items() if ctx.get_parameter_source(k) is not ParameterSource.DEFAULT}
     options = replace(load_options(local_folder()), **named)  # type: ignore[arg-type]
-    address, fresh = control.ensure_running(without_ports(options) if other_ports else options)
+    address, fresh = ensure_running(without_ports(options) if other_ports else options)
     if as_json:
         print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
     elif fresh:
@@ -201,10 +201,11 @@ def env(as_json: bool) -> None:
     """Print what points other tools at it: eval "$(tpuctl local env)"."""
     import shlex
 
+    from orchestrator.app.local import ensure_running
     from orchestrator.cli.console import print_json
     from orchestrator.emulator import control
 
-    address, _ = control.ensure_running()
+    address, _ = ensure_running()
     variables = control.environment(address)
     if as_json:
         print_json("local-env", {"variables": variables})

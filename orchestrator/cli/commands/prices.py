@@ -70,9 +70,9 @@ def _clients(project: str | None, cloud: str) -> "Clients":
     from orchestrator.google.clients import Clients, CloudSettings
 
     if cloud == "local":
-        from orchestrator.emulator.control import ensure_running
+        from orchestrator.app.local import ensure_running
+        from orchestrator.emulator.address import address_on_machine
         from orchestrator.emulator.own_server import adapter_for
-        from orchestrator.emulator.places import address_on_machine
 
         address = address_on_machine() or ensure_running()[0]
         return Clients(CloudSettings(address.project, address.endpoint, adapter=adapter_for(address)))

@@ -1,1 +1,1 @@
-"""The HTTP shapes of Google's APIs as a thin skin over local/model."""
+"""The HTTP of Google's APIs, a thin skin over `state`: routes, shapes, metadata servers, proxies."""

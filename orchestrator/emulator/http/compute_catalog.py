@@ -3,11 +3,11 @@
 import zlib
 from typing import Any
 
-from orchestrator.emulator.http.compute_lists import aggregated, listed
 from orchestrator.emulator.http.compute_shapes import link, named_resource
 from orchestrator.emulator.http.dispatch import Call
+from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response
-from orchestrator.emulator.state import images, tables, vm_rules
+from orchestrator.emulator.state import tables, vm_rules
 from orchestrator.emulator.state.names import compute_timestamp
 from orchestrator.emulator.state.tables import VmType
 from orchestrator.emulator.state.world import LocalCloud
@@ -94,17 +94,17 @@ class ComputeCatalog:
 
     def images(self, call: Call) -> Response:
         """Answer images.list; the project of the local cloud has none of its own."""
-        known = () if call.project == self._cloud.settings.project else images.families_of(call.project)
-        found = [_image(call.project, images.image_of_family(call.project, one), one) for one in known]
+        known = () if call.project == self._cloud.settings.project else vm_rules.families_of(call.project)
+        found = [_image(call.project, vm_rules.image_of_family(call.project, one), one) for one in known]
         return listed(call.request, "image", f"projects/{call.project}/global/images", found)
 
     def family(self, call: Call) -> Response:
         """Answer images.getFromFamily."""
-        return Response.of(_image(call.project, images.image_of_family(call.project, call.name), call.name))
+        return Response.of(_image(call.project, vm_rules.image_of_family(call.project, call.name), call.name))
 
     def image(self, call: Call) -> Response:
         """Answer images.get."""
-        return Response.of(_image(call.project, call.name, images.family_of_image(call.project, call.name)))
+        return Response.of(_image(call.project, call.name, vm_rules.family_of_image(call.project, call.name)))
 
     def _zone(self, zone: str) -> dict[str, Any]:
         region = link(f"{self._own}/regions/{tables.region_of(zone)}")

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from orchestrator.emulator.http.compute_lists import aggregated, listed
 from orchestrator.emulator.http.compute_shapes import link, named_resource
 from orchestrator.emulator.http.dispatch import Call, body_of
 from orchestrator.emulator.http.instances import once
+from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state import shapes, tables, vm_rules
 from orchestrator.emulator.state.names import compute_timestamp
-from orchestrator.emulator.state.vpcs import Vpc
+from orchestrator.emulator.state.network import Vpc
 from orchestrator.emulator.state.world import LocalCloud
 
 _NETWORK_ID = 1000000000

@@ -2,7 +2,8 @@
 The way out of a machine: a loopback CONNECT proxy behind which storage is the local cloud's own.
 
 TensorFlow has Google's host names compiled in, but takes https_proxy and CURL_CA_BUNDLE (docs/facts.md 6.4).
-A tunnel to one of these hosts ends here: its TLS is taken off, and its bytes go to the local cloud.
+A tunnel to one of these hosts ends here: its TLS is taken off, and its bytes go to the local cloud, but for one
+header: TensorFlow sends `Transfer-Encoding: identity`. RFC 2616 had it, RFC 9112 has not, and h11 refuses it.
 """
 
 import asyncio
@@ -14,8 +15,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from orchestrator.emulator.http.framing import copy_requests
-from orchestrator.emulator.http.owner import End, Inside, listening
 from orchestrator.emulator.http.proxy_request import (
     HEAD_SECONDS,
     LONGEST_HEAD,
@@ -24,6 +23,7 @@ from orchestrator.emulator.http.proxy_request import (
     is_link_local,
     read_target,
 )
+from orchestrator.emulator.machines.socket_owner import End, Inside, listening
 
 LOOPBACK = "127.0.0.1"
 LINGER_SECONDS = 300.0  # for the other direction, once one has ended
@@ -35,6 +35,7 @@ NEVER = "is Google's and never reached from a rehearsal"
 Reader: TypeAlias = asyncio.StreamReader
 Writer: TypeAlias = asyncio.StreamWriter
 Copy: TypeAlias = Callable[[Reader, Writer], Awaitable[None]]
+IDENTITY = b"identity"
 
 
 class ConnectProxy:
@@ -205,3 +206,54 @@ async def _copy(reader: Reader, writer: Writer) -> None:
     while data := await reader.read(BLOCK):
         writer.write(data)
         await writer.drain()
+
+
+async def copy_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until the client ends. Raises ValueError or LimitOverrunError for what is no HTTP/1.1 request."""
+    while head := await _line(reader, b"\r\n\r\n"):
+        lines = head.split(b"\r\n")
+        headers = [(_name(line), line.partition(b":")[2].strip().lower()) for line in lines[1:]]
+        found = dict(headers)
+        coding = found.get(b"transfer-encoding", IDENTITY)
+        kept = [lines[0], *(line for line in lines[1:] if _name(line) != b"transfer-encoding")]
+        if coding != IDENTITY:
+            kept = lines
+        writer.write(b"\r\n".join(kept))
+        await writer.drain()
+        if coding == IDENTITY:
+            await _copy_exactly(reader, writer, int(found.get(b"content-length", b"0")))
+        else:
+            await _copy_chunks(reader, writer)
+
+
+async def _copy_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy a chunked body with its trailers."""
+    size = 1
+    while size:
+        line = await _line(reader, b"\r\n")
+        size = int(line.partition(b";")[0], 16)
+        writer.write(line)
+        await _copy_exactly(reader, writer, size + 2 if size else 0)
+    while (line := await _line(reader, b"\r\n")) not in (b"\r\n", b""):
+        writer.write(line)
+    writer.write(line)
+    await writer.drain()
+
+
+async def _copy_exactly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size: int) -> None:
+    while size > 0 and (data := await reader.read(min(size, BLOCK))):
+        writer.write(data)
+        await writer.drain()
+        size -= len(data)
+
+
+async def _line(reader: asyncio.StreamReader, end: bytes) -> bytes:
+    """Return what comes up to *end*, nothing when the client has left before."""
+    try:
+        return await reader.readuntil(end)
+    except asyncio.IncompleteReadError:
+        return b""
+
+
+def _name(line: bytes) -> bytes:
+    return line.partition(b":")[0].strip().lower()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.emulator.http.errors import error_response, is_api_error, plain_error
+from orchestrator.emulator.http.error_bodies import error_response, is_api_error, plain_error
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.errors import ApiError, compute_case, tpu_case

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from orchestrator.emulator.http.owner import Inside, listening
 from orchestrator.emulator.http.websocket import LONGEST_HEAD, NORMAL, BrokenError, WebSocket
+from orchestrator.emulator.machines.socket_owner import Inside, listening
 
 LOOPBACK = "127.0.0.1"
 PATH = "/v4/connect"

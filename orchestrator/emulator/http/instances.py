@@ -1,17 +1,18 @@
 """Calls on VMs and their disks."""
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.emulator.http.compute_lists import aggregated, listed, out_of_reach
 from orchestrator.emulator.http.compute_shapes import disk_json, instance_json, link, operation_json
 from orchestrator.emulator.http.dispatch import Call, body_of
-from orchestrator.emulator.http.guest import items_json
+from orchestrator.emulator.http.metadata import items_json
+from orchestrator.emulator.http.paging import aggregated, listed, out_of_reach
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state import policies, replays, shapes, tables
-from orchestrator.emulator.state.disks import Disk
+from orchestrator.emulator.state import constraints, shapes, tables, vm_rules
 from orchestrator.emulator.state.errors import compute_case
-from orchestrator.emulator.state.instance import Instance
+from orchestrator.emulator.state.instance import Disk, Instance
 from orchestrator.emulator.state.operations import Operation
 from orchestrator.emulator.state.shapes import check_shape
 from orchestrator.emulator.state.world import LocalCloud
@@ -22,7 +23,7 @@ _SERIAL_RING = 1024 * 1024
 def once(cloud: LocalCloud, request: Request, act: Callable[[], Operation]) -> Response:
     """Answer a mutating call; the same requestId gives the same operation again."""
     call, request_id = f"{request.method} {request.path}", request.query.get("requestId", "")
-    operation = replays.once(cloud, call, request_id, body_of(request), act)
+    operation = operation_once(cloud, call, request_id, body_of(request), act)
     return Response.of(operation_json(cloud.settings.project, operation))
 
 
@@ -145,7 +146,7 @@ class InstanceRequests:
     def guest_attributes(self, call: Call) -> Response:
         """Answer instances.getGuestAttributes; nothing under the path is a 404."""
         vm = self._cloud.compute.get(call.zone, call.name)
-        policies.check_guest_attributes(self._cloud.kernel, compute=True)
+        constraints.check_guest_attributes(self._cloud.kernel, compute=True)
         query = call.request.query.get("queryPath") or call.request.query.get("variableKey", "")
         items = items_json(self._cloud.guest_attributes(vm.machine_id), query)
         if not items:
@@ -190,3 +191,27 @@ class InstanceRequests:
         known = self._cloud.kernel.state.instances.values()
         by_id = [vm.name for vm in known if (vm.zone, str(vm.numeric_id)) == (call.zone, call.name)]
         return by_id[0] if by_id else call.name
+
+
+def operation_once(
+    cloud: LocalCloud, call: str, request_id: str, body: Mapping[str, Any], act: Callable[[], Operation]
+) -> Operation:
+    """
+    Make a mutating Compute call, `POST /path`; the same *request_id* gives the same operation again.
+
+    Errors: ApiError 400 for a zero or malformed id, and for one that came before with another body
+    (the real text of that refusal was not seen).
+    """
+    vm_rules.check_request_id(request_id)
+    state, place = cloud.kernel.state, f"{call} {request_id}"
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    if request_id and place in state.replays:
+        known, name = state.replays[place]
+        if known != digest:
+            raise vm_rules.invalid(f"The requestId '{request_id}' was used before with another request body.")
+        return state.operations[name]
+    operation = act()
+    if request_id:
+        operation.request_id = request_id
+        state.replays[place] = (digest, operation.name)
+    return operation

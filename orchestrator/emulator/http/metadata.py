@@ -200,3 +200,13 @@ def _tagged(status: int, body: bytes, content_type: str) -> Response:
     """Build an answer whose etag is the hash of its body."""
     etag = hashlib.sha256(body).hexdigest()[:16]
     return Response(status, body, {**FLAVOR, "content-type": content_type, "etag": etag})
+
+
+def items_json(attributes: Mapping[tuple[str, str], str], query: str) -> list[dict[str, str]]:
+    """Return the attributes under *query*: all (empty), `namespace/`, or `namespace/key`."""
+    namespace, _, key = query.partition("/")
+    return [
+        {"namespace": ns, "key": name, "value": value}
+        for (ns, name), value in sorted(attributes.items())
+        if namespace in ("", ns) and key in ("", name)
+    ]

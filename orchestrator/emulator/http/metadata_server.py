@@ -12,8 +12,8 @@ import h11
 
 from orchestrator.emulator.http.guard import from_browser, from_page
 from orchestrator.emulator.http.metadata import MachineView, answer
-from orchestrator.emulator.http.owner import Inside, listening
 from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.machines.socket_owner import Inside, listening
 
 LONGEST_WAIT = 3600.0  # seconds, when a long-poll names no timeout_sec
 NAMES = ("metadata.google.internal", "metadata", "169.254.169.254")  # docs/facts.md 5.1

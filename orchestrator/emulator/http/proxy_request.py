@@ -5,7 +5,7 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from orchestrator.emulator.certificates import STORAGE_HOSTS
+from orchestrator.emulator.http.certificates import STORAGE_HOSTS
 
 LONGEST_HEAD = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS = 30.0

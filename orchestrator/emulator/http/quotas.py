@@ -7,7 +7,7 @@ without limit has the value -1 is by analogy with the Service Usage API.
 
 from typing import Any
 
-from orchestrator.emulator.http.errors import plain_error
+from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state import tables
 from orchestrator.emulator.state.node_rules import quota_limit

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.emulator.http.dispatch import body_of
-from orchestrator.emulator.http.errors import error_response
+from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.metadata import token_of
 from orchestrator.emulator.http.paging import page
 from orchestrator.emulator.http.router import Handler, Request, Response, Router

@@ -7,7 +7,7 @@ from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.state.errors import cases
 from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.storage.access import check_access
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 

@@ -6,11 +6,17 @@ from typing import Any
 from urllib.parse import quote
 
 from orchestrator.emulator.http.router import Handler, Request, Response
-from orchestrator.emulator.state.storage.errors import StorageError, invalid, known
 from orchestrator.emulator.state.storage.listing import PAGE_LIMIT, Query
-from orchestrator.emulator.state.storage.names import location_type
+from orchestrator.emulator.state.storage.refusals import StorageError, invalid, known
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Bucket, Preconditions, StoredObject, etag, rfc3339
+from orchestrator.emulator.state.storage.values import (
+    Bucket,
+    Preconditions,
+    StoredObject,
+    etag,
+    location_type,
+    rfc3339,
+)
 
 _KEYS = ("x-goog-encryption-", "x-goog-copy-source-encryption-")
 

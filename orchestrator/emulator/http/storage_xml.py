@@ -13,11 +13,11 @@ from xml.sax.saxutils import escape
 
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
-from orchestrator.emulator.http.storage_media import download
+from orchestrator.emulator.http.storage_objects import download
 from orchestrator.emulator.http.storage_shapes import answering, check_etags, number
-from orchestrator.emulator.state.storage.errors import StorageError, invalid
 from orchestrator.emulator.state.storage.listing import PAGE_LIMIT, Query
 from orchestrator.emulator.state.storage.objects import Source
+from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions, StoredObject, etag, rfc3339
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.emulator.http.errors import tpu_status
+from orchestrator.emulator.http.error_bodies import tpu_status
 from orchestrator.emulator.state.names import timestamp
 from orchestrator.emulator.state.node import Health, Node
 from orchestrator.emulator.state.operations import Operation

@@ -5,6 +5,8 @@ Started as `python -m orchestrator.emulator.machines.guest CONFIG`; SIGTERM is t
 """
 
 import asyncio
+import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -13,14 +15,22 @@ from pathlib import Path
 
 from orchestrator.emulator.machines.accounts import accounts
 from orchestrator.emulator.machines.environment import user_environment
-from orchestrator.emulator.machines.guest_metadata import MetadataClient
-from orchestrator.emulator.machines.lifeline import the_end
-from orchestrator.emulator.machines.own_python import install_python
-from orchestrator.emulator.machines.package_locks import hold_locks
+from orchestrator.emulator.machines.guest_metadata import MetadataClient, the_end
+from orchestrator.emulator.machines.host_settings import MARKER, GuestConfig
+from orchestrator.emulator.machines.machine_python import install_python
 from orchestrator.emulator.machines.processes import kill_all, members
 from orchestrator.emulator.machines.scripts import Serial, run_script
 from orchestrator.emulator.machines.services import OwnServices, Services, SystemServices
-from orchestrator.emulator.machines.settings import MARKER, GuestConfig
+
+LOCKS = (
+    "var/lib/dpkg/lock-frontend",
+    "var/lib/dpkg/lock",
+    "var/lib/apt/lists/lock",
+    "var/cache/apt/archives/lock",
+)
+"""What dpkg and apt lock, below the root of the machine's files (docs/facts.md 5.5)."""
+HOLDER = b"unattended-upgr"
+PR_SET_NAME = 15  # linux/prctl.h
 
 
 class Guest:
@@ -147,6 +157,47 @@ def main() -> None:
     config = GuestConfig.read(Path(sys.argv[1]))
     hold_locks(Path(config.files), Path(config.state), config.package_lock_seconds)
     asyncio.run(Guest(config).run())
+
+
+def hold_locks(files: Path, state: Path, seconds: float) -> None:
+    """
+    Lock as dpkg and apt do, by fcntl(2), in a process of its own, for *seconds* of a machine's first boot.
+
+    When this returns the locks are held. To be called before there are threads: it forks.
+    """
+    mark = state / "upgraded"
+    if seconds <= 0 or mark.exists():
+        return
+    mark.touch()
+    ready, told = os.pipe()
+    child = os.fork()
+    if not child:
+        # The grandchild is an orphan, which the machine's first process reaps.
+        with suppress(BaseException):
+            if not os.fork():
+                os.close(ready)
+                _hold(files, told, seconds)
+        os._exit(0)
+    os.close(told)
+    os.waitpid(child, 0)
+    os.read(ready, 1)
+    os.close(ready)
+
+
+def _hold(files: Path, told: int, seconds: float) -> None:
+    """Lock everything, say so, and end by SIGALRM, or when the machine goes."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(PR_SET_NAME, HOLDER, 0, 0, 0)
+    for name in LOCKS:
+        path = files / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fcntl.lockf(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), fcntl.LOCK_EX)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    os.write(told, b".")
+    os.close(told)
+    while True:
+        signal.pause()
 
 
 if __name__ == "__main__":

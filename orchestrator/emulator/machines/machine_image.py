@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.emulator.machines.own_python import base_interpreter, version_of
+from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
 
 
 @dataclass(frozen=True)

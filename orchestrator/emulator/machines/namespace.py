@@ -13,9 +13,9 @@ from pathlib import Path
 
 from orchestrator.emulator.machines import processes
 from orchestrator.emulator.machines.base import MachineHosts
+from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, GuestConfig
 from orchestrator.emulator.machines.machine_image import GCLOUD
-from orchestrator.emulator.machines.own_python import base_interpreter
-from orchestrator.emulator.machines.settings import SYSTEM_PATH, GuestConfig
+from orchestrator.emulator.machines.machine_python import base_interpreter
 from orchestrator.emulator.state.machines import Machine
 
 STATE = Path("/run/local-cloud")  # the guest's folder as the machine sees it

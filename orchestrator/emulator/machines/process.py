@@ -1,15 +1,24 @@
 """Machines without privileges: a session, a folder and a loopback address each."""
 
+import hashlib
+import os
 import shutil
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.emulator.machines.apt_standin import SETTINGS, install_apt
 from orchestrator.emulator.machines.base import MachineHosts
+from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_image import CRON
-from orchestrator.emulator.machines.settings import GuestConfig
-from orchestrator.emulator.machines.short_names import forget_short_name, short_name
 from orchestrator.emulator.state.machines import Machine
+
+# The path of a Unix socket has at most 107 bytes (unix(7)), and Python puts its own below TMPDIR: the folder of a
+# machine has more than that, and a manager or a queue of multiprocessing fails there.
+LONGEST = 60
+"""Bytes of TMPDIR that leave room for the names that multiprocessing and torch add."""
+SHORT = Path("/tmp")  # noqa: S108 - the folder in it has a random name and belongs to this user alone
 
 
 class ProcessHosts(MachineHosts):
@@ -43,3 +52,42 @@ class ProcessHosts(MachineHosts):
 
     def _stopped(self, machine_id: str) -> None:
         forget_short_name(self.settings.cloud_id, machine_id)
+
+
+def short_name(cloud_id: str, machine_id: str, folder: Path) -> Path:
+    """Return a short path that leads to *folder*, or *folder* itself where it is short or none can be made."""
+    if len(os.fsencode(folder)) <= LONGEST:
+        return folder
+    name = _name(cloud_id, machine_id)
+    try:
+        with suppress(FileExistsError):
+            name.parent.mkdir(mode=0o700)
+        if not _is_ours(name.parent):
+            return folder
+        name.unlink(missing_ok=True)
+        name.symlink_to(folder)
+    except OSError:
+        return folder
+    return name
+
+
+def forget_short_name(cloud_id: str, machine_id: str) -> None:
+    """Remove the machine's short name, and the folder of its cloud when it was the last."""
+    name = _name(cloud_id, machine_id)
+    if _is_ours(name.parent):
+        with suppress(OSError):
+            name.unlink(missing_ok=True)
+            name.parent.rmdir()
+
+
+def _name(cloud_id: str, machine_id: str) -> Path:
+    return SHORT / f"tpuctl-{cloud_id}" / hashlib.sha256(machine_id.encode()).hexdigest()[:8]
+
+
+def _is_ours(folder: Path) -> bool:
+    """Tell whether it is a folder, no link, that nobody else can write to."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.emulator.machines.accounts import Accounts
+from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_image import CRON
 from orchestrator.emulator.machines.scripts import Serial
-from orchestrator.emulator.machines.settings import GuestConfig
 
 SSHD_CONFIG = """\
 ListenAddress {address}:{port}

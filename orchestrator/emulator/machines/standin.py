@@ -4,7 +4,7 @@ import shlex
 import shutil
 from pathlib import Path
 
-from orchestrator.emulator.machines.settings import SYSTEM_PATH
+from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
 from orchestrator.modules import shell_command
 
 PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")

@@ -1,18 +1,59 @@
 """What `tpuctl local` does to the cloud behind the callers' backs: preempt, kill, odd states."""
 
 import re
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
-from orchestrator.emulator.state.compute import ComputeVms
+from orchestrator.emulator.state.faults import FaultKind
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Kernel
-from orchestrator.emulator.state.named import refused, the_one
 from orchestrator.emulator.state.node import DEAD, Health, Node, NodeState
+from orchestrator.emulator.state.queued import WAITING, Initiator, QueuedState
+from orchestrator.emulator.state.queued_life import INTERNAL, QueuedLife
 from orchestrator.emulator.state.tables import zone_types
 from orchestrator.emulator.state.tpu import TpuNodes
+from orchestrator.emulator.state.vms import ComputeVms
+from orchestrator.errors import LocalCloudError
 
 _ODD_STATES = {state.name: state for state in NodeState}
 _GONE_OR_GOING = DEAD | {NodeState.DELETING}
 _VM_UP = frozenset({Status.PROVISIONING, Status.STAGING, Status.RUNNING})
+S = QueuedState
+_UNDER_WAY = WAITING | {S.PROVISIONING, S.ACTIVE}
+_FROM = {
+    S.ACCEPTED: _UNDER_WAY,
+    S.WAITING_FOR_RESOURCES: _UNDER_WAY,
+    S.PROVISIONING: WAITING,
+    S.SUSPENDING: frozenset({S.PROVISIONING, S.ACTIVE}),
+    S.FAILED: _UNDER_WAY,
+}
+
+
+class Named(Protocol):
+    """Say where something is and what it is called."""
+
+    zone: str
+    name: str
+
+
+N = TypeVar("N", bound=Named)
+
+
+def the_one(known: Iterable[N], name: str, kind: str) -> N:
+    """Return the only one of *known* that is called *name*; raise LocalCloudError for none or several."""
+    zone, _, short = name.rpartition("/")
+    there = list(known)
+    found = [item for item in there if item.name == short and zone in ("", item.zone)]
+    if len(found) != 1:
+        names = ", ".join(f"{item.zone}/{item.name}" for item in found or there)
+        problem = f"no such {kind}" if not found else "more than one has this name"
+        raise refused(f"{name}: {problem}", f"there are: {names or 'none'}")
+    return found[0]
+
+
+def refused(message: str, hint: str) -> LocalCloudError:
+    """Return the error of a request that changed nothing."""
+    return LocalCloudError(message, unchanged="nothing was changed", hint=hint)
 
 
 class Controls:
@@ -102,3 +143,37 @@ def _seconds(state: str) -> float:
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
         raise refused(f"state {state!r}: not a number of seconds", "write for example maintenance:600")
     return float(text)
+
+
+class QueuedControls:
+    """Find queued resources by name (`name`, or `zone/name` when two zones have it) and move them."""
+
+    def __init__(self, kernel: Kernel, life: QueuedLife) -> None:
+        self._kernel, self._life = kernel, life
+
+    def set_state(self, name: str, state: str) -> None:
+        """
+        Move a queued resource; errors: LocalCloudError.
+
+        *state* is WAITING_FOR_RESOURCES or ACCEPTED (its nodes are taken back), PROVISIONING (it is
+        chosen now, and a `no-capacity` that it met is over), SUSPENDING (by the service; SUSPENDED
+        follows) or FAILED.
+        """
+        found = the_one(self._kernel.state.queued.values(), name, "queued resource")
+        wanted = {each.name: each for each in _FROM}.get(state)
+        if wanted is None:
+            known = ", ".join(each.name for each in _FROM)
+            raise refused(f"state {state!r}: unknown for a queued resource", f"known: {known}")
+        if found.state not in _FROM[wanted]:
+            problem = f"{name} cannot become {state} while it is {found.state.name}"
+            raise refused(problem, "look at its state first")
+        if wanted is S.PROVISIONING:
+            if found.fate and found.fate.kind is FaultKind.NO_CAPACITY:
+                found.fate = None
+            self._life.choose(found)
+        elif wanted is S.SUSPENDING:
+            self._life.suspend(found, Initiator.SERVICE)
+        elif wanted is S.FAILED:
+            self._life.fail(found, INTERNAL)
+        else:
+            self._life.wait(found, wanted)

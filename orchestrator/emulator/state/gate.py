@@ -8,7 +8,7 @@ from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.errors import ApiError, tpu_case
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.kernel import Place
-from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.world import LocalCloud
 
 T = TypeVar("T")

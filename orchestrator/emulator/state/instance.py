@@ -1,6 +1,6 @@
 """VMs of Compute Engine: statuses and the VM as a value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -93,3 +93,18 @@ class Instance:
         """Change the status and make events planned for the old one void."""
         self.status = status
         self.epoch += 1
+
+
+@dataclass
+class Disk:
+    """Record a persistent disk; *user* is the name of the VM that has it, or empty."""
+
+    zone: str
+    name: str
+    numeric_id: int
+    size_gib: int
+    type: str
+    image: str
+    created: float
+    user: str = ""
+    labels: dict[str, str] = field(default_factory=dict)

@@ -1,21 +1,25 @@
 """What both services share: time, events, identifiers, operations, faults, machines."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address, IPv4Network
 from random import Random
 from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.addresses import AddressPool
 from orchestrator.emulator.state.billing import Usage, close
 from orchestrator.emulator.state.errors import ApiError, OperationError, cases, tpu_case
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
+from orchestrator.emulator.state.instance import Disk, Instance
 from orchestrator.emulator.state.machines import Hosts, Machine
+from orchestrator.emulator.state.node import Node
 from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.queued import QueuedResource
 from orchestrator.emulator.state.settings import CloudSettings
-from orchestrator.emulator.state.state import Event, MachineState, State
+from orchestrator.errors import LocalCloudError
 
 # What the texts of injected errors name where the call itself does not say it.
 _OF_FAULTS = {
@@ -24,6 +28,99 @@ _OF_FAULTS = {
     "n": 0,
     "type": "v5litepod-8",
 }
+
+
+class AddressPool:
+    """
+    Hand out the addresses of the /16 at *base*, the longest unused first.
+
+    An address is used again only when all others have been used. Errors: LocalCloudError when
+    *base* is not inside 127.0.0.0/8, is 127.0.0.0/16, or when every address is taken.
+    """
+
+    def __init__(self, base: str) -> None:
+        self._network = _network(base)
+        self._fresh = 1
+        self._free: list[str] = []
+
+    def take(self) -> str:
+        """Return an address that no machine has."""
+        if self._fresh < self._network.num_addresses - 1:
+            self._fresh += 1
+            return str(self._network.network_address + self._fresh - 1)
+        if not self._free:
+            raise LocalCloudError(
+                f"address pool {self._network}: every address is in use",
+                unchanged="no machine was made",
+                hint="delete machines, or choose another address base",
+            )
+        return self._free.pop(0)
+
+    def release(self, address: str) -> None:
+        """Take *address* back."""
+        self._free.append(address)
+
+
+def _network(base: str) -> IPv4Network:
+    network = IPv4Network(f"{IPv4Address(base)}/16", strict=False)
+    if not network.is_loopback or network.network_address == IPv4Address("127.0.0.0"):
+        raise LocalCloudError(
+            f"address base {base}: not usable for machines",
+            unchanged="the local cloud was not started",
+            hint="give an address between 127.1.0.0 and 127.255.0.0",
+        )
+    return network
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """Tell what the metadata server shows about the life of a machine."""
+
+    preempted: bool = False
+    maintenance_event: str = "NONE"
+    running: bool = False
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """Plan *kind* with *args* for the time *due*; *order* keeps equal times apart."""
+
+    due: float
+    order: int
+    kind: str = field(compare=False)
+    args: tuple[Any, ...] = field(compare=False)
+
+
+@dataclass
+class State:
+    """Hold the state; *time* is the moment up to which events have happened."""
+
+    time: float
+    random: Random
+    pool: AddressPool
+    version: int = 0
+    order: int = 0
+    heap: list[Event] = field(default_factory=list)
+    operations: dict[str, Operation] = field(default_factory=dict)
+    open_operations: dict[str, Operation] = field(default_factory=dict)
+    nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
+    queued: dict[tuple[str, str], QueuedResource] = field(default_factory=dict)
+    instances: dict[tuple[str, str], Instance] = field(default_factory=dict)
+    disks: dict[tuple[str, str], Disk] = field(default_factory=dict)
+    firewalls: dict[str, dict[str, Any]] = field(default_factory=dict)
+    machines: dict[str, Machine] = field(default_factory=dict)
+    flags: dict[str, MachineState] = field(default_factory=dict)
+    guest: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
+    usage: list[Usage] = field(default_factory=list)
+    faults: dict[str, list[FaultSpec]] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+    replays: dict[str, tuple[str, str]] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
+
+    def __setstate__(self, known: dict[str, Any]) -> None:
+        self.__dict__.update(
+            {"queued": {}, "unreachable": set(), **known}
+        )  # files of earlier versions have none
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from orchestrator.emulator.state import data_disks, tables, vpcs
+from orchestrator.emulator.state import data_disks, network, tables
 from orchestrator.emulator.state.errors import ApiError, OperationError, tpu_case
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.names import is_rfc1035
@@ -94,7 +94,7 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
     if "networkConfig" in fields and "networkConfigs" in fields:
         raise bad_request(kernel, "Only one of network_config and network_configs may be set.")
     asked = fields.get("networkConfig") or (fields.get("networkConfigs") or [{}])[0]
-    gone = vpcs.lacking(
+    gone = network.lacking(
         kernel.settings.networks,
         tables.region_of(place.zone),
         str(asked.get("network", "")),

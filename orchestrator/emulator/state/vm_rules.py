@@ -7,7 +7,6 @@ from typing import Any
 
 from orchestrator.emulator.state import tables
 from orchestrator.emulator.state.errors import ApiError, compute_case
-from orchestrator.emulator.state.images import resolve_image
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.names import is_rfc1035
@@ -17,6 +16,15 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,127}")
 _LIMIT_VALUE, _LIMIT_ALL = 256 * 1024, 512 * 1024
 _RUNS = frozenset(Status) - {Status.TERMINATED, Status.SUSPENDED}
+# Every local machine boots from the computer's own files anyway: names of images end in a fixed date.
+_STAMP = "v20260101"
+FAMILIES = {
+    # Debian 12 and older are out of support: a family whose images are all deprecated is not found any more
+    # (docs/facts.md 2.6).
+    "debian-cloud": ("debian-13",),
+    "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64", "ubuntu-2404-lts-arm64"),
+    "ubuntu-os-accelerator-images": ("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",),
+}
 
 
 def invalid(text: str) -> ApiError:
@@ -160,3 +168,42 @@ def cpus_in_use(kernel: Kernel, region: str) -> int:
 
 def _counts(kernel: Kernel, instance: Instance) -> bool:
     return instance.status in _RUNS and (instance.zone, instance.name) in kernel.state.instances
+
+
+def families_of(project: str) -> tuple[str, ...]:
+    """Return the families of a public project; errors: ApiError 404."""
+    if project not in FAMILIES:
+        raise ApiError(404, "notFound", f"The resource 'projects/{project}' was not found")
+    return FAMILIES[project]
+
+
+def image_of_family(project: str, family: str) -> str:
+    """Return the newest image of *family*; errors: ApiError 404."""
+    if family not in FAMILIES.get(project, ()):
+        path = f"projects/{project}/global/images/family/{family}"
+        raise ApiError(404, "notFound", f"The resource '{path}' was not found")
+    return f"{family}-{_STAMP}"
+
+
+def family_of_image(project: str, image: str) -> str:
+    """Return the family of *image*; errors: ApiError 404."""
+    family = image.removesuffix(f"-{_STAMP}")
+    if family not in FAMILIES.get(project, ()) or family == image:
+        path = f"projects/{project}/global/images/{image}"
+        raise ApiError(404, "notFound", f"The resource '{path}' was not found")
+    return family
+
+
+def resolve_image(url: str) -> str:
+    """
+    Return `projects/P/global/images/NAME` for an image or family address; errors: ApiError.
+
+    gcloud writes a family as `projects/P/zones/-/imageFamilyViews/FAMILY`.
+    """
+    parts = url[url.index("projects/") :].split("/") if "projects/" in url else []
+    if len(parts) == 6 and parts[4] in ("family", "imageFamilyViews"):
+        return f"projects/{parts[1]}/global/images/{image_of_family(parts[1], parts[5])}"
+    if len(parts) == 5 and parts[2:4] == ["global", "images"]:
+        family_of_image(parts[1], parts[4])
+        return "/".join(parts)
+    raise ApiError(400, "invalid", f"Invalid value for field 'sourceImage': '{url}'. The URL is malformed.")

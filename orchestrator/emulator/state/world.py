@@ -1,29 +1,41 @@
 """The local cloud as one object: both services, faults, controls, machines and the bill."""
 
+import io
 import pickle
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.emulator.state.billing import BillLine, bill
-from orchestrator.emulator.state.compute import ComputeVms
-from orchestrator.emulator.state.controls import Controls
-from orchestrator.emulator.state.errors import compute_case
-from orchestrator.emulator.state.faults import FaultSpec, check, check_method
-from orchestrator.emulator.state.kernel import Kernel
+from orchestrator.emulator.state.billing import BillLine, Usage, bill
+from orchestrator.emulator.state.controls import Controls, QueuedControls
+from orchestrator.emulator.state.errors import OperationError, compute_case
+from orchestrator.emulator.state.faults import FaultKind, FaultSpec, check, check_method
+from orchestrator.emulator.state.instance import Attachment, Disk, Instance, Status
+from orchestrator.emulator.state.kernel import AddressPool, Event, Kernel, MachineState, State
 from orchestrator.emulator.state.machines import Hosts, Machine
 from orchestrator.emulator.state.network import Network
-from orchestrator.emulator.state.queued import QueuedResource
+from orchestrator.emulator.state.node import Health, Node, NodeState
+from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.queued import Initiator, QueuedResource, QueuedState
 from orchestrator.emulator.state.queued_calls import QueuedResources
-from orchestrator.emulator.state.queued_controls import QueuedControls
 from orchestrator.emulator.state.settings import CloudSettings
-from orchestrator.emulator.state.state import MachineState, State
+from orchestrator.emulator.state.tables import Accelerator, VmType
 from orchestrator.emulator.state.tpu import TpuNodes
-from orchestrator.emulator.state.vm_changes import VmChanges
+from orchestrator.emulator.state.vms import ComputeVms, VmChanges
 from orchestrator.errors import LocalCloudError
 
 _FORMAT = 1
+_SAVED = {
+    each.__name__: each
+    for each in (
+        State, Event, MachineState, AddressPool, Operation, Api, OperationError, Node, NodeState, Health,
+        Accelerator, QueuedResource, QueuedState, Initiator, Instance, Status, Attachment, Disk, VmType, Machine,
+        Usage, FaultSpec, FaultKind,
+    )
+}  # fmt: skip
+"""The classes of a state on disk."""
 GuestAttributes = Mapping[tuple[str, str], str]
 
 
@@ -93,7 +105,7 @@ class LocalCloud:
         LocalCloudError when the data are damaged or of another format.
         """
         try:
-            number, state = pickle.loads(data)  # noqa: S301 - a file that only we write
+            number, state = _Reader(io.BytesIO(data)).load()
         except Exception as error:
             raise _unreadable(f"the saved state is damaged: {error}") from error
         if number != _FORMAT or not isinstance(state, State):
@@ -210,6 +222,13 @@ class LocalCloud:
         with self.lock:
             self.kernel.tick()
             return bill(self.kernel.state.usage, self.kernel.state.time)
+
+
+class _Reader(pickle.Unpickler):
+    """Find the classes of a state by their names alone: modules move, and a state on disk stays readable."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return _SAVED[name] if name in _SAVED else super().find_class(module, name)
 
 
 def _unreadable(message: str) -> LocalCloudError:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.emulator.state.storage.errors import invalid
+from orchestrator.emulator.state.storage.refusals import invalid
 
 PAGE_LIMIT = 1000
 _AFTER_ALL = "\U0010ffff"  # sorts behind every name with the same beginning

@@ -1,21 +1,22 @@
 """Objects: generations, preconditions, compose, copy, listing."""
 
+import base64
+import hashlib
 import uuid
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.emulator.state.storage.blobs import Blobs, pieces
-from orchestrator.emulator.state.storage.checksums import checksums
-from orchestrator.emulator.state.storage.errors import StorageError, invalid, known
 from orchestrator.emulator.state.storage.listing import Page, Query, page_of
-from orchestrator.emulator.state.storage.names import check_object_name
+from orchestrator.emulator.state.storage.refusals import StorageError, invalid, known
 from orchestrator.emulator.state.storage.values import (
     Fields,
     Preconditions,
     StoredObject,
+    check_object_name,
     merged,
     without_nulls,
 )
@@ -260,3 +261,15 @@ def _check_sums(wanted: Fields, crc32c: str, md5: str) -> None:
     ):
         if given is not None and given != computed:
             raise invalid(f'Provided {name} "{given}" doesn\'t match calculated {name} "{computed}".')
+
+
+def checksums(pieces: Iterable[bytes]) -> tuple[str, str]:
+    """Return (crc32c, md5) of the bytes in *pieces*."""
+    import google_crc32c
+
+    crc = google_crc32c.Checksum()
+    md5 = hashlib.md5(usedforsecurity=False)
+    for piece in pieces:
+        crc.update(piece)
+        md5.update(piece)
+    return base64.b64encode(crc.digest()).decode(), base64.b64encode(md5.digest()).decode()

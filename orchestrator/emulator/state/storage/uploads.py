@@ -7,8 +7,8 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.emulator.state.storage.blobs import Blobs, pieces
-from orchestrator.emulator.state.storage.errors import StorageError, invalid
 from orchestrator.emulator.state.storage.objects import Objects
+from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.values import Preconditions, StoredObject
 
 _SESSION_SECONDS = 7 * 24 * 3600.0  # a session URL is good for one week

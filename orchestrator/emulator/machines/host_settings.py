@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
 from orchestrator.emulator.state.machines import Machine
@@ -18,6 +19,17 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def network_of(address: str) -> IPv4Network:
     """Return the network of all machines of the local cloud to which *address* belongs."""
     return IPv4Network(f"{address}/16", strict=False)
+
+
+class Tools(NamedTuple):
+    """
+    Name what machines get of this computer; nothing where a path is empty.
+
+    *shared* is the folder of packages that all of them take from and add to, *uv* the program.
+    """
+
+    shared: Path | str = ""
+    uv: Path | str = ""
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.emulator.http.router import Request, Response
 
+if TYPE_CHECKING:
+    import uvicorn
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 WITHOUT_BODY = (204, 304)
-
-if TYPE_CHECKING:
-    import uvicorn
 
 
 def asgi_app(

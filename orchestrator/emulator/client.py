@@ -111,6 +111,8 @@ def _query(params: Any) -> dict[str, str]:
 
 
 _BLANK_RESPONSE = vars(requests.Response())
+
+
 _BLANK_REQUEST = vars(requests.PreparedRequest())
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
+from orchestrator.emulator.address import PREFIX
 from orchestrator.emulator.http.router import Request, Response, Router
-from orchestrator.emulator.places import PREFIX
 from orchestrator.emulator.state.world import LocalCloud
 
 

@@ -45,7 +45,11 @@ class Holder:
 
 
 NOBODY = Holder(0, 0)
+
+
 _answered: list[bool] = []
+
+
 """Whether sock_diag has known a socket before: where it is not to be had, "no such socket" is all it says."""
 
 

@@ -1,9 +1,12 @@
-"""A machine's own Python: what is installed on a machine stays there, and nothing of tpuctl's is seen there."""
+"""A machine's Python, over an interpreter of this computer: what is installed there stays there."""
 
+import configparser
 import os
+import re
 import shutil
 import sys
 import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -76,6 +79,11 @@ exit 127
 """
 """Stands before the pip of the computer, which would install there."""
 WHEELS = ("lib/python{version}/ensurepip/_bundled", "/usr/share/python-wheels")
+NAME = re.compile(r"python(3\.\d+)")
+ELF = b"\x7fELF"
+SOURCES = ("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert")
+"""What passes; everything else that pip can be told (a target, --user, a proxy, hashes) stays here."""
+SECTIONS = ("global", "install")
 
 
 def base_interpreter() -> Path:
@@ -151,3 +159,95 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def interpreters(environ: Mapping[str, str]) -> dict[str, Path]:
+    """
+    Return an interpreter for each version such as `3.12`: ours, then PATH's, pyenv's and uv's.
+
+    None is started: the file's name says its version. Scripts of version managers and environments do not
+    count.
+    """
+    found: dict[str, Path] = {}
+    for path in (base_interpreter(), *_candidates(environ)):
+        named = NAME.fullmatch(path.name)
+        if named and named[1] not in found and _is_program(path):
+            found[named[1]] = path.resolve()
+    return dict(sorted(found.items(), key=lambda one: int(one[0].partition(".")[2])))
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    home = Path(environ.get("HOME") or Path.home())
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local/share")
+    folders = [Path(part) for part in environ.get("PATH", "").split(os.pathsep) if part]
+    folders += _versions(Path(environ.get("PYENV_ROOT") or home / ".pyenv") / "versions")
+    folders += _versions(Path(environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv/python"))
+    for folder in folders:
+        if not (folder.parent / "pyvenv.cfg").exists():
+            yield from sorted(folder.glob("python3.*"))
+
+
+def _versions(root: Path) -> list[Path]:
+    """Return the folders of programs below *root*, newest versions first."""
+
+    def rank(path: Path) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", path.name)]
+
+    return [one / "bin" for one in sorted(root.glob("*"), key=rank, reverse=True)]
+
+
+def _is_program(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == ELF and os.access(path, os.X_OK)
+    except OSError:
+        return False
+
+
+def package_sources(environ: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return pip's variables for a machine: those of the caller, else what pip's files say.
+
+    The order is pip's (its documentation, "Configuration"): files of the system, the user and the
+    environment, then PIP_CONFIG_FILE, then variables. A file that cannot be read says nothing.
+    """
+    found: dict[str, str] = {}
+    for path in _files(environ):
+        found.update(_read(path))
+    for name in SOURCES:
+        value = environ.get(_variable(name), "").strip()
+        if value:
+            found[name] = value
+    return {_variable(name): value for name, value in found.items()}
+
+
+def _variable(name: str) -> str:
+    return "PIP_" + name.upper().replace("-", "_")
+
+
+def _files(environ: Mapping[str, str]) -> Iterator[Path]:
+    chosen = environ.get("PIP_CONFIG_FILE", "")
+    if chosen == os.devnull:
+        return
+    home = Path(environ.get("HOME") or Path.home())
+    for folder in environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"):
+        yield Path(folder) / "pip/pip.conf"
+    yield Path("/etc/pip.conf")
+    yield home / ".pip/pip.conf"
+    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
+    yield Path(sys.prefix) / "pip.conf"
+    if chosen:
+        yield Path(chosen)
+
+
+def _read(path: Path) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(path, encoding="utf-8")
+    except (configparser.Error, UnicodeError, OSError):
+        return {}
+    return {
+        name: " ".join(parser.get(section, name).split())
+        for section in SECTIONS if parser.has_section(section)
+        for name in SOURCES if parser.has_option(section, name)
+    }  # fmt: skip
