@@ -27,7 +27,7 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.ports import NodeOrder, StoredObject
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import race_claim
 from orchestrator.errors import Retry
@@ -160,15 +160,17 @@ class LightCloud:
 
     # What one look shows.
 
-    def world(self, history: History) -> World:
+    def world(self, record: Record) -> World:
         """Return everything that a look at the cloud and the bucket would show."""
         self._book()
-        polled = tuple(self.poll(o) for o in history.operations)
+        polled = tuple(self.poll(o) for o in record.operations)
         mine = [m for m in self.machines if not self._gone(m)]
         nodes = tuple(self._node(m) for m in mine)
-        asked = {o.name for o in history.operations}
+        asked = {o.name for o in record.operations}
         self.machines = [m for m in self.machines if m in mine or m.name in asked]
-        beats = tuple(self._beat(m) for m in mine if self._talks(m) and m.incarnation == history.incarnation)
+        beats = tuple(
+            self._beat(m) for m in mine if self._talks(m) and m.incarnation == record.node.incarnation
+        )
         region = names.region_of(self.spec.tpu.zones[0])
         return World(
             bucket=Present(Bucket("replay", region)),
@@ -179,8 +181,8 @@ class LightCloud:
             seen_at=self.now(),
             claim=race_claim.read_claim(
                 cast("Any", self),
-                race_claim.round_to_look_up(history, Present(nodes)),
-                history,
+                race_claim.round_to_look_up(record, Present(nodes)),
+                record,
                 Present(nodes),
             ),
         )

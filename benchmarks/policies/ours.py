@@ -17,30 +17,32 @@ from benchmarks.policies.light_cloud import EPOCH, LightCloud, zone_name
 from orchestrator.domain import names
 from orchestrator.domain.observation import World
 from orchestrator.domain.ports import NodeOrder
-from orchestrator.domain.record import History, noted
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.domain.units import Duration
+from orchestrator.domain.updated import updated
 from orchestrator.engine import apply, reconcile
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.reconcile import Pass
+from tests.kit.records import record_of
 
 
-class Record:
+class Records:
     """Stand for the deployment record; closed spans are dropped, since no bill is written."""
 
     disk = ""
 
-    def __init__(self, history: History) -> None:
-        self.history = history
+    def __init__(self, record: Record) -> None:
+        self.current = record
 
-    def update(self, change: Callable[[History], History]) -> History:
+    def update(self, change: Callable[[Record], Record]) -> Record:
         """Take over a change."""
-        changed = change(self.history)
-        self.history = noted(changed, spans=tuple(s for s in changed.spans if s.until is None))
-        return self.history
+        changed = change(self.current)
+        self.current = updated(changed, spans=tuple(s for s in changed.spans if s.until is None))
+        return self.current
 
-    note = update
+    update_later = update
 
     def flush(self) -> None:
         """Save nothing: a replay is never killed."""
@@ -58,10 +60,10 @@ class Blueprint:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
 
-    def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:
+    def node_order(self, record: Record, zone: str, incarnation: int) -> NodeOrder:
         """Return the order for the node of one incarnation."""
         name = names.node_name(self.spec, incarnation)
-        marks = names.labels(self.spec, "tpu", incarnation, history.round)
+        marks = names.labels(self.spec, "tpu", incarnation, record.race.round)
         return NodeOrder(name, zone, self.spec.tpu.type, "", True, True, marks, {}, "", ())
 
 
@@ -84,7 +86,7 @@ def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spe
 
 def deployment(cloud: LightCloud) -> Deployment:
     """Put the stand-ins together."""
-    history = History(
+    record = record_of(
         started_at=EPOCH,
         bucket_seen=True,
         bucket_ready=True,
@@ -100,7 +102,7 @@ def deployment(cloud: LightCloud) -> Deployment:
         "cloud": cloud,
         "blueprint": Blueprint(cloud.spec),
         "bundles": None,
-        "record": Record(history),
+        "records": Records(record),
         "journal": journal,
         "lease": lease,
         "clock": cloud,
@@ -121,9 +123,9 @@ class NoMemory:
     def __init__(self, _: object) -> None:
         pass
 
-    def recalled(self, history: History, _: World) -> History:
+    def recalled(self, record: Record, _: World) -> Record:
         """Know nothing better."""
-        return history
+        return record
 
     def keep(self, *_: object) -> None:
         """Write nothing."""
@@ -133,8 +135,8 @@ class NoMemory:
 def light_looks() -> Iterator[None]:
     """Let passes look at a light cloud directly, and act on it one call after the other."""
 
-    def look(cloud: LightCloud, _: Spec, history: History, *__: object) -> World:
-        return cloud.world(history)
+    def look(cloud: LightCloud, _: Spec, record: Record, *__: object) -> World:
+        return cloud.world(record)
 
     with (
         patch.object(reconcile, "observe", look),

@@ -13,7 +13,7 @@ from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Absent, Bucket, Heartbeat, Phase, Present, Sight, World
 from orchestrator.domain.observation import Node as NodeSight
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.node_list import ZoneLists
@@ -21,6 +21,7 @@ from orchestrator.google.nodes import TpuNodes
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import learn
 from orchestrator.pricing.bill import spent
+from tests.kit.records import record_of
 
 NOW = 1_800_000_000.0
 
@@ -48,9 +49,9 @@ class Fleet:
         plans = []
         for number, spec in enumerate(self._specs):
             world = self._world(nodes.labelled(DEPLOYMENT_LABEL, spec.name, spec.tpu.zones), spec)
-            history = self._histories[number] = learn(self._histories[number], world)
-            usd = spent(spec, self._catalog, history, world.seen_at).known_usd
-            plans.append(decide(spec, world, history, usd))
+            record = self._histories[number] = learn(self._histories[number], world)
+            usd = spent(spec, self._catalog, record, world.seen_at).known_usd
+            plans.append(decide(spec, world, record, usd))
         return plans
 
     def _world(self, nodes: Sight[tuple[NodeSight, ...]], spec: Spec) -> World:
@@ -60,8 +61,8 @@ class Fleet:
         return World(Present(bucket), Absent(), nodes, Present((beat,)), seen_at=now)
 
 
-def _history(zone: str) -> History:
-    return History(
+def _history(zone: str) -> Record:
+    return record_of(
         started_at=NOW - 2000, incarnation=1, zone=zone, accepted=True, requested_at=NOW - 1000,
         zones_used=(zone,), bucket_seen=True, bucket_ready=True, bundle="b", agent="a", uploaded="b:a",
         sightings={"node:1:ready": NOW - 900},

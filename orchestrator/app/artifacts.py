@@ -11,7 +11,7 @@ from orchestrator.cli.console import say
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.record import History, newest_incarnation
+from orchestrator.domain.record import Record, newest_incarnation
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of
 from orchestrator.engine.artifacts import agent_file, bundle_file
@@ -74,51 +74,59 @@ def bring_uv(spec: Spec, folder: Path) -> None:
             )
 
 
-def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:
-    """Return the history with the end that the workers report, when no `watch` was there to write it down."""
+def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], record: Record) -> Record:
+    """Return the record with the end that the workers report, when no `watch` was there to write it down."""
     found = beats.value if isinstance(beats, Present) else ()
-    if history.outcome or not found:
-        return history
+    if record.outcome or not found:
+        return record
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
-        return replace(
-            history, outcome=Outcome.DONE.value, reason="every worker reports that the job is done"
-        )
+        return replace(record, outcome=Outcome.DONE.value, reason="every worker reports that the job is done")
     unclaimed = ended_unclaimed(beats)
     if unclaimed:
         reason = unclaimed_text(spec.job.checkpoint, unclaimed)
-        return replace(history, outcome=Outcome.UNCLAIMED.value, reason=reason)
+        return replace(record, outcome=Outcome.UNCLAIMED.value, reason=reason)
     failed = any(b.phase is Phase.FAILED for b in found)
-    return replace(history, outcome=Outcome.FAILED.value) if failed else history
+    return replace(record, outcome=Outcome.FAILED.value) if failed else record
 
 
-def as_wanted(spec: Spec, history: History, bundle: str, agent: str, now: float) -> History:
-    """Return the history with all that `up` wants: code, agent, the job's settings and the shape of the TPU."""
+def as_wanted(spec: Spec, record: Record, bundle: str, agent: str, now: float) -> Record:
+    """Return the record with all that `up` wants: code, agent, the job's settings and the shape of the TPU."""
     # A bucket whose machines have other rights than the file gives them gets those first.
-    ready = history.bucket_ready and history.grants == grants_mark(spec)
-    history = replace(history, bucket_ready=ready)
-    return want(reshaped(history, shape_of(spec)), bundle, agent, job_digest(spec), now)
+    ready = record.bucket.ready and record.bucket.grants == grants_mark(spec)
+    record = replace(record, bucket=replace(record.bucket, ready=ready))
+    return want(reshaped(record, shape_of(spec)), bundle, agent, job_digest(spec), now)
 
 
-def want(history: History, bundle: str, agent: str, job: str, now: float) -> History:
+def want(record: Record, bundle: str, agent: str, job: str, now: float) -> Record:
     """
-    Return the history with what `up` wants: code, agent and the digest of the job's settings.
+    Return the record with what `up` wants: code, agent and the digest of the job's settings.
 
     New code or settings open an ended deployment again, and reach machines that run already.
     """
-    changed = (bundle, agent, job) != (history.bundle, history.agent, history.job)
+    changed = (bundle, agent, job) != (record.job.bundle, record.job.agent, record.job.settings)
     # Machines that took everything from the bucket were never pushed to, and have the old settings too.
-    asked = history.job != "" and (history.accepted or history.requested_at > 0)
-    due = history.settings_due or ((history.pushed != "" or asked) and history.job != job)
-    history = replace(
-        history, bundle=bundle, agent=agent, job=job, settings_due=due, started_at=history.started_at or now
+    asked = record.job.settings != "" and (record.node.accepted or record.node.requested_at > 0)
+    due = record.job.settings_due or ((record.job.pushed != "" or asked) and record.job.settings != job)
+    record = replace(
+        record,
+        job=replace(record.job, bundle=bundle, agent=agent, settings=job, settings_due=due),
+        started_at=record.started_at or now,
     )
-    over = history.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
-    done = history.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
+    over = record.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
+    done = record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
     if over or (done and changed):
         return replace(
-            history, outcome="", reason="", refusals=(), started_at=now,
-            incarnation=newest_incarnation(history) + 1, accepted=False, round=0, claimed=False,
-            operations=(), remote_failed_since=None, settings_due=False, mute=(),
-        )  # fmt: skip
-    return replace(history, refusals=())
+            record,
+            outcome="",
+            reason="",
+            refusals=(),
+            started_at=now,
+            node=replace(record.node, incarnation=newest_incarnation(record) + 1, accepted=False),
+            race=replace(record.race, round=0, claimed=False),
+            operations=(),
+            ssh=replace(record.ssh, failed_since=None),
+            job=replace(record.job, settings_due=False),
+            silence=replace(record.silence, never_reported=()),
+        )
+    return replace(record, refusals=())

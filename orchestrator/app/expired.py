@@ -11,7 +11,7 @@ from orchestrator.app.state_folders import KEPT
 from orchestrator.domain.checksum import sealed, unsealed
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Unknown
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import LeaseHeldError, TpuctlError
 
@@ -52,7 +52,7 @@ def sweep_expired(session: "Session") -> None:
         other = Opened(session.choice, Aside(session.reporter), spec)
         try:
             with other.alone("expire"):
-                if not _over(spec, other.record.history, session.clock.now()):
+                if not _over(spec, other.records.current, session.clock.now()):
                     # Another computer, or a `down` that was killed: a pass would begin it anew.
                     say("  nothing to end: the bucket's record says that it has ended, or begun anew")
                     continue
@@ -93,7 +93,7 @@ def _one_try(session: "Session") -> "Pass":
         if trouble is None:
             raise
         raise trouble from error
-    raise_bucket_gone(result, session.record.history)
+    raise_bucket_gone(result, session.records.current)
     return result
 
 
@@ -107,12 +107,12 @@ def _doubts(result: "Pass") -> list[str]:
 def _expired(folder: Path, now: float, say: Callable[[str], None]) -> Iterator[Spec]:
     """Yield the specs of deployments whose ttl is over and whose record knows of something that is billed."""
     from orchestrator.config.adapter import restore
-    from orchestrator.engine.record_store import decode
+    from orchestrator.engine.record_format import decode
 
     for kept in sorted(folder.glob(f"*/*/{KEPT}")):
         try:
             spec = restore(unsealed(kept.read_bytes()))
-            history = decode((kept.parent / "record.json").read_bytes(), spec.name)
+            record = decode((kept.parent / "record.json").read_bytes(), spec.name)
         except OSError:
             continue  # It has come no further than its spec, or is being taken away.
         except (ValueError, TypeError, TpuctlError):
@@ -122,16 +122,16 @@ def _expired(folder: Path, now: float, say: Callable[[str], None]) -> Iterator[S
                 "time to live is over; run tpuctl up or tpuctl down with its file"
             )
             continue
-        if billed(history) and _over(spec, history, now):
+        if billed(record) and _over(spec, record, now):
             yield spec
 
 
-def billed(history: History) -> bool:
+def billed(record: Record) -> bool:
     """Say whether something may cost money: a TPU that was asked for may exist though nobody lived to see it."""
-    asked = history.accepted or history.requested_at > 0
-    return asked or any(span.until is None for span in history.spans)
+    asked = record.node.accepted or record.node.requested_at > 0
+    return asked or any(span.until is None for span in record.spans)
 
 
-def _over(spec: Spec, history: History, now: float) -> bool:
+def _over(spec: Spec, record: Record, now: float) -> bool:
     """Say whether the time to live is over; a deployment that has ended has none."""
-    return history.started_at > 0 and now - history.started_at >= spec.watch.ttl
+    return record.started_at > 0 and now - record.started_at >= spec.watch.ttl

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from orchestrator.app.session import Session
     from orchestrator.domain.observation import World
     from orchestrator.domain.plan import Plan
-    from orchestrator.domain.record import History
+    from orchestrator.domain.record import Record
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Glance:
     """Hold what one look at a deployment has shown, and what a pass would make of it."""
 
     world: "World"
-    history: "History"
+    record: "Record"
     usd: float
     plan: "Plan"
 
@@ -26,11 +26,11 @@ def glance(session: "Session") -> Glance:
     from orchestrator.planning.decide import decide
     from orchestrator.planning.update_record import learn
 
-    history = session.record.history
-    world = observe(session.cloud, session.spec, history, session.blueprint.bucket, session.clock.now())
-    history = learn(history, world)
-    usd = session.cost(history, world.seen_at)
-    return Glance(world, history, usd, decide(session.spec, world, history, usd))
+    record = session.records.current
+    world = observe(session.cloud, session.spec, record, session.blueprint.bucket, session.clock.now())
+    record = learn(record, world)
+    usd = session.cost(record, world.seen_at)
+    return Glance(world, record, usd, decide(session.spec, world, record, usd))
 
 
 def look(session: "Session") -> dict[str, Any]:
@@ -47,9 +47,9 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
     from orchestrator.planning.sidecars import sidecars
     from orchestrator.planning.unclaimed import kept_text, uncommitted_text
 
-    world, history, plan, spec = seen.world, seen.history, seen.plan, session.spec
+    world, record, plan, spec = seen.world, seen.record, seen.plan, session.spec
     steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
-    goes_on = bool(history.started_at) and plan.outcome is None
+    goes_on = bool(record.started_at) and plan.outcome is None
     watched = loop is not None and loop["alive"]
     poll = float(spec.watch.poll)
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
@@ -60,20 +60,20 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
         "reason": plan.reason,
         "uncommitted": uncommitted_text(spec.job.checkpoint, beats),
         "unclaimed": kept_text(beats),
-        "incarnation": history.incarnation,
-        "preemptions": history.preemptions,
+        "incarnation": record.node.incarnation,
+        "preemptions": record.node.preemptions,
         "cost_usd": round(seen.usd, 4),
-        "resources": _resources(session, world, history),
+        "resources": _resources(session, world, record),
         "workers": _workers(world),
         "loop": loop,
-        "alone": alone(spec, history.started_at),
+        "alone": alone(spec, record.started_at),
         "next": steps or list(plan.waiting),
         "look_in_s": min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         "target_steps": spec.job.target_steps,
         "eta_s": _eta(world, spec.job.target_steps),
         "budget_usd": spec.watch.budget_usd,
-        "deadline": told(spec, world, history),
-        "ttl_left_s": _age(history.started_at + spec.watch.ttl, world.seen_at) if goes_on else None,
+        "deadline": told(spec, world, record),
+        "ttl_left_s": _age(record.started_at + spec.watch.ttl, world.seen_at) if goes_on else None,
         "sidecars": [{"name": s.name, "role": s.role, "port": s.port} for s in sidecars(spec, "")],
         "seen": {"by": "cloud", "age_s": 0.0},
     }
@@ -97,7 +97,7 @@ def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _resources(session: "Session", world: "World", history: "History") -> list[dict[str, str]]:
+def _resources(session: "Session", world: "World", record: "Record") -> list[dict[str, str]]:
     from orchestrator.domain import names
     from orchestrator.domain.maintenance import maintenance_text
     from orchestrator.domain.observation import Present, Unknown
@@ -131,7 +131,7 @@ def _resources(session: "Session", world: "World", history: "History") -> list[d
         for node in world.nodes.value:
             told = maintenance_text(node.maintenance)
             health = ("" if node.healthy else f" ({node.health})") + (f" ({told})" if told else "")
-            other = history.substitute if node.incarnation == history.incarnation else ""
+            other = record.node.substitute if node.incarnation == record.node.incarnation else ""
             kind = f" ({other})" if other else ""
             add("TPU", node.name, node.zone, state_text(node) + health + kind)
     return rows

@@ -70,7 +70,7 @@ def over(session: Session) -> bool:
     has started the VM to look at something, and it is not stopped under his hands.
     """
     acting = session.folder / "acting"
-    if session.record.history.outcome and not acting.exists():
+    if session.records.current.outcome and not acting.exists():
         world = look(session)
         if not (isinstance(world.nodes, Present) and world.nodes.value):
             return True
@@ -104,7 +104,7 @@ def _host(session: Session) -> Host:
             hint="add `on_vm: true` to watch in tpuctl.yaml; then make the VM anew: tpuctl down, tpuctl up",
             unchanged=kept, code="TPU-136",
         )  # fmt: skip
-    if not session.record.history.bundle:
+    if not session.records.current.job.bundle:
         raise UsageError(f"{spec.name} is not up", hint="run: tpuctl up", unchanged=kept, code="TPU-130")
     world = look(session)
     state = world.vm.value.state if isinstance(world.vm, Present) else None

@@ -17,7 +17,7 @@ from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_mo
 
 if TYPE_CHECKING:
     from orchestrator.domain.observation import World
-    from orchestrator.domain.record import History, Span
+    from orchestrator.domain.record import Record, Span
 
 
 def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False) -> Plan:
@@ -57,7 +57,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     texts = first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     shown = preview(
         session.spec, plan, load_catalog(), project=session.project, account=account, scripts=texts,
-        notes=left_alone(session.spec, world), there=_billed_now(session.record.history),
+        notes=left_alone(session.spec, world), there=_billed_now(session.records.current),
     )  # fmt: skip
     check_sources(session)
     sent = what_is_sent(session.path, session.spec, source, sets, shown.hourly.storage_usd_gib_month)
@@ -73,9 +73,9 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     return plan
 
 
-def _billed_now(history: "History") -> "Span | None":
+def _billed_now(record: "Record") -> "Span | None":
     """Return the stretch of the newest TPU that exists, None when there is none."""
-    spans = [span for span in history.spans if span.kind == "node" and span.until is None]
+    spans = [span for span in record.spans if span.kind == "node" and span.until is None]
     return max(spans, key=lambda span: span.since, default=None)
 
 
@@ -133,12 +133,12 @@ def _foreseen(session: Session, bundle: str, agent: str) -> "tuple[Approved, Pla
     from orchestrator.planning.forecast import foresee
     from orchestrator.planning.update_record import learn
 
-    spec, record, now = session.spec, session.record.history, session.clock.now()
-    beats = read_heartbeats(session.cloud.store, record.incarnation)
-    world = observe(session.cloud, spec, record, session.blueprint.bucket, now)
-    history = learn(as_wanted(spec, ended(spec, beats, record), bundle, agent, now), world)
-    sights = sights_of(world, learn(record, world))
-    plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, history)
+    spec, known, now = session.spec, session.records.current, session.clock.now()
+    beats = read_heartbeats(session.cloud.store, known.node.incarnation)
+    world = observe(session.cloud, spec, known, session.blueprint.bucket, now)
+    record = learn(as_wanted(spec, ended(spec, beats, known), bundle, agent, now), world)
+    sights = sights_of(world, learn(known, world))
+    plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, record)
     approved = Approved(
         deployment=spec.name,
         project=session.project,

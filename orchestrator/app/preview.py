@@ -57,9 +57,11 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
 def first_scripts(spec: "Spec", project: str, bundle: str, agent: str) -> dict[str, str]:
     """Return the scripts of the first incarnation's machines by name."""
     from orchestrator.domain.ports import CloudAccount
-    from orchestrator.domain.record import History
+    from orchestrator.domain.record import JobRecord, NodeRecord, Record
     from orchestrator.engine.blueprint import Blueprint
 
     blueprint = Blueprint(spec, CloudAccount(project, ""), "")
-    history = History(incarnation=1, zone=spec.tpu.zones[0], bundle=bundle, agent=agent)
-    return blueprint.all_scripts(history)
+    record = Record(
+        node=NodeRecord(incarnation=1, zone=spec.tpu.zones[0]), job=JobRecord(bundle=bundle, agent=agent)
+    )
+    return blueprint.all_scripts(record)

@@ -19,15 +19,15 @@ class Publication:
         self._session = session
         self._metrics = metrics
         self._out = Publisher(session.cloud.store, session.folder, session.holder.id, session.key)
-        if session.record.in_bucket:
+        if session.records.in_bucket:
             self._out.curve = read_curve(session.cloud.store)
 
     def after(self, result: "Pass") -> None:
         """Publish one pass."""
-        session, history, world = self._session, self._session.record.history, result.world
-        seen = Glance(world, history, session.cost(history, world.seen_at), result.plan)
+        session, record, world = self._session, self._session.records.current, result.world
+        seen = Glance(world, record, session.cost(record, world.seen_at), result.plan)
         body = body_of(session, seen, loop_of(session.holder, 0.0))
-        usable = history.bucket_seen and isinstance(world.bucket, Present)
+        usable = record.bucket.seen and isinstance(world.bucket, Present)
         beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
         news = [
             body["outcome"],
@@ -45,6 +45,6 @@ class Publication:
 
     def close(self) -> None:
         """Say that nobody looks any more."""
-        if self._session.record.history.bucket_seen:
+        if self._session.records.current.bucket.seen:
             self._out.save_curve(self._session.clock.now())
         self._out.withdraw()

@@ -46,26 +46,26 @@ def check_record(session: "Session") -> None:
 
     Raise UsageError when nobody is there to answer.
     """
-    record, reporter = session.record, session.reporter
-    if record.unproven:
+    records, reporter = session.records, session.reporter
+    if records.unproven:
         reporter.say(
             f"this computer has no copy of {session.spec.name}'s record and takes the one in the bucket as "
             "it is: it was written under another key, or none",
             style="warning",
         )
-    if record.doubt and not session.choice.account_override:
+    if records.doubt and not session.choice.account_override:
         if not reporter.can_ask():
             key = session.folder.parent.parent / RECORD_KEY
             raise UsageError(
-                record.doubt,
+                records.doubt,
                 hint=f"if that was you on another computer, add --account-override (and copy {key} there, so "
                 "that it is not asked again); if not, a machine may have forged it: run tpuctl down",
                 unchanged="nothing was changed",
                 code="TPU-139",
             )
-        reporter.say(f"{record.doubt}. If that was not you, a machine may have forged it.")
+        reporter.say(f"{records.doubt}. If that was not you, a machine may have forged it.")
         reporter.ask("Was it you, on another computer?")
-    record.believe()
+    records.believe()
 
 
 def own_agent(session: "Session") -> None:
@@ -75,7 +75,7 @@ def own_agent(session: "Session") -> None:
     from orchestrator.engine.artifacts import agent_file, is_whole
     from orchestrator.scripts import agent_zipapp
 
-    named = session.record.history.agent
+    named = session.records.current.job.agent
     if not named or is_whole(agent_file(session.bundles, named), named):
         return
     private_folder(session.bundles)
@@ -83,7 +83,7 @@ def own_agent(session: "Session") -> None:
     digest = agent_zipapp.build(fresh)
     fresh.replace(agent_file(session.bundles, digest))
     if digest != named:
-        session.record.note(lambda history: replace(history, agent=digest))
+        session.records.update_later(lambda record: replace(record, job=replace(record.job, agent=digest)))
 
 
 def keep_account(session: "Session") -> None:
@@ -115,7 +115,7 @@ def _elsewhere(session: "Session") -> list[str]:
     """Return the other projects in which a deployment of this name is billed, as far as this computer knows."""
     from orchestrator.app.expired import billed
     from orchestrator.app.state_folders import kept_files
-    from orchestrator.engine.record_store import decode
+    from orchestrator.engine.record_format import decode
     from orchestrator.errors import TpuctlError
 
     found = []
@@ -124,8 +124,8 @@ def _elsewhere(session: "Session") -> list[str]:
         if kept.parent.name != session.spec.name or project == session.project:
             continue
         try:
-            history = decode((kept.parent / "record.json").read_bytes(), session.spec.name)
+            record = decode((kept.parent / "record.json").read_bytes(), session.spec.name)
         except (OSError, TpuctlError):
             continue
-        found += [project] if billed(history) else []
+        found += [project] if billed(record) else []
     return found

@@ -19,7 +19,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.events import Event
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.plan import Kind, Plan
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.create_budget_file import CreateBudget
@@ -28,7 +28,7 @@ from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.loop import Watcher
-from orchestrator.engine.record_store import Record
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TpuctlError
 from orchestrator.pricing.bill import spent
 
@@ -174,14 +174,14 @@ class Session:
         return Blueprint(self.spec, self.cloud.account, ensure_key(self.folder).metadata_line())
 
     @cached_property
-    def record(self) -> Record:
+    def records(self) -> RecordStore:
         """Return the deployment record, loaded."""
         path, name = self.folder / "record.json", self.spec.name
-        record = Record(path, self.cloud.store, name, self.key, self.clock.now)
-        record.load(forgiving=self._forgiving)
-        if record.damaged:
-            self.reporter(Event(self.clock.now(), "failure", f"bucket's record not used: {record.damaged}"))
-        return record
+        records = RecordStore(path, self.cloud.store, name, self.key, self.clock.now)
+        records.load(forgiving=self._forgiving)
+        if records.damaged:
+            self.reporter(Event(self.clock.now(), "failure", f"bucket's record not used: {records.damaged}"))
+        return records
 
     @cached_property
     def key(self) -> bytes:
@@ -196,20 +196,20 @@ class Session:
     @cached_property
     def sink(self) -> EventLog:
         """Return where events go: to the user at once, to the bucket after each pass."""
-        return EventLog(self.cloud.store, self.reporter, lambda: self.record.history.bucket_seen)
+        return EventLog(self.cloud.store, self.reporter, lambda: self.records.current.bucket.seen)
 
     @property
     def bundles(self) -> Path:
         """Return the folder of built bundles and agents."""
         return self.folder / "bundles"
 
-    def cost(self, history: History, now: float) -> float:
+    def cost(self, record: Record, now: float) -> float:
         """Return the estimated cost up to *now* in USD."""
-        return spent(self.spec, self.catalog, history, now).known_usd
+        return spent(self.spec, self.catalog, record, now).known_usd
 
-    def cost_at_most(self, history: History, now: float) -> float:
+    def cost_at_most(self, record: Record, now: float) -> float:
         """Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it."""
-        return spent(self.spec, self.catalog, history, now).most_usd
+        return spent(self.spec, self.catalog, record, now).most_usd
 
     @cached_property
     def deployment(self) -> Deployment:
@@ -219,7 +219,7 @@ class Session:
             cloud=self.cloud,
             blueprint=self.blueprint,
             bundles=self.bundles,
-            record=self.record,
+            records=self.records,
             journal=self.journal,
             lease=self.lease,
             clock=self.clock,
@@ -277,7 +277,7 @@ class Session:
     def _leased(self, take_over: Callable[[LeaseHeldError], None] | None) -> "Iterator[None]":
         from orchestrator.app.same_place import check_record, own_agent
 
-        older = "record" in self.__dict__
+        older = "records" in self.__dict__
         try:
             self.lease.acquire()
         except TpuctlError as error:
@@ -291,8 +291,8 @@ class Session:
         with self.lease.renewing():
             if not self._forgiving:
                 if older and self.lease.token is not None:
-                    self.record.load()  # Another command may have written it until it gave the lease back.
+                    self.records.load()  # Another command may have written it until it gave the lease back.
                 check_record(self)
-                self.record.claim(self.lease.token, over=self.lease.taken_over)
+                self.records.claim(self.lease.token, over=self.lease.taken_over)
                 own_agent(self)
             yield

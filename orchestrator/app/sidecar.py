@@ -139,17 +139,17 @@ def _say_once(said: str, text: str) -> str:
 def _over(session: Session, service: Service) -> UsageError | None:
     """Say that no machine will come back, when the deployment has ended."""
     # The local cloud stops with its last machine; the record's copy on this computer is then the only one.
-    history = session.record.load(forgiving=session.choice.cloud == "local")
-    if history.outcome:
+    record = session.records.load(forgiving=session.choice.cloud == "local")
+    if record.outcome:
         why, hint = (
-            f"the deployment is over ({history.outcome}): its machines are stopped",
+            f"the deployment is over ({record.outcome}): its machines are stopped",
             "see: tpuctl logs",
         )
         if service.name == "tensorboard":
             logs = log_folder(session.spec, session.blueprint.bucket)
             tools = REQUIREMENTS[service.name]
             hint = f"here: pip install {tools}; tensorboard --load_fast=false --logdir {logs}"
-    elif not history.bundle:
+    elif not record.job.bundle:
         why, hint = f"{session.spec.name} is not up", "run: tpuctl up"
     else:
         return None

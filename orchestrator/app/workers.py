@@ -13,14 +13,14 @@ from orchestrator.planning.update_record import learn
 def look(session: Session) -> World:
     """Return the world of this moment."""
     return observe(
-        session.cloud, session.spec, session.record.history, session.blueprint.bucket, session.clock.now()
+        session.cloud, session.spec, session.records.current, session.blueprint.bucket, session.clock.now()
     )
 
 
 def worker_hosts(session: Session) -> list[Host]:
     """Return the workers of the newest node; raise UsageError when there is none."""
     world = look(session)
-    node = current_node(world, learn(session.record.history, world))
+    node = current_node(world, learn(session.records.current, world))
     if node is None or not node.workers:
         raise UsageError(
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",

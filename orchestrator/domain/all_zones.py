@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Node, Present, Sight, Unknown, Vm
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 
 ALL_ZONES = "-"
 """What stands for all zones in the name of a location (docs/facts.md 1.3)."""
@@ -60,11 +60,11 @@ def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[
     return Present(tuple(item for found in lists for item in found))
 
 
-def expected_in(history: History, zones: Sequence[str]) -> tuple[str, ...]:
+def expected_in(record: Record, zones: Sequence[str]) -> tuple[str, ...]:
     """Return those of *zones* where a TPU of the record should be: only a zone's own list shows its absence."""
-    racing = {rival.zone for rival in history.rivals}
-    running = {span.zone for span in history.spans if span.kind == "node" and span.until is None}
-    newest = {history.zone} if history.incarnation else set()
+    racing = {rival.zone for rival in record.race.rivals}
+    running = {span.zone for span in record.spans if span.kind == "node" and span.until is None}
+    newest = {record.node.zone} if record.node.incarnation else set()
     return tuple(zone for zone in zones if zone in racing | running | newest)
 
 

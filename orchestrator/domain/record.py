@@ -1,18 +1,18 @@
 """
 What tpuctl remembers of a deployment between two passes.
 
-The history is the deployment record: it is saved before each create, so a killed controller finds
-out which incarnation it had asked for. How it grows by what is seen: orchestrator.planning.update_record.
+It is saved before each create, so that whoever comes after a killed controller finds out which incarnation it
+had asked for. How it grows by what is seen: orchestrator.planning.update_record.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from orchestrator.domain.capacity import Places
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import Node, NodeState, Operation, Phase, Present, World
 from orchestrator.domain.plan import Kind
+from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 
 LATEST_TRY = 60.0
@@ -73,101 +73,169 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class History:
+class NodeRecord:
+    """
+    Remember the newest TPU that was asked for.
+
+    *incarnation* is its number (0: none yet), *accepted* says that the cloud took its create; *requested_at* is
+    0 when it surely does not exist: its create has failed, or its deletion is done. *substitute* is its type
+    where that is not the preferred one of the file. *highest* is the largest number ever given. *shape* is the
+    TPU that `up` wants, *unwanted* the last incarnation that was asked for with another one. *queued* says that
+    a TPU was ever asked for through the queue, so that the queue is looked at.
+    """
+
+    incarnation: int = 0
+    zone: str = ""
+    type: str = ""
+    substitute: str = ""
+    accepted: bool = False
+    requested_at: float = 0.0
+    highest: int = 0
+    shape: str = ""
+    unwanted: int = 0
+    preemptions: int = 0
+    queued: bool = False
+
+
+@dataclass(frozen=True)
+class VmRecord:
+    """Remember whether the cloud ever took the VM's create."""
+
+    accepted: bool = False
+
+
+@dataclass(frozen=True)
+class BucketRecord:
+    """
+    Remember the bucket; *ready* says that its *grants* are made too.
+
+    Roles take some minutes to count: *granted_at* is when they were last changed.
+    """
+
+    seen: bool = False
+    ready: bool = False
+    grants: str = ""
+    granted_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class RaceRecord:
+    """
+    Remember the race that the newest TPU was asked for in, and whether it is known to have won.
+
+    *rivals* are the other TPUs, as long as they may be there.
+    """
+
+    round: int = 0
+    claimed: bool = False
+    rivals: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """
+    Remember which code and settings the job is to have.
+
+    *uploaded* names the bundle and agent in the bucket, *pushed* the bundle that went to the machines over SSH.
+    *settings* is the digest of the settings that `up` wants, *settings_due* says that machines have others.
+    """
+
+    bundle: str = ""
+    agent: str = ""
+    uploaded: str = ""
+    pushed: str = ""
+    settings: str = ""
+    settings_due: bool = False
+
+
+@dataclass(frozen=True)
+class SshRecord:
+    """Remember since when SSH to the machines has failed, and when it is tried again."""
+
+    failed_since: float | None = None
+    next_try_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class DeadlineRecord:
+    """
+    Remember what the deadline needs.
+
+    *on_demand* are the incarnations that were asked for on demand for its sake, *flex_start* those among them
+    that were asked for as flex-start.
+    """
+
+    on_demand: tuple[int, ...] = ()
+    flex_start: tuple[int, ...] = ()
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True)
+class SilenceRecord:
+    """
+    Remember which TPUs say nothing.
+
+    *never_reported* are those, each with its time, that were given up in a row without ever a report.
+    *reports_at_boot* are those whose startup script reports as its first act, so that silence says that it
+    does not run.
+    """
+
+    never_reported: tuple[tuple[int, float], ...] = ()
+    reports_at_boot: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
     """
     Hold the record of a deployment. Times are seconds since the epoch.
 
     *fence* is the token of the lease under which it was last claimed, *expires_at* when TPUs may delete
-    themselves (0: never). *incarnation* is the newest one asked for (0: none yet), *accepted* says that the
-    cloud took its create; *requested_at* is 0 when that node surely does not exist: its create has failed,
-    or its deletion is done. *refusals* are those since the last success of their kind. *sightings* maps a
-    doubtful state to the time it was first seen in a row. *bucket_ready* says that its grants are made too,
-    *grants* which.
-    *job* is the digest of the job's settings that `up` wants, *settings_due* says that machines have others,
-    *pushed* names the bundle that went there over SSH, *sidecars* has digests of their settings by machine.
-    *shape* is the TPU that `up` wants, *unwanted* the last incarnation that was asked for with another one.
-    *round* is the race that the newest TPU was asked for in, *claimed* says that it is known to have won;
-    *rivals* are the others, as long as they may be there. *highest* is the largest number ever given.
-    *type* is the newest TPU's, *substitute* the same where it is not the preferred one of the file.
+    themselves (0: never). *sidecars* has digests of their settings by machine. *refusals* are those since the
+    last success of their kind. *sightings* maps a doubtful state to the time it was first seen in a row.
     *places* is what is remembered of each zone's capacity.
-    *queued* says that a TPU was ever asked for through the queue, so that the queue is looked at.
-    *on_demand* are the incarnations that were asked for on demand for the deadline's sake, *flex_start* those
-    among them that were asked for as flex-start. *mute* are those,
-    each with its time, that were given up in a row without ever a report. *beacons* are those whose startup
-    script reports as its first act, so that silence says that it does not run; *granted_at* is when the roles
-    on the bucket were last changed, since they take some minutes to count.
     """
 
     serial: int = 0
     fence: int = 0
     started_at: float = 0.0
     expires_at: float = 0.0
-    incarnation: int = 0
-    zone: str = ""
-    accepted: bool = False
-    requested_at: float = 0.0
-    zones_used: tuple[str, ...] = ()
-    vm_accepted: bool = False
-    bucket_seen: bool = False
-    bucket_ready: bool = False
-    grants: str = ""
-    bundle: str = ""
-    agent: str = ""
-    job: str = ""
-    settings_due: bool = False
-    shape: str = ""
-    unwanted: int = 0
-    uploaded: str = ""
-    pushed: str = ""
+    node: NodeRecord = field(default_factory=NodeRecord)
+    race: RaceRecord = field(default_factory=RaceRecord)
+    vm: VmRecord = field(default_factory=VmRecord)
+    bucket: BucketRecord = field(default_factory=BucketRecord)
+    job: JobRecord = field(default_factory=JobRecord)
     sidecars: Mapping[str, str] = field(default_factory=dict)
-    remote_failed_since: float | None = None
-    next_remote_at: float = 0.0
-    preemptions: int = 0
+    ssh: SshRecord = field(default_factory=SshRecord)
+    deadline: DeadlineRecord = field(default_factory=DeadlineRecord)
+    silence: SilenceRecord = field(default_factory=SilenceRecord)
+    zones_used: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     sightings: Mapping[str, float] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
-    queued: bool = False
-    on_demand: tuple[int, ...] = ()
-    flex_start: tuple[int, ...] = ()
-    mute: tuple[tuple[int, float], ...] = ()
-    beacons: tuple[int, ...] = ()
-    granted_at: float = 0.0
-    progress: Progress = field(default_factory=Progress)
+    places: Places = ()
     outcome: str = ""
     reason: str = ""
-    round: int = 0
-    claimed: bool = False
-    rivals: tuple[Candidate, ...] = ()
-    highest: int = 0
-    type: str = ""
-    substitute: str = ""
-    places: Places = ()
 
 
-def current_node(world: World, history: History) -> Node | None:
+def current_node(world: World, record: Record) -> Node | None:
     """Return the node of the newest incarnation, if it is in sight."""
     if not isinstance(world.nodes, Present):
         return None
-    return next((n for n in world.nodes.value if n.incarnation == history.incarnation), None)
+    return next((n for n in world.nodes.value if n.incarnation == record.node.incarnation), None)
 
 
-def noted(history: History, **fields: Any) -> History:
-    """Return the record with *fields*; the same one where nothing is new, which is cheaper by far."""
-    new = any(getattr(history, name) != value for name, value in fields.items())
-    return replace(history, **fields) if new else history
-
-
-def newest_incarnation(history: History) -> int:
+def newest_incarnation(record: Record) -> int:
     """Return the largest number that a TPU was ever given: the next one gets a larger one."""
-    return max(history.highest, history.incarnation, *(r.incarnation for r in history.rivals), 0)
+    rivals = (r.incarnation for r in record.race.rivals)
+    return max(record.node.highest, record.node.incarnation, *rivals, 0)
 
 
-def strangers(world: World, history: History) -> tuple[Node, ...]:
+def strangers(world: World, record: Record) -> tuple[Node, ...]:
     """Return TPUs with a larger number than the record ever gave; an old list may show one that is gone."""
-    if not isinstance(world.nodes, Present) or history.incarnation == 0:
+    if not isinstance(world.nodes, Present) or record.node.incarnation == 0:
         return ()
-    return tuple(n for n in world.nodes.value if (n.incarnation or 0) > newest_incarnation(history))
+    return tuple(n for n in world.nodes.value if (n.incarnation or 0) > newest_incarnation(record))
 
 
 def stranger_key(node: Node) -> str:
@@ -175,9 +243,9 @@ def stranger_key(node: Node) -> str:
     return f"stranger:{node.name}"
 
 
-def lasted(history: History, world: World, key: str, seconds: float) -> bool:
+def lasted(record: Record, world: World, key: str, seconds: float) -> bool:
     """Say whether a doubtful state was seen at least twice, *seconds* apart, without a break."""
-    since = history.sightings.get(key)
+    since = record.sightings.get(key)
     return since is not None and world.seen_at - since >= seconds
 
 
@@ -186,14 +254,14 @@ def deletion_key(name: str) -> str:
     return f"deleting:{name}"
 
 
-def deletion_asked(history: History, name: str, now: float) -> History:
-    """Return the history with the time of the last request to delete a node."""
-    return replace(history, sightings={**history.sightings, deletion_key(name): now})
+def deletion_asked(record: Record, name: str, now: float) -> Record:
+    """Return the record with the time of the last request to delete a node."""
+    return replace(record, sightings={**record.sightings, deletion_key(name): now})
 
 
-def forgiven(history: History, kind: Kind) -> History:
-    """Return the history without the refusals of *kind*: what was refused has succeeded."""
-    return noted(history, refusals=tuple(r for r in history.refusals if r.kind is not kind))
+def forgiven(record: Record, kind: Kind) -> Record:
+    """Return the record without the refusals of *kind*: what was refused has succeeded."""
+    return updated(record, refusals=tuple(r for r in record.refusals if r.kind is not kind))
 
 
 def finished(world: World) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.record import History, Span, newest_incarnation
+from orchestrator.domain.record import Record, Span, newest_incarnation
 from orchestrator.domain.spec import Spec
 
 SPOT = "spot"
@@ -15,17 +15,19 @@ def shape_of(spec: Spec) -> str:
     return f"{tpu.type}, {tpu.runtime}, {price}, external address {'yes' if tpu.external_ip else 'no'}"
 
 
-def reshaped(history: History, shape: str) -> History:
+def reshaped(record: Record, shape: str) -> Record:
     """
-    Return the history with the shape that `up` wants; a node that was asked for with another one is unwanted.
+    Return the record with the shape that `up` wants; a node that was asked for with another one is unwanted.
 
     Records of earlier versions hold no shape: theirs is believed to be the one of the file. What ran up to
     now keeps its price.
     """
-    if history.shape in {"", shape}:
-        return replace(history, shape=shape)
-    spans = tuple(_priced_by(history.shape, span) for span in history.spans)
-    return replace(history, shape=shape, unwanted=newest_incarnation(history), spans=spans)
+    if record.node.shape in {"", shape}:
+        return replace(record, node=replace(record.node, shape=shape))
+    spans = tuple(_priced_by(record.node.shape, span) for span in record.spans)
+    return replace(
+        record, node=replace(record.node, shape=shape, unwanted=newest_incarnation(record)), spans=spans
+    )
 
 
 def _priced_by(shape: str, span: Span) -> Span:
@@ -36,6 +38,6 @@ def _priced_by(shape: str, span: Span) -> Span:
     return replace(span, type=span.type or words[0], spot=SPOT in words if span.spot is None else span.spot)
 
 
-def unwanted(history: History) -> bool:
+def unwanted(record: Record) -> bool:
     """Say whether the newest incarnation has another shape than the wanted one."""
-    return 0 < history.incarnation <= history.unwanted
+    return 0 < record.node.incarnation <= record.node.unwanted

@@ -6,7 +6,7 @@ from orchestrator.domain import names
 from orchestrator.domain.all_zones import both, expected_in, within
 from orchestrator.domain.observation import Node, Present, Sight, Unknown
 from orchestrator.domain.ports import Nodes
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 
@@ -29,14 +29,14 @@ class WideLook:
         self._vouched: frozenset[str] = frozenset()
 
     def tpus(
-        self, nodes: Nodes, spec: Spec, history: History, zones: Sequence[str], now: float
+        self, nodes: Nodes, spec: Spec, record: Record, zones: Sequence[str], now: float
     ) -> Sight[tuple[Node, ...]]:
         """
         Return our TPUs: where one should be by the zone's own list, in many others by one over all zones.
 
         Where the API refuses such a list, each zone is asked.
         """
-        label, near = names.DEPLOYMENT_LABEL, expected_in(history, zones)
+        label, near = names.DEPLOYMENT_LABEL, expected_in(record, zones)
         far = [zone for zone in zones if zone not in near]
         if len(far) >= FEW and self._vouched.issuperset(far) and now - self._vouched_at < VOUCHED:
             wide = nodes.everywhere(label, spec.name)

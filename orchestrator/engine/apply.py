@@ -10,7 +10,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Node, Operation, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.ports import Nodes
-from orchestrator.domain.record import History, Refusal, forgiven
+from orchestrator.domain.record import Record, Refusal, forgiven
 from orchestrator.engine.artifacts import find_artifacts, upload
 from orchestrator.engine.data_disks import check_disks
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
@@ -57,7 +57,7 @@ class Actor:
         self._deployment = deployment
         self._cloud = deployment.cloud
         self._blueprint = deployment.blueprint
-        self._record = deployment.record
+        self._records = deployment.records
         self._journal = deployment.journal
         self._lease = deployment.lease
         self._clock = deployment.clock
@@ -84,7 +84,7 @@ class Actor:
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
         """Return the create of a VM that this deployment never had, if a TPU is asked for at the same time."""
-        if self._record.history.vm_accepted or not any(map(asks_for_tpu, changes)):
+        if self._records.current.vm.accepted or not any(map(asks_for_tpu, changes)):
             return []
         return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
 
@@ -115,7 +115,7 @@ class Actor:
             return
         self._lease.keep()
         queued, now = self._blueprint.spec.tpu.request != "node", self._clock.now()
-        self._record.update(lambda h: intended(h, changes, queued=queued, now=now))
+        self._records.update(lambda record: intended(record, changes, queued=queued, now=now))
 
     def _make(self, change: Change, world: World) -> Failure | None:
         # Not inside the try: a lease in doubt ends the pass, and is no refusal of the cloud.
@@ -186,25 +186,32 @@ class Actor:
         self._cloud.buckets.create(order)
         mark, now = grants_mark(self._blueprint.spec), self._clock.now()
         # The first write of the record in the bucket decides which of two first commands goes on.
-        self._record.update(
-            lambda h: replace(
-                forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True, grants=mark, granted_at=now
+        self._records.update(
+            lambda record: replace(
+                forgiven(record, Kind.BUCKET),
+                bucket=replace(record.bucket, seen=True, ready=True, grants=mark, granted_at=now),
             )
         )
         return f"bucket {order.name} is ready in {order.location}"
 
     def _upload(self, change: Change, world: World) -> str:
-        history = self._record.history
-        artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
+        record = self._records.current
+        artifacts = find_artifacts(record, self._deployment.bundles, self._cloud.store)
         upload(artifacts, self._deployment.bundles, self._cloud.store)
-        mark = f"{history.bundle}:{history.agent}"
-        self._record.note(lambda h: replace(forgiven(h, Kind.BUNDLE), uploaded=mark))
-        return f"code {history.bundle[:12]} is in the bucket"
+        mark = f"{record.job.bundle}:{record.job.agent}"
+        self._records.update_later(
+            lambda record: replace(forgiven(record, Kind.BUNDLE), job=replace(record.job, uploaded=mark))
+        )
+        return f"code {record.job.bundle[:12]} is in the bucket"
 
     def _create_vm(self, change: Change, world: World) -> str:
-        order = self._blueprint.vm_order(self._record.history)
+        order = self._blueprint.vm_order(self._records.current)
         self._remember(self._cloud.vms.create(order))
-        self._record.note(lambda h: replace(h, vm_accepted=True, sidecars=self._told(h, "vm")))
+        self._records.update_later(
+            lambda record: replace(
+                record, vm=replace(record.vm, accepted=True), sidecars=self._told(record, "vm")
+            )
+        )
         return f"VM {order.name} ({order.machine}) asked for in {order.zone}"
 
     def _start_vm(self, change: Change, world: World) -> str:
@@ -223,7 +230,7 @@ class Actor:
         return f"VM {change.name}: deletion asked for ({change.why})"
 
     def _create_node(self, change: Change, world: World) -> str:
-        order = self._blueprint.node_order(self._record.history, change.zone, change.incarnation or 0)
+        order = self._blueprint.node_order(self._records.current, change.zone, change.incarnation or 0)
         check_disks(self._cloud.vms, order)
         try:
             operation = self._nodes.create(order)
@@ -231,15 +238,17 @@ class Actor:
             if error.aborted or not self._ours(change.name, change.zone):
                 raise
             operation = None
-        self._record.note(
-            lambda h: replace(accepted(h, change.incarnation or 0), sidecars=self._told(h, "tpu"))
+        self._records.update_later(
+            lambda record: replace(
+                accepted(record, change.incarnation or 0), sidecars=self._told(record, "tpu")
+            )
         )
         self._remember(operation)
         return f"TPU {order.name} ({order.type}) asked for in {order.zone}: {change.why}"
 
     @property
     def _nodes(self) -> Nodes:
-        return nodes_of(self._cloud, self._blueprint.spec, self._record.history)
+        return nodes_of(self._cloud, self._blueprint.spec, self._records.current)
 
     def _ours(self, name: str, zone: str) -> bool:
         """
@@ -259,14 +268,16 @@ class Actor:
 
     def _push(self, change: Change, world: World) -> str:
         node = self._node(world)
-        history = self._record.history
-        artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
-        text = deliver(self._cloud, self._blueprint, artifacts, history, node, world, change)
-        mark = push_mark(self._blueprint.spec, history)
+        record = self._records.current
+        artifacts = find_artifacts(record, self._deployment.bundles, self._cloud.store)
+        text = deliver(self._cloud, self._blueprint, artifacts, record, node, world, change)
+        mark = push_mark(self._blueprint.spec, record)
         pause = self._clock.now() + 10 * REMOTE_PAUSE
-        self._record.note(
-            lambda h: replace(
-                h, pushed=mark, settings_due=False, remote_failed_since=None, next_remote_at=pause
+        self._records.update_later(
+            lambda record: replace(
+                record,
+                job=replace(record.job, pushed=mark, settings_due=False),
+                ssh=replace(record.ssh, failed_since=None, next_try_at=pause),
             )
         )
         return text
@@ -287,15 +298,15 @@ class Actor:
             text = "the new settings are there"
         except (RemoteError, NotFoundError) as error:
             text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"
-        self._record.note(lambda h: replace(h, sidecars=self._told(h, role)))
+        self._records.update_later(lambda record: replace(record, sidecars=self._told(record, role)))
         return f"sidecars on {change.name}: {text}"
 
-    def _told(self, history: History, role: str) -> dict[str, str]:
-        return told(history, self._blueprint.spec, role)
+    def _told(self, record: Record, role: str) -> dict[str, str]:
+        return told(record, self._blueprint.spec, role)
 
     def _node(self, world: World) -> Node:
         nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
-        found = next((n for n in nodes if n.incarnation == self._record.history.incarnation), None)
+        found = next((n for n in nodes if n.incarnation == self._records.current.node.incarnation), None)
         if found is None:
             raise RemoteError("the TPU was replaced meanwhile", unchanged="nothing was pushed")
         return found
@@ -303,18 +314,22 @@ class Actor:
     def _remember(self, operation: Operation | None) -> None:
         if operation is not None:
             stamped = replace(operation, started_at=operation.started_at or self._clock.now())
-            self._record.note(lambda h: replace(h, operations=(*h.operations, stamped)))
+            self._records.update_later(
+                lambda record: replace(record, operations=(*record.operations, stamped))
+            )
 
     def _refused(self, change: Change, error: TpuctlError, world: World | None) -> None:
         """Remember a refusal, so that the next pass waits, goes elsewhere or gives up."""
         now = self._clock.now()
         if change.kind is Kind.JOB:
             # Failures of long ago say nothing about this machine's reach today.
-            known = self._record.history
-            recent = now - known.next_remote_at < latest_try(self._blueprint.spec)
-            since = known.remote_failed_since if recent else None
-            self._record.note(
-                lambda h: replace(h, remote_failed_since=since or now, next_remote_at=now + REMOTE_PAUSE)
+            known = self._records.current
+            recent = now - known.ssh.next_try_at < latest_try(self._blueprint.spec)
+            since = known.ssh.failed_since if recent else None
+            self._records.update_later(
+                lambda record: replace(
+                    record, ssh=replace(record.ssh, failed_since=since or now, next_try_at=now + REMOTE_PAUSE)
+                )
             )
         elif change.verb in {Verb.CREATE, Verb.START}:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
@@ -324,4 +339,4 @@ class Actor:
             nodes = world.nodes.value if world and isinstance(world.nodes, Present) else ()
             beside = any(node.zone == change.zone for node in nodes)
             refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear, beside)
-            self._record.note(lambda h: refused(h, refusal, change.incarnation))
+            self._records.update_later(lambda record: refused(record, refusal, change.incarnation))

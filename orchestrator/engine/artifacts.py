@@ -9,7 +9,7 @@ from orchestrator.contract.object_names import BUNDLES
 from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.errors import NotFoundError, TpuctlError
 
@@ -70,14 +70,14 @@ def upload(artifacts: Artifacts, folder: Path, store: Store) -> None:
             store.upload(name, path)
 
 
-def find_artifacts(history: History, folder: Path, store: Store) -> Artifacts:
+def find_artifacts(record: Record, folder: Path, store: Store) -> Artifacts:
     """
     Return the record's bundle and agent, fetched from the bucket when this computer lacks them.
 
     Raise NotFoundError when neither has them.
     """
-    bundle, agent = bundle_file(folder, history.bundle), agent_file(folder, history.agent)
-    for path, digest in ((bundle, history.bundle), (agent, history.agent)):
+    bundle, agent = bundle_file(folder, record.job.bundle), agent_file(folder, record.job.agent)
+    for path, digest in ((bundle, record.job.bundle), (agent, record.job.agent)):
         # A file that is not what its name says never leaves this computer.
         if not is_whole(path, digest):
             write_atomically(path, _fetch(store, f"{BUNDLES}{path.name}", digest))

@@ -9,7 +9,7 @@ from orchestrator.domain.data_disks import data_disks
 from orchestrator.domain.observation import Node
 from orchestrator.domain.ports import BucketOrder, CloudAccount, NetworkInterface, NodeOrder, VmOrder
 from orchestrator.domain.queued_resource import LONGEST_RUN
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.scopes import node_scopes, vm_scopes
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
@@ -61,12 +61,12 @@ class Blueprint:
             soft_delete=int(self.spec.bucket.soft_delete or 0),
         )
 
-    def vm_order(self, history: History) -> VmOrder:
+    def vm_order(self, record: Record) -> VmOrder:
         """Return the order for the VM."""
         vm = self.spec.vm
         if not isinstance(vm, VmSpec):
             raise UsageError("this deployment has no VM", hint="remove `vm: none` from tpuctl.yaml")
-        scripts = self.scripts("vm", history)
+        scripts = self.scripts("vm", record)
         return VmOrder(
             name=names.vm_name(self.spec),
             zone=names.vm_zone(self.spec),
@@ -84,15 +84,17 @@ class Blueprint:
             image=vm.image or "",
         )
 
-    def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:
+    def node_order(self, record: Record, zone: str, incarnation: int) -> NodeOrder:
         """Return the order for the node of one incarnation."""
         tpu = self.spec.tpu
         name = names.node_name(self.spec, incarnation)
-        scripts = self.scripts("tpu", history, incarnation=incarnation, node=name, zone=zone)
+        scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
         # What is paid for comes out of the file: the record only chooses among what the file allows.
-        other = history.substitute if history.substitute in self.spec.tpu.other_types else ""
-        dear = incarnation in history.on_demand and self.spec.watch.deadline is not None
-        flex = dear and incarnation in history.flex_start and self.spec.watch.last_resort == "flex-start"
+        other = record.node.substitute if record.node.substitute in self.spec.tpu.other_types else ""
+        dear = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None
+        flex = (
+            dear and incarnation in record.deadline.flex_start and self.spec.watch.last_resort == "flex-start"
+        )
         return NodeOrder(
             name=name,
             zone=zone,
@@ -100,7 +102,7 @@ class Blueprint:
             runtime=(runtime_of(other) if other else tpu.runtime) or "",
             spot=tpu.spot and not dear,
             external_ip=tpu.external_ip,
-            labels=names.labels(self.spec, "tpu", incarnation, history.round),
+            labels=names.labels(self.spec, "tpu", incarnation, record.race.round),
             metadata=self._metadata(scripts),
             service_account=self.service_account,
             scopes=node_scopes(self.spec),
@@ -123,7 +125,7 @@ class Blueprint:
     def scripts(
         self,
         role: str,
-        history: History,
+        record: Record,
         *,
         incarnation: int = 0,
         node: str = "",
@@ -135,28 +137,28 @@ class Blueprint:
             role="vm" if role == "vm" else "tpu",
             project=self.account.project,
             bucket=self.bucket,
-            incarnation=incarnation or history.incarnation,
-            bundle=history.bundle,
-            agent=history.agent,
+            incarnation=incarnation or record.node.incarnation,
+            bundle=record.job.bundle,
+            agent=record.job.agent,
             runs_job=role == self.spec.job.run_on,
             node=node,
             zone=zone,
             tpu_address=address,
             heartbeat=heartbeat_interval(self.spec),
-            round=history.round if role == "tpu" else 0,
+            round=record.race.round if role == "tpu" else 0,
             disks=data_disks(self.spec) if role == "tpu" else (),
-            expires_at=history.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
+            expires_at=record.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
             # Bucket and machines of a new deployment are made side by side: roles come with its beginning.
-            granted_at=history.granted_at or history.started_at,
+            granted_at=record.bucket.granted_at or record.started_at,
         )
         return machine_scripts(self.spec, target)
 
-    def all_scripts(self, history: History) -> dict[str, str]:
+    def all_scripts(self, record: Record) -> dict[str, str]:
         """Return every script of the TPU workers and of the VM by name, for people to read."""
-        node = names.node_name(self.spec, history.incarnation)
-        roles = {"tpu": self.scripts("tpu", history, node=node, zone=history.zone)}
+        node = names.node_name(self.spec, record.node.incarnation)
+        roles = {"tpu": self.scripts("tpu", record, node=node, zone=record.node.zone)}
         if self.spec.vm != "none":
-            roles["vm"] = self.scripts("vm", history)
+            roles["vm"] = self.scripts("vm", record)
         return {
             f"{role} {name}": text for role, found in roles.items()
             for name, text in asdict(found).items() if text
@@ -166,10 +168,10 @@ class Blueprint:
         """Render the script that sets up the sidecars of one kind of machine."""
         return sidecar_script(self.spec, role, self.bucket)
 
-    def vm_job_env(self, history: History, node: Node) -> str:
+    def vm_job_env(self, record: Record, node: Node) -> str:
         """Return the job.env of a job on the VM that uses *node*, as the 2020 articles set it by hand."""
         address = node.workers[0].internal_ip if node.workers else ""
-        scripts = self.scripts("vm", history, node=node.name, zone=node.zone, address=address)
+        scripts = self.scripts("vm", record, node=node.name, zone=node.zone, address=address)
         return scripts.job_env
 
     def _metadata(self, scripts: Scripts) -> dict[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.errors import Retry
 from orchestrator.planning.create_budget import Budget
 
@@ -16,12 +16,12 @@ def with_budget(world: World, budget: Budget, zones: Sequence[str], kind: str) -
     return replace(world, held=held, stockouts=stockouts) if held or stockouts else world
 
 
-def tell_stockouts(budget: Budget, histories: Sequence[History], told: float) -> float:
+def tell_stockouts(budget: Budget, histories: Sequence[Record], told: float) -> float:
     """Tell others of the stockouts after *told*; return the time of the last one that they know."""
     new = {
-        (refusal.zone, refusal.at): history.type
-        for history in histories
-        for refusal in history.refusals
+        (refusal.zone, refusal.at): record.node.type
+        for record in histories
+        for refusal in record.refusals
         if refusal.at > told and refusal.kind is Kind.NODE and refusal.retry is Retry.CAPACITY
         if not refusal.on_demand
     }

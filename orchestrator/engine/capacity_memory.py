@@ -13,7 +13,7 @@ from orchestrator.domain.capacity import Places, merged
 from orchestrator.domain.checksum import sealed_bytes, unsealed
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 
 SCHEMA = 1
@@ -31,21 +31,21 @@ class CapacityMemory:
         self._stored: Places = ()
         self._tried_at = float("-inf")
 
-    def recalled(self, history: History, world: World) -> History:
+    def recalled(self, record: Record, world: World) -> Record:
         """Return the record with what the object knows better."""
         if not self._unread or not isinstance(world.bucket, Present):
-            return history
+            return record
         try:
             found = self._store.read(CAPACITY)
         except NotFoundError:
             found = None
         except TpuctlError:
-            return history
+            return record
         self._unread = False
         self._generation = found.generation if found else 0
         self._stored = decoded(found.data) if found else ()
-        places = merged(history.places, self._stored, world.seen_at)
-        return history if places is history.places else replace(history, places=places)
+        places = merged(record.places, self._stored, world.seen_at)
+        return record if places is record.places else replace(record, places=places)
 
     def keep(self, places: Places, now: float) -> None:
         """Write what the record knows, where that is new and the last try is a minute ago."""

@@ -19,7 +19,7 @@ from orchestrator.domain.observation import (
     VmState,
 )
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.record import History, newest_incarnation
+from orchestrator.domain.record import Record, newest_incarnation
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
 from orchestrator.engine.observe import FAULTS, as_error, zones_to_look_at
@@ -44,19 +44,29 @@ DEADLINE = 600.0
 """Seconds after which `down` stops waiting and prints what is left."""
 
 
-def closing(history: History) -> History:
+def closing(record: Record) -> Record:
     """Return the record of a deployment that is going: nothing is to watch, so nothing is brought back."""
-    return replace(history, bundle="", uploaded="", settings_due=False)
+    return replace(record, job=replace(record.job, bundle="", uploaded="", settings_due=False))
 
 
-def closed(history: History, now: float) -> History:
+def closed(record: Record, now: float) -> Record:
     """Return the record of a deployment whose machines are gone; the next `up` begins a new time to live."""
-    spans = tuple(replace(s, until=s.until or now) for s in history.spans)
+    spans = tuple(replace(s, until=s.until or now) for s in record.spans)
+    record = closing(record)
     return replace(
-        closing(history), incarnation=newest_incarnation(history) + 1, zone="", accepted=False,
-        round=0, claimed=False, rivals=(), vm_accepted=False,
-        operations=(), refusals=(), sightings={}, pushed="", spans=spans, started_at=0.0, requested_at=0.0,
-    )  # fmt: skip
+        record,
+        node=replace(
+            record.node, incarnation=newest_incarnation(record) + 1, zone="", accepted=False, requested_at=0.0
+        ),
+        race=replace(record.race, round=0, claimed=False, rivals=()),
+        vm=replace(record.vm, accepted=False),
+        operations=(),
+        refusals=(),
+        sightings={},
+        job=replace(record.job, pushed=""),
+        spans=spans,
+        started_at=0.0,
+    )
 
 
 @dataclass(frozen=True)
@@ -80,33 +90,38 @@ class Sweep:
         spec = deployment.spec
         self._alone = alone
         self._cloud = deployment.cloud
-        known = deployment.record.history
+        known = deployment.records.current
         # Without a record nobody knows whether there was ever something in the queue.
-        known = replace(known, queued=known.queued or known.incarnation == 0)
+        known = replace(
+            known, node=replace(known.node, queued=known.node.queued or known.node.incarnation == 0)
+        )
         self._nodes = nodes_of(deployment.cloud, spec, known)
         self._spec = spec
-        self._record = deployment.record
+        self._records = deployment.records
         self._lease = deployment.lease
         self._journal = deployment.journal
         self._clock = deployment.clock
         self._sink = deployment.sink
         vm_zones = () if spec.vm == "none" else (names.vm_zone(spec),)
-        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, deployment.record.history), *vm_zones)))
+        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, deployment.records.current), *vm_zones)))
         self._asked: dict[str, float] = {}
-        history = deployment.record.history
-        self._coming = [o for o in history.operations if o.verb in {"create", "start"}]
+        record = deployment.records.current
+        self._coming = [o for o in record.operations if o.verb in {"create", "start"}]
         # An order whose answer was lost may still take effect; it is waited for, not forgotten.
         self._deletions: dict[str, Operation] = {}
         self._gone: set[str] = set()
         # What the record says exists; a first list that does not show it may be an old one.
-        self._known = {s.name for s in history.spans if s.until is None}
-        asked = {history.incarnation: history.accepted, **{r.incarnation: r.accepted for r in history.rivals}}
+        self._known = {s.name for s in record.spans if s.until is None}
+        asked = {
+            record.node.incarnation: record.node.accepted,
+            **{r.incarnation: r.accepted for r in record.race.rivals},
+        }
         accepted = {names.node_name(spec, number) for number, taken in asked.items() if taken}
-        self._known |= accepted - {s.name for s in history.spans}  # Asked for, and never seen.
+        self._known |= accepted - {s.name for s in record.spans}  # Asked for, and never seen.
         self._missing: dict[str, float] = {}
-        unconfirmed = not history.accepted and not history.refusals and history.requested_at > 0
-        unsure = [r.requested_at for r in history.rivals if not r.accepted]
-        unsure += [history.requested_at] if unconfirmed else []
+        unconfirmed = not record.node.accepted and not record.refusals and record.node.requested_at > 0
+        unsure = [r.requested_at for r in record.race.rivals if not r.accepted]
+        unsure += [record.node.requested_at] if unconfirmed else []
         self._settled = max(unsure) + SECOND_WITNESS if unsure else 0.0
 
     def begin(self) -> None:
@@ -116,7 +131,7 @@ class Sweep:
         A bucket out of reach stops no deletion; the end is recorded when all is gone.
         """
         try:
-            self._record.update(closing)
+            self._records.update(closing)
         except TpuctlError as error:
             self._unless_alone(error)
             self._sink(Event(self._clock.now(), "failure", f"the record: {error.message}"))
@@ -133,7 +148,7 @@ class Sweep:
         def recorded() -> bool:
             nonlocal why
             try:
-                self._record.update(lambda h: closed(h, now))
+                self._records.update(lambda record: closed(record, now))
             except TpuctlError as error:
                 self._unless_alone(error)
                 why = error.message

@@ -3,7 +3,7 @@
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.plan import Change, Verb
 from orchestrator.domain.ports import Cloud, Host
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
@@ -25,7 +25,7 @@ def node_hosts(cloud: Cloud, node: Node, world: World) -> list[Host]:
 
 
 def deliver(
-    cloud: Cloud, blueprint: Blueprint, artifacts: Artifacts, history: History, node: Node, world: World,
+    cloud: Cloud, blueprint: Blueprint, artifacts: Artifacts, record: Record, node: Node, world: World,
     change: Change,
 ) -> str:  # fmt: skip
     """
@@ -35,7 +35,7 @@ def deliver(
     """
     on_vm = blueprint.spec.job.run_on == "vm"
     hosts = [vm_host(cloud, world)] if on_vm else node_hosts(cloud, node, world)
-    results = cloud.remote.push(hosts, artifacts.bundle, history.bundle, ROOT)
+    results = cloud.remote.push(hosts, artifacts.bundle, record.job.bundle, ROOT)
     failed = [r for r in results if r.error]
     if failed:
         raise RemoteError(
@@ -43,7 +43,7 @@ def deliver(
             hint="run the same command again; tpuctl status shows the machines",
             unchanged="machines hold the old code or the new one, never a mix",
         )
-    env = blueprint.vm_job_env(history, node) if on_vm else _job_env(blueprint, history, node)
+    env = blueprint.vm_job_env(record, node) if on_vm else _job_env(blueprint, record, node)
     cloud.remote.put(hosts, artifacts.agent.read_bytes(), "agent.pyz", 0o644)
     cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)
     script = begin_script(restart=on_vm or change.verb is Verb.UPDATE)
@@ -69,5 +69,5 @@ def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) 
         raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
 
 
-def _job_env(blueprint: Blueprint, history: History, node: Node) -> str:
-    return blueprint.scripts("tpu", history, node=node.name, zone=node.zone).job_env
+def _job_env(blueprint: Blueprint, record: Record, node: Node) -> str:
+    return blueprint.scripts("tpu", record, node=node.name, zone=node.zone).job_env

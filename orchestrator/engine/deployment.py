@@ -8,12 +8,12 @@ from orchestrator.clock import Clock
 from orchestrator.domain.events import Sink
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.ports import Cloud
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.record_store import Record
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.planning.create_budget import Budget, Unlimited
 
 
@@ -36,12 +36,12 @@ class Deployment:
     cloud: Cloud
     blueprint: Blueprint
     bundles: Path
-    record: Record
+    records: RecordStore
     journal: Journal
     lease: Lease
     clock: Clock
     sink: Sink
-    spent: Callable[[History, float], float]
+    spent: Callable[[Record, float], float]
     approve: Callable[[Plan], None] = any_plan
     budget: Budget = field(default_factory=Unlimited)
     store_events: Callable[[], None] = lambda: None

@@ -10,7 +10,7 @@ from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, NodeState
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.domain.record import History, current_node, lasted
+from orchestrator.domain.record import Record, current_node, lasted
 from orchestrator.engine.atomic_files import disk_trouble
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import unforeseen
@@ -52,7 +52,7 @@ class Watcher:
         self._reconciler = Reconciler(deployment)
         self._clock = deployment.clock
         self._sink = deployment.sink
-        self._record = deployment.record
+        self._records = deployment.records
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
         self._name, self._broken = deployment.spec.name, 0
@@ -68,7 +68,7 @@ class Watcher:
         finally:
             # What the last pass brought about; a write that fails now loses no more than a kill would.
             with contextlib.suppress(TpuctlError):
-                self._record.flush()
+                self._records.flush()
 
     def _passes(self, until: Callable[[Pass], bool], after: tuple[Callable[[Pass], None], ...]) -> Pass:
         blind_passes = 0
@@ -78,7 +78,7 @@ class Watcher:
                 continue
             for show in after:
                 self._shown(result, show)
-            raise_bucket_gone(result, self._record.history)
+            raise_bucket_gone(result, self._records.current)
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
@@ -156,16 +156,16 @@ class Watcher:
         pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
         if result.plan.changes and not result.failures:
             pause = min(pause, 1.0)
-        node = current_node(result.world, self._record.history)
+        node = current_node(result.world, self._records.current)
         listening = node is not None and node.state is NodeState.READY and node.incarnation
-        rest = self._record.rest()
+        rest = self._records.rest()
         # A write that the next pass would have to wait for costs more than it is worth: that one makes it.
         if rest and pause > rest + SPACING:
             self._clock.wait(rest, self.wake)
             pause -= rest
             # What the bucket does not take now, the next pass writes, or says why not.
             with contextlib.suppress(TransientError):
-                self._record.flush()
+                self._records.flush()
         self._doorbell.pause(max(SHORTEST_PAUSE, pause), self.wake, listening or 0)
         self.wake.clear()
 
@@ -196,10 +196,10 @@ def raise_blind(result: Pass) -> None:
         )
 
 
-def raise_bucket_gone(result: Pass, history: History) -> None:
+def raise_bucket_gone(result: Pass, record: Record) -> None:
     """Raise when the bucket that held the job's data has been gone for two sightings."""
-    gone = isinstance(result.world.bucket, Absent) and history.bucket_seen
-    if gone and lasted(history, result.world, "bucket:absent", SECOND_WITNESS):
+    gone = isinstance(result.world.bucket, Absent) and record.bucket.seen
+    if gone and lasted(record, result.world, "bucket:absent", SECOND_WITNESS):
         raise TpuctlError(
             "the bucket with checkpoints, code and logs is gone; somebody deleted it",
             hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",
@@ -238,9 +238,9 @@ def raise_outcome(result: Pass) -> None:
         )
 
 
-def raise_hopeless(history: History) -> None:
+def raise_hopeless(record: Record) -> None:
     """Raise when asking the cloud again is pointless: permission, quota, an answer that nobody knows."""
-    refusal = hopeless(history)
+    refusal = hopeless(record)
     if refusal is None:
         return
     text = f"{refusal.zone}: {refusal.message}" if refusal.zone else refusal.message
@@ -254,9 +254,9 @@ def raise_hopeless(history: History) -> None:
     raise kind(text, hint=hint, unchanged=left)
 
 
-def raise_stockout(history: History, zones: tuple[str, ...]) -> None:
+def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:
     """Raise when every zone has refused for want of machines."""
-    nodes = [r for r in history.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
+    nodes = [r for r in record.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
     refused = {r.zone for r in nodes}
     if set(zones) <= refused:
         raise CapacityError(

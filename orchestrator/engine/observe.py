@@ -24,7 +24,7 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.ports import Cloud
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.all_zone_list import WideLook
 from orchestrator.engine.heartbeats import Heartbeats
@@ -43,32 +43,32 @@ def known_prices(kinds: tuple[str, ...], zones: tuple[str, ...], bucket: str) ->
     return prices(load_catalog(), kinds, zones, bucket)
 
 
-def zones_to_look_at(spec: Spec, history: History) -> tuple[str, ...]:
+def zones_to_look_at(spec: Spec, record: Record) -> tuple[str, ...]:
     """Return every zone where a machine of ours may be: the wanted ones and all ever used."""
-    billed = (span.zone for span in history.spans)
-    return tuple(dict.fromkeys((*spec.tpu.zones, *history.zones_used, *billed)))
+    billed = (span.zone for span in record.spans)
+    return tuple(dict.fromkeys((*spec.tpu.zones, *record.zones_used, *billed)))
 
 
 def observe(
     cloud: Cloud,
     spec: Spec,
-    history: History,
+    record: Record,
     bucket: str,
     now: float,
     reports: Heartbeats | None = None,
     wide: WideLook | None = None,
 ) -> World:
     """Return the world of this moment; *reports* and *wide* remember what earlier looks have read."""
-    zones, reports = zones_to_look_at(spec, history), reports or Heartbeats(cloud.store)
+    zones, reports = zones_to_look_at(spec, record), reports or Heartbeats(cloud.store)
     with ThreadPoolExecutor(max_workers=8) as pool:
         seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
-        seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, history))
+        seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
         seen_nodes = pool.submit(
             _guarded,
-            lambda: (wide or WideLook()).tpus(nodes_of(cloud, spec, history), spec, history, zones, now),
+            lambda: (wide or WideLook()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
-        told = pool.submit(_guarded, lambda: reports.read(history.incarnation))
-        polled = pool.map(lambda operation: _poll(cloud, operation), history.operations)
+        told = pool.submit(_guarded, lambda: reports.read(record.node.incarnation))
+        polled = pool.map(lambda operation: _poll(cloud, operation), record.operations)
         return World(
             bucket=seen_bucket.result(),
             vm=seen_vm.result(),
@@ -77,13 +77,13 @@ def observe(
             operations=tuple(r for r in polled if r is not None),
             seen_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
-            claim=_guarded(lambda: _claim(cloud, history, seen_nodes.result())),
+            claim=_guarded(lambda: _claim(cloud, record, seen_nodes.result())),
             boots=boots.value if isinstance(boots := _of(told.result(), script=True), Present) else (),
         )
 
 
-def _claim(cloud: Cloud, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
-    return read_claim(cloud.store, round_to_look_up(history, nodes), history, nodes)
+def _claim(cloud: Cloud, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+    return read_claim(cloud.store, round_to_look_up(record, nodes), record, nodes)
 
 
 def _of(told: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:
@@ -93,7 +93,7 @@ def _of(told: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Hear
     return Present(tuple(beat for beat in told.value if beat.script is script))
 
 
-def _vm(cloud: Cloud, spec: Spec, history: History) -> Sight[Vm]:
+def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
     """
     Look for the VM in its zone, and before it counts as absent in all that were ever used.
 
@@ -101,8 +101,8 @@ def _vm(cloud: Cloud, spec: Spec, history: History) -> Sight[Vm]:
     """
     if spec.vm == "none":
         return Absent()
-    earlier = (span.zone for span in history.spans if span.kind == "vm")
-    for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *history.zones_used)):
+    earlier = (span.zone for span in record.spans if span.kind == "vm")
+    for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
         seen = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
         if not isinstance(seen, Absent):
             return seen

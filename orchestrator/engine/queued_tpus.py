@@ -13,7 +13,7 @@ from orchestrator.domain.observation import Absent, Node, Operation, OperationRe
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Cloud, NodeOrder, Nodes
 from orchestrator.domain.queued_resource import QueuedResource
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import CapacityError, UsageError
 from orchestrator.planning.queued_tpu import merged
@@ -24,9 +24,9 @@ NO_UNRESERVED = "TPU-302"
 """What "Reservation not found" means to an order that names none (docs/facts.md 1.6)."""
 
 
-def nodes_of(cloud: Cloud, spec: Spec, history: History) -> Nodes:
+def nodes_of(cloud: Cloud, spec: Spec, record: Record) -> Nodes:
     """Return the way to the TPUs of a deployment."""
-    if spec.tpu.request == "node" and not history.queued:
+    if spec.tpu.request == "node" and not record.node.queued:
         return cloud.nodes
     return NodesInQueue(cloud, spec)
 

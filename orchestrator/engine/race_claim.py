@@ -5,21 +5,21 @@ from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import History, current_node
+from orchestrator.domain.record import Record, current_node
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 from orchestrator.planning.race import candidates, undecided
 
 
-def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
+def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
     """Return the race whose winner is not known, 0 for none; a lost record's race is on its TPUs' labels."""
     seen = nodes.value if isinstance(nodes, Present) else ()
     newest = max((round_of(node.labels) for node in seen), default=0)
-    if newest > history.round:
+    if newest > record.race.round:
         return newest
-    return history.round if undecided(history) else 0
+    return record.race.round if undecided(record) else 0
 
 
-def read_claim(store: Store, race: int, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+def read_claim(store: Store, race: int, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
     """Look up who has won a race. A claim that names none of its TPUs names nobody."""
     if not race:
         return Absent()
@@ -29,10 +29,10 @@ def read_claim(store: Store, race: int, history: History, nodes: Sight[tuple[Nod
         return Absent()
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
-    return Absent() if found is None else _claimed(found.data, race, history, nodes)
+    return Absent() if found is None else _claimed(found.data, race, record, nodes)
 
 
-def _claimed(data: bytes, race: int, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+def _claimed(data: bytes, race: int, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
     """
     Return the winner that a claim names: a TPU that the record has asked for in this race, or one in sight.
 
@@ -41,9 +41,9 @@ def _claimed(data: bytes, race: int, history: History, nodes: Sight[tuple[Node, 
     number = named_by(data)
     if number is None:
         return Absent()
-    if history.round == race and number in {
-        history.incarnation,
-        *(r.incarnation for r in candidates(history)),
+    if record.race.round == race and number in {
+        record.node.incarnation,
+        *(r.incarnation for r in candidates(record)),
     }:
         return Present(Claim(race, number))
     if not isinstance(nodes, Present):
@@ -52,27 +52,29 @@ def _claimed(data: bytes, race: int, history: History, nodes: Sight[tuple[Node, 
     return Present(Claim(race, number)) if number in seen else Absent()
 
 
-def winner(store: Store, history: History, world: World) -> Sight[Claim]:
+def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
     """
     Return who has won the race; the first TPU that is seen READY has, unless a machine was named before.
 
     A claim that names nobody is replaced: any machine could have put it there before the race, and no other
     can come to be beside it.
     """
-    node = current_node(world, history)
-    if not undecided(history) or not isinstance(world.claim, Absent):
+    node = current_node(world, record)
+    if not undecided(record) or not isinstance(world.claim, Absent):
         return world.claim
     if node is None or node.state is not NodeState.READY or not node.healthy:
         return world.claim
-    name, data = claim_name(history.round), claim_of(history.incarnation)
+    name, data = claim_name(record.race.round), claim_of(record.node.incarnation)
     try:
         found = store.read(name, limit=limits.CLAIM + 1)
-        before = _claimed(found.data, history.round, history, world.nodes) if found is not None else Absent()
+        before = (
+            _claimed(found.data, record.race.round, record, world.nodes) if found is not None else Absent()
+        )
         if isinstance(before, Present):
             return before
         store.write(name, data, if_generation=found.generation if found is not None else 0)
     except PreconditionError:
-        return read_claim(store, history.round, history, world.nodes)
+        return read_claim(store, record.race.round, record, world.nodes)
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
-    return Present(Claim(history.round, history.incarnation))
+    return Present(Claim(record.race.round, record.node.incarnation))

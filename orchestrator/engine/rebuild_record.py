@@ -13,20 +13,20 @@ from orchestrator.contract.object_names import HEARTBEAT, JOURNAL
 from orchestrator.domain.checksum import unsealed
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import History, newest_incarnation
+from orchestrator.domain.record import BucketRecord, NodeRecord, Record, newest_incarnation
 from orchestrator.engine.heartbeats import place_of
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.race import accepted, asked_for
-from orchestrator.planning.record_limits import check_history
+from orchestrator.planning.record_limits import check_record
 
 ASKING = Verb.CREATE.name.lower()
 UNTOLD = 1000
 """So many TPUs more than the journal tells of may have been asked for: entries may be lost."""
 
 
-def rebuilt(store: Store) -> History:
+def rebuilt(store: Store) -> Record:
     """
-    Return the history that the journal in the bucket tells; entries that cannot be read are left out.
+    Return the record that the journal in the bucket tells; entries that cannot be read are left out.
 
     Raise TpuctlError when the bucket does not answer: a shorter journal would be a wrong one.
     """
@@ -38,13 +38,13 @@ def rebuilt(store: Store) -> History:
     # Machines write the names of reports: one far beyond the journal is of no TPU of ours.
     told = (place[0] for place in reports if place is not None)
     newest = max((number for number in told if number <= asked + UNTOLD), default=0)
-    history = History(bucket_seen=True, incarnation=newest, queued=True)
+    record = Record(bucket=BucketRecord(seen=True), node=NodeRecord(incarnation=newest, queued=True))
     for entry in sorted(found, key=lambda e: float(e["at"])):
         with suppress(*UNFORESEEN):
-            after = _after(history, entry)
-            check_history(after)
-            history = after
-    return history
+            after = _after(record, entry)
+            check_record(after)
+            record = after
+    return record
 
 
 def _entry(store: Store, name: str) -> dict[str, Any] | None:
@@ -62,16 +62,16 @@ def _incarnation(entry: dict[str, Any]) -> int:
     return 0
 
 
-def _after(history: History, entry: dict[str, Any]) -> History:
-    """Return *history* after one intent."""
-    history = replace(history, started_at=history.started_at or entry["at"])
+def _after(record: Record, entry: dict[str, Any]) -> Record:
+    """Return *record* after one intent."""
+    record = replace(record, started_at=record.started_at or entry["at"])
     if entry["verb"] != ASKING:
-        return history
+        return record
     if entry["kind"] == Kind.VM.value:
-        return replace(history, vm_accepted=True)
+        return replace(record, vm=replace(record.vm, accepted=True))
     if entry["kind"] != Kind.NODE.value:
-        return history
+        return record
     zone, incarnation = str(entry.get("zone", "")), int(entry.get("incarnation") or 0)
     race = int(entry.get("round") or 0)
-    number = incarnation if race else max(newest_incarnation(history), incarnation)
-    return accepted(asked_for(history, zone, number, race, entry["at"], str(entry.get("type") or "")), number)
+    number = incarnation if race else max(newest_incarnation(record), incarnation)
+    return accepted(asked_for(record, zone, number, race, entry["at"], str(entry.get("type") or "")), number)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Outcome, Plan
-from orchestrator.domain.record import History, noted
+from orchestrator.domain.record import Record
+from orchestrator.domain.updated import updated
 from orchestrator.engine.all_zone_list import WideLook
 from orchestrator.engine.apply import Actor, Failure
 from orchestrator.engine.budget_step import tell_stockouts, with_budget
@@ -37,7 +38,7 @@ class Reconciler:
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        self._record = deployment.record
+        self._records = deployment.records
         self._sink = deployment.sink
         self._actor = Actor(deployment)
         self._memory = CapacityMemory(deployment.cloud.store)
@@ -54,54 +55,54 @@ class Reconciler:
         world, before = self._observe()
         world, learned = self._learn(before, world)
         # What was learned is only noted: the first intent, or the end of the pass, writes it.
-        self._record.note(lambda _: learned)
+        self._records.update_later(lambda _: learned)
         self._lease_in_new_bucket(world)
-        learned = self._record.history
+        learned = self._records.current
         world, plan = self._decide(learned, world)
         self._deployment.approve(plan)
         failures = self._actor.act(plan, world)
         self._close(learned, world, plan)
         return Pass(world, plan, failures)
 
-    def _observe(self) -> tuple[World, History]:
+    def _observe(self) -> tuple[World, Record]:
         """Return what the cloud shows, and the record with what other deployments have found out of zones."""
-        parts, history = self._deployment, self._record.history
+        parts, record = self._deployment, self._records.current
         now = parts.clock.now()
-        world = observe(parts.cloud, parts.spec, history, parts.bucket, now, self._reports, self._wide)
+        world = observe(parts.cloud, parts.spec, record, parts.bucket, now, self._reports, self._wide)
         # A list may be older than our own create: what it does not show yet is no absence.
-        world = not_older(world, history)
-        history = noted(history, type=history.type or parts.spec.tpu.type)
-        history = self._memory.recalled(history, world)
-        return with_budget(world, parts.budget, parts.spec.tpu.zones, history.type), history
+        world = not_older(world, record)
+        record = updated(record, node=updated(record.node, type=record.node.type or parts.spec.tpu.type))
+        record = self._memory.recalled(record, world)
+        return with_budget(world, parts.budget, parts.spec.tpu.zones, record.node.type), record
 
-    def _learn(self, before: History, world: World) -> tuple[World, History]:
+    def _learn(self, before: Record, world: World) -> tuple[World, Record]:
         """Return the record after this look, and tell what is new in it."""
         world, after = self._learned(before, world)
         spec, events = self._deployment.spec, []
         anew = start_from_zero(spec, after, world)
-        if anew is not None and after.incarnation > self._from_zero:
-            self._from_zero = after.incarnation
+        if anew is not None and after.node.incarnation > self._from_zero:
+            self._from_zero = after.node.incarnation
             events.append(anew)
         events += news(before, after, world)
         lost = preemption(spec, before, after, world)
         if lost is not None:
             events.append(lost)
-            after = replace(after, preemptions=after.preemptions + 1)
+            after = replace(after, node=replace(after.node, preemptions=after.node.preemptions + 1))
         for event in events:
             self._sink(event)
-        return world, noted(after, expires_at=expiry(spec, after))
+        return world, updated(after, expires_at=expiry(spec, after))
 
-    def _learned(self, history: History, world: World) -> tuple[World, History]:
+    def _learned(self, record: Record, world: World) -> tuple[World, Record]:
         """Return what the record learns from a look; without the reports, where they bring about a fault."""
         try:
-            learned = learn(history, world)
+            learned = learn(record, world)
             claim = winner(self._deployment.cloud.store, learned, world)
             if claim != world.claim:
                 world = replace(world, claim=claim)
                 learned = learn(learned, world)
         except UNFORESEEN as error:
             world = self._without_reports(world, error)
-            return world, learn(history, world)
+            return world, learn(record, world)
         return world, learned
 
     def _lease_in_new_bucket(self, world: World) -> None:
@@ -110,21 +111,21 @@ class Reconciler:
         if parts.lease.token is not None or not isinstance(world.bucket, Present):
             return
         # Of two first commands only the one that wrote the record comes this far.
-        if not self._record.in_bucket:
-            self._record.flush()
+        if not self._records.in_bucket:
+            self._records.flush()
         parts.lease.acquire()
-        self._record.note(lambda h: replace(h, fence=parts.lease.token or h.fence))
+        self._records.update_later(lambda record: replace(record, fence=parts.lease.token or record.fence))
 
-    def _decide(self, history: History, world: World) -> tuple[World, Plan]:
+    def _decide(self, record: Record, world: World) -> tuple[World, Plan]:
         """Return the plan; without the reports, where they bring about a fault: budget and ttl need none."""
         spec = self._deployment.spec
-        spent = self._deployment.spent(history, world.seen_at)
+        spent = self._deployment.spent(record, world.seen_at)
         try:
-            plan = decide(spec, world, history, spent)
+            plan = decide(spec, world, record, spent)
         except UNFORESEEN as error:
             world = self._without_reports(world, error)
-            plan = decide(spec, world, history, spent)
-        return world, self._guarded(plan, world, history).making(self._deployment.only)
+            plan = decide(spec, world, record, spent)
+        return world, self._guarded(plan, world, record).making(self._deployment.only)
 
     def _without_reports(self, world: World, error: Exception) -> World:
         """Return the world without what machines have written, and say so; what has failed without it is raised."""
@@ -136,9 +137,9 @@ class Reconciler:
             self._sink(Event(world.seen_at, "failure", f"the machines' reports are left out: {text}"))
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
-    def _guarded(self, plan: Plan, world: World, history: History) -> Plan:
+    def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
         """Return the plan, or one without changes when it would break a promise, which is said; looking goes on."""
-        promise = broken(self._deployment.spec, plan, world, history)
+        promise = broken(self._deployment.spec, plan, world, record)
         if not promise:
             return plan
         text = f"nothing is changed, because this tpuctl has a fault ({promise}); please report it"
@@ -147,21 +148,21 @@ class Reconciler:
             self._sink(Event(world.seen_at, "invariant", text, {"promise": promise}))
         return Plan(waiting=(text,))
 
-    def _close(self, learned: History, world: World, plan: Plan) -> None:
+    def _close(self, learned: Record, world: World, plan: Plan) -> None:
         """Write what this pass has found out, at once where the deployment has ended."""
         self._tell_of_the_disk(world.seen_at)
-        self._memory.keep(self._record.history.places, world.seen_at)
-        histories = (self._record.history, learned)
+        self._memory.keep(self._records.current.places, world.seen_at)
+        histories = (self._records.current, learned)
         self._told = tell_stockouts(self._deployment.budget, histories, self._told)
         outcome = plan.outcome
         if outcome is not None and outcome is not Outcome.REFUSED:
-            self._record.update(lambda h: replace(h, outcome=outcome.value, reason=plan.reason))
-        elif not self._record.rest():
-            self._record.flush()
+            self._records.update(lambda record: replace(record, outcome=outcome.value, reason=plan.reason))
+        elif not self._records.rest():
+            self._records.flush()
 
     def _tell_of_the_disk(self, now: float) -> None:
         """Say once that record and journal are in the bucket only, and once that they are here again."""
-        trouble = self._record.disk or self._deployment.journal.disk
+        trouble = self._records.disk or self._deployment.journal.disk
         if bool(trouble) != bool(self._disk):
             text = (
                 f"{trouble}; record and journal are kept in the bucket alone, all else goes on"

@@ -1,24 +1,21 @@
-"""The deployment record: the history, kept on this computer and in the bucket."""
+"""The deployment record: the record, kept on this computer and in the bucket."""
 
 import json
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import fields, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.contract.object_names import RECORD
-from orchestrator.domain.checksum import Origin, checksum, origin_of, proven, sealed_bytes
-from orchestrator.domain.clean_text import cut
+from orchestrator.domain.checksum import Origin, origin_of
 from orchestrator.domain.ports import Store, StoredObject
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.rebuild_record import rebuilt
+from orchestrator.engine.record_format import decode, encode
 from orchestrator.errors import (
-    UNFORESEEN,
     AuthError,
     ConflictError,
     DamagedRecordError,
@@ -28,9 +25,7 @@ from orchestrator.errors import (
     PreconditionError,
     TpuctlError,
 )
-from orchestrator.planning.record_limits import check_history
 
-SCHEMA = 1
 CLAIM_TRIES = 3
 SPACING = 1.1
 """Least seconds between two writes that can wait: one object takes one a second (docs/facts.md 3.2)."""
@@ -39,9 +34,9 @@ SERIALS_A_SECOND = 1000
 NOT_LOGGED_IN = "TPU-201"
 
 
-class Record:
+class RecordStore:
     """
-    Hold the newest history; save a change before the caller goes on, or with the next one.
+    Hold the newest record; save a change before the caller goes on, or with the next one.
 
     One object takes one change a second, so what belongs together is one write: an intent is saved by
     `update` before the call that it covers; what a call has brought about is only `note`d, as a kill right
@@ -71,10 +66,10 @@ class Record:
         self.doubt = ""
         self.unproven = False
         self.disk = ""
-        self.history = self._saved = History()
+        self.current = self._saved = Record()
         self._written_at = float("-inf")
 
-    def load(self, *, forgiving: bool = False) -> History:
+    def load(self, *, forgiving: bool = False) -> Record:
         """
         Read the bucket's copy, or the one here when the bucket has none or a damaged one.
 
@@ -106,17 +101,17 @@ class Record:
         if found is not None and kept is not None and self.doubt and forgiving:
             # What is deleted is found by its label; the record only adds where to look.
             zones = dict.fromkeys((*kept.zones_used, *found.zones_used, *(s.zone for s in found.spans)))
-            self.history, self.damaged, self.doubt = replace(kept, zones_used=tuple(zones)), self.doubt, ""
+            self.current, self.damaged, self.doubt = replace(kept, zones_used=tuple(zones)), self.doubt, ""
         elif found is not None and not damage:
-            self.history = found
+            self.current = found
         elif kept is not None:
-            self.history = kept
+            self.current = kept
         else:
-            self.history = rebuilt(self._store) if self.damaged and stored else History()
-        self._saved = self.history
-        return self.history
+            self.current = rebuilt(self._store) if self.damaged and stored else Record()
+        self._saved = self.current
+        return self.current
 
-    def _read(self, data: bytes | None, *, forgiving: bool) -> tuple[History | None, str]:
+    def _read(self, data: bytes | None, *, forgiving: bool) -> tuple[Record | None, str]:
         """Return a copy and nothing, or no copy and what is wrong with it."""
         if data is None:
             return None, ""
@@ -158,16 +153,16 @@ class Record:
         if token is None:
             return
         if not over and not self._damaged_copy:
-            if self.history.bucket_seen:
-                self.note(lambda h: replace(h, fence=token))
+            if self.current.bucket.seen:
+                self.update_later(lambda record: replace(record, fence=token))
             return
         if self._damaged_copy:
             self._store.write(f"{RECORD}.damaged-{self._generation}", self._damaged_copy)
             self._damaged_copy = b""
         for tries_left in reversed(range(CLAIM_TRIES)):
             try:
-                if self.history.bucket_seen:
-                    self.update(lambda h: replace(h, fence=token))
+                if self.current.bucket.seen:
+                    self.update(lambda record: replace(record, fence=token))
             except LeaseHeldError:
                 if not tries_left:
                     raise
@@ -184,7 +179,7 @@ class Record:
         """Say whether the bucket has a copy."""
         return self._generation is not None
 
-    def update(self, change: Callable[[History], History]) -> History:
+    def update(self, change: Callable[[Record], Record]) -> Record:
         """
         Apply *change* and save the result with all that is noted, locally and, once seen, in the bucket.
 
@@ -192,45 +187,45 @@ class Record:
         written nowhere; *change* is undone then, and what was noted before it still waits.
         """
         with self._lock:
-            before = self.history
-            self.note(change)
+            before = self.current
+            self.update_later(change)
             try:
                 self.flush()
             except BaseException:
-                self.history = before
+                self.current = before
                 raise
-            return self.history
+            return self.current
 
-    def note(self, change: Callable[[History], History]) -> None:
+    def update_later(self, change: Callable[[Record], Record]) -> None:
         """Apply *change* and leave it to the next write to save it."""
         if self.doubt:
             raise ConflictError(
                 self.doubt, hint="run the same command again at a terminal", unchanged="nothing was written"
             )
         with self._lock:
-            self.history = change(self.history)
+            self.current = change(self.current)
 
     def flush(self) -> None:
         """Save what is noted, in one write; nothing is written when nothing is. Errors: as of `update`."""
         with self._lock:
-            if self.history == self._saved:
+            if self.current == self._saved:
                 return
             # A deployment that is made anew, its bucket too, begins beyond all serials that it had before:
             # else an old copy on another computer would pass for the newer one.
             first = int(self._now() * SERIALS_A_SECOND)
-            fresh = replace(self.history, serial=self._saved.serial + 1 if self._saved.serial else first)
+            fresh = replace(self.current, serial=self._saved.serial + 1 if self._saved.serial else first)
             data = encode(fresh, self._deployment, self._writer, self._key)
-            if fresh.bucket_seen:
+            if fresh.bucket.seen:
                 # First the bucket: what it refuses must not count as newer here.
                 self._save_in_bucket(data)
                 self._written_at = self._now()
             self._save_here(data)
-            self.history = self._saved = fresh
+            self.current = self._saved = fresh
 
     def rest(self) -> float:
         """Return the seconds after which the bucket takes a write again; 0 when nothing waits for one."""
         since = self._now() - self._written_at
-        due = self.history != self._saved and 0 <= since < SPACING
+        due = self.current != self._saved and 0 <= since < SPACING
         return SPACING - since if due else 0.0
 
     def _save_here(self, data: bytes) -> None:
@@ -288,69 +283,3 @@ def _writer_of(data: bytes) -> str:
         return str(json.loads(data)["writer"])
     except (ValueError, KeyError, TypeError):
         return ""
-
-
-def encode(history: History, deployment: str, writer: str = "", key: bytes = b"") -> bytes:
-    """Return the record as JSON; *writer* names the process that wrote it, *key* proves it."""
-    body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
-    body["history"] = _adapter().dump_python(_readable(history), mode="json")
-    return sealed_bytes(proven(body, key) if key else body)
-
-
-def _readable(history: History) -> History:
-    """Return the record without what nobody could read: one such number would cost all the rest."""
-    if _is_sane(history):
-        return history
-    parts = ({field.name: getattr(history, field.name)} for field in fields(History))
-    kept = {
-        name: value for part in parts if _is_sane(replace(History(), **part)) for name, value in part.items()
-    }
-    return replace(History(), **kept)
-
-
-def _is_sane(history: History) -> bool:
-    try:
-        check_history(history)
-    except UNFORESEEN:
-        return False
-    return True
-
-
-def decode(data: bytes, deployment: str) -> History:
-    """
-    Read a record.
-
-    Raise DamagedRecordError when a byte of it is not as it was written, ConflictError when it is another
-    deployment's, TpuctlError when a newer version wrote it.
-    """
-    try:
-        body = json.loads(data)
-        schema, owner = body["schema"], body["deployment"]
-        # The checksum comes first: only a whole record is believed to be of a newer version.
-        whole = body.pop("checksum") == checksum(body)
-        history: History = _adapter().validate_python(body["history"]) if schema == SCHEMA else History()
-        check_history(history)
-    except UNFORESEEN as error:
-        raise DamagedRecordError(cut(f"the deployment record cannot be read: {error}", 1000)) from error
-    if not whole:
-        raise DamagedRecordError("the deployment record is damaged: its checksum does not fit")
-    if schema != SCHEMA:
-        raise TpuctlError(
-            f"the deployment record has schema {cut(str(schema), 40)}, this tpuctl knows {SCHEMA}",
-            hint="use the tpuctl that wrote it, or a newer one",
-            unchanged="nothing was changed",
-        )
-    if owner != deployment:
-        raise ConflictError(
-            f"the bucket belongs to the deployment {cut(str(owner), 80)}, not to {deployment}",
-            hint="one bucket serves one deployment: choose another bucket.name in tpuctl.yaml",
-            unchanged="nothing was changed",
-        )
-    return history
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(History)

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.domain.observation import Absent, Present, Sight, Unknown, World
 from orchestrator.domain.plan import Kind, Plan
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.errors import ConflictError, TransientError, UsageError
 
 SCHEMA = 1
@@ -54,7 +54,7 @@ class Approved:
             raise ValueError(f"it is no plan: {error}") from error
 
 
-def sights_of(world: World, history: History) -> dict[str, str]:
+def sights_of(world: World, record: Record) -> dict[str, str]:
     """Say in words what a plan rests on; raise TransientError where something could not be seen."""
     blind = [s for s in (world.bucket, world.vm, world.nodes, world.heartbeats) if isinstance(s, Unknown)]
     if blind:
@@ -68,9 +68,9 @@ def sights_of(world: World, history: History) -> dict[str, str]:
         "bucket": _word(world.bucket, lambda bucket: f"in {bucket.location}"),
         "VM": _word(world.vm, lambda vm: f"{vm.state.value} in {vm.zone}"),
         **found,
-        "incarnation": str(history.incarnation),
-        "code in the bucket": history.uploaded or "none",
-        "end": history.outcome or "none",
+        "incarnation": str(record.node.incarnation),
+        "code in the bucket": record.job.uploaded or "none",
+        "end": record.outcome or "none",
     }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from orchestrator.domain.capacity import Place
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Node, World
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.deadline import share_of
 
@@ -29,13 +29,13 @@ class Rate:
     on_demand: float
 
 
-def rates(spec: Spec, world: World, history: History) -> dict[str, Rate]:
+def rates(spec: Spec, world: World, record: Record) -> dict[str, Rate]:
     """
     Return the prices of each zone; one that is not in the table has those of another one.
 
     Where nothing is known only their ratio counts: what is compared is always the one with the other.
     """
-    kind = history.type or spec.tpu.type
+    kind = record.node.type or spec.tpu.type
     found = {zone: _rate(world.prices, kind, zone) for zone in spec.tpu.zones}
     other = next((rate for rate in found.values() if rate is not None), Rate(SPOT_PRICE, 1.0))
     return {zone: rate or other for zone, rate in found.items()}
@@ -49,7 +49,7 @@ def _rate(prices: Prices, kind: str, zone: str) -> Rate | None:
     return Rate((price.spot or dear * SPOT_PRICE) + way, dear + way)
 
 
-def on_demand_usd(spec: Spec, world: World, history: History, node: Node | None) -> float:
+def on_demand_usd(spec: Spec, world: World, record: Record, node: Node | None) -> float:
     """Return the price of on demand where the TPU is, or else where the file's first zone is."""
-    known = rates(spec, world, history)
+    known = rates(spec, world, record)
     return known.get(node.zone if node else "", known[spec.tpu.zones[0]]).on_demand

@@ -1,5 +1,5 @@
 """
-Decide what one pass changes: (spec, world, history) -> Plan, one short function for each resource.
+Decide what one pass changes: (spec, world, record) -> Plan, one short function for each resource.
 
 Pure. Unknown never leads to a change; an absence counts after it was seen twice, 30 s apart.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from orchestrator.domain import names
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, Vm, VmState, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
-from orchestrator.domain.record import History, lasted
+from orchestrator.domain.record import Record, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import decide_job
 from orchestrator.planning.next_zone import SECOND_WITNESS, held_back
@@ -21,21 +21,21 @@ from orchestrator.planning.tpu import CREATE_DEADLINE, decide_node
 from orchestrator.planning.vm_start import ABSENT, give_up_start
 
 
-def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -> Plan:
+def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> Plan:
     """Return the plan of this pass."""
-    outcome, reason = judge_end(spec, world, history, spent_usd)
+    outcome, reason = judge_end(spec, world, record, spent_usd)
     if outcome is Outcome.REFUSED:
         return Plan(outcome=outcome, reason=reason)
     if outcome is not None:
-        return wind_down(world, history, outcome, reason, vm_last=spec.watch.on_vm)
+        return wind_down(world, record, outcome, reason, vm_last=spec.watch.on_vm)
     steps = (
-        decide_bucket(spec, world, history),
-        decide_bundle(spec, world, history),
-        decide_vm(spec, world, history),
-        node := decide_node(spec, world, history),
+        decide_bucket(spec, world, record),
+        decide_bundle(spec, world, record),
+        decide_vm(spec, world, record),
+        node := decide_node(spec, world, record),
         # Nothing is pushed to machines that this very pass replaces, nor to those that may lose their race.
-        Step() if _in_doubt(node, history) else decide_job(spec, world, history),
-        decide_sidecars(spec, world, history),
+        Step() if _in_doubt(node, record) else decide_job(spec, world, record),
+        decide_sidecars(spec, world, record),
     )
     wakes = [s.wake_in for s in steps if s.wake_in is not None]
     return Plan(
@@ -45,18 +45,18 @@ def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -
     )
 
 
-def _in_doubt(node: Step, history: History) -> bool:
-    return undecided(history) or any(c.verb is Verb.CREATE for c in node.changes)
+def _in_doubt(node: Step, record: Record) -> bool:
+    return undecided(record) or any(c.verb is Verb.CREATE for c in node.changes)
 
 
-def decide_bucket(spec: Spec, world: World, history: History) -> Step:
+def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
     """Create the bucket when it is not there; refuse to replace one that held data."""
     bucket = world.bucket
     if isinstance(bucket, Unknown):
         return Step(waiting=f"bucket: not known ({bucket.why})")
     region = names.home_region(spec)
     if isinstance(bucket, Present):
-        if history.bucket_ready or spec.bucket.adopt:
+        if record.bucket.ready or spec.bucket.adopt:
             return Step()
         change = Change(
             Kind.BUCKET,
@@ -65,24 +65,24 @@ def decide_bucket(spec: Spec, world: World, history: History) -> Step:
             "its grants may be unfinished",
             region,
         )
-    elif history.bucket_seen:
+    elif record.bucket.seen:
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
-    return held_back(spec, history, world, Kind.BUCKET, region) or Step((change,))
+    return held_back(spec, record, world, Kind.BUCKET, region) or Step((change,))
 
 
-def decide_bundle(spec: Spec, world: World, history: History) -> Step:
+def decide_bundle(spec: Spec, world: World, record: Record) -> Step:
     """Upload code and agent once the bucket is there."""
-    wanted = f"{history.bundle}:{history.agent}"
-    usable = isinstance(world.bucket, Present) and (history.bucket_ready or spec.bucket.adopt)
-    if not usable or not history.bundle or history.uploaded == wanted:
+    wanted = f"{record.job.bundle}:{record.job.agent}"
+    usable = isinstance(world.bucket, Present) and (record.bucket.ready or spec.bucket.adopt)
+    if not usable or not record.job.bundle or record.job.uploaded == wanted:
         return Step()
-    change = Change(Kind.BUNDLE, Verb.CREATE, history.bundle[:12], "the bucket does not have it yet")
-    return held_back(spec, history, world, Kind.BUNDLE) or Step((change,))
+    change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], "the bucket does not have it yet")
+    return held_back(spec, record, world, Kind.BUNDLE) or Step((change,))
 
 
-def decide_vm(spec: Spec, world: World, history: History) -> Step:
+def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     """Create the VM, or start it when it was stopped or preempted."""
     if spec.vm == "none":
         return Step()
@@ -90,32 +90,32 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
     vm = world.vm
     if isinstance(vm, Unknown):
         return Step(waiting=f"VM: not known ({vm.why})")
-    asked = [o for o in history.operations if o.kind == "vm"]
+    asked = [o for o in record.operations if o.kind == "vm"]
     late = [o for o in asked if o.started_at and world.seen_at - o.started_at >= CREATE_DEADLINE]
     if len(late) < len(asked):
         return Step(waiting="VM: an operation is running", wake_in=5.0)
-    if isinstance(world.bucket, Absent) and history.bucket_seen:
+    if isinstance(world.bucket, Absent) and record.bucket.seen:
         return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
     if isinstance(vm, Absent):
-        if history.vm_accepted and not lasted(history, world, ABSENT, SECOND_WITNESS):
+        if record.vm.accepted and not lasted(record, world, ABSENT, SECOND_WITNESS):
             return Step(waiting="VM: not in sight; looking once more before it counts as gone")
-        why = "it is gone" if history.vm_accepted else "there is none yet"
+        why = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
-        return held_back(spec, history, world, Kind.VM, zone) or Step((create,))
+        return held_back(spec, record, world, Kind.VM, zone) or Step((create,))
     if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
         why = "it was preempted" if vm.value.spot else "it is stopped"
         start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
-        return held_back(spec, history, world, Kind.VM, vm.value.zone) or Step((start,))
+        return held_back(spec, record, world, Kind.VM, vm.value.zone) or Step((start,))
     if vm.value.state is VmState.RUNNING:
         return Step()
-    return _unfinished(vm.value, late, world, history)
+    return _unfinished(vm.value, late, world, record)
 
 
-def _unfinished(vm: Vm, late: Sequence[Operation], world: World, history: History) -> Step:
+def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record) -> Step:
     """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
     if any(o.verb == "create" for o in late):
         # It has never run, so nothing is lost with its disk.
         why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
         return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),))
-    given_up = give_up_start(world, history, CREATE_DEADLINE)
+    given_up = give_up_start(world, record, CREATE_DEADLINE)
     return Step((given_up,)) if given_up else Step(waiting=f"VM: {vm.state.value}", wake_in=5.0)

@@ -19,7 +19,7 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.record import History
+from orchestrator.domain.record import JobRecord, Record
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import push_mark
@@ -39,60 +39,66 @@ def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: st
     adopted = Present(Bucket(names.bucket_name(spec, ""), names.home_region(spec)))
     bucket = adopted if spec.bucket.adopt else Absent()
     nothing = World(bucket, Absent(), Present(()), Present(()))
-    return foresee(spec, accelerator, nothing, History(bundle=bundle, agent=agent))
+    return foresee(spec, accelerator, nothing, Record(job=JobRecord(bundle=bundle, agent=agent)))
 
 
-def foresee(spec: Spec, accelerator: Accelerator | None, world: World, history: History) -> Plan:
+def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: Record) -> Plan:
     """Return all changes that `up` makes from *world* on when nothing goes wrong, in order."""
     changes: list[Change] = []
     for _ in range(PASSES):
-        history = learn(history, world)
-        plan = decide(spec, world, history)
+        record = learn(record, world)
+        plan = decide(spec, world, record)
         if plan.empty:
             return replace(plan, changes=tuple(changes), waiting=() if changes else plan.waiting)
         for change in plan.changes:
             changes.append(change)
-            world, history = _succeed(change, spec, accelerator, world, history)
+            world, record = _succeed(change, spec, accelerator, world, record)
     raise AssertionError("decide does not come to rest in a world where every step succeeds")
 
 
 def _succeed(
-    change: Change, spec: Spec, accelerator: Accelerator | None, world: World, history: History
-) -> tuple[World, History]:
+    change: Change, spec: Spec, accelerator: Accelerator | None, world: World, record: Record
+) -> tuple[World, Record]:
     """Return the world and the record after *change* has worked."""
     if change.kind is Kind.BUCKET:
         made = Bucket(change.name, change.zone)
-        return replace(world, bucket=Present(made)), replace(history, bucket_ready=True)
+        return replace(world, bucket=Present(made)), replace(
+            record, bucket=replace(record.bucket, ready=True)
+        )
     if change.kind is Kind.SIDECARS:
         role = "vm" if change.name == names.vm_name(spec) else "tpu"
-        return world, replace(history, sidecars=told(history, spec, role))
+        return world, replace(record, sidecars=told(record, spec, role))
     if change.verb is Verb.DELETE:
         left = world.nodes.value if isinstance(world.nodes, Present) else ()
-        return replace(world, nodes=Present(tuple(n for n in left if n.name != change.name))), history
+        return replace(world, nodes=Present(tuple(n for n in left if n.name != change.name))), record
     if change.kind is Kind.VM:
         state = VmState.TERMINATED if change.verb is Verb.STOP else VmState.RUNNING
         vm = Vm(change.name, change.zone, state, labels=names.labels(spec, "vm"))
-        return replace(world, vm=Present(vm)), replace(history, sidecars=told(history, spec, "vm"))
+        return replace(world, vm=Present(vm)), replace(record, sidecars=told(record, spec, "vm"))
     if change.kind is Kind.BUNDLE:
-        return world, replace(history, uploaded=f"{history.bundle}:{history.agent}")
+        return world, replace(
+            record, job=replace(record.job, uploaded=f"{record.job.bundle}:{record.job.agent}")
+        )
     count = accelerator.hosts if accelerator else 1
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
         number = change.incarnation or 0
-        history = asked_for(history, change.zone, number, change.round, world.seen_at, change.type)
-        history = accepted(history, number)
-        history = replace(history, sidecars=told(history, spec, "tpu"))
+        record = asked_for(record, change.zone, number, change.round, world.seen_at, change.type)
+        record = accepted(record, number)
+        record = replace(record, sidecars=told(record, spec, "tpu"))
         # Of a race the first one wins; the others have no time to become READY.
-        first = number == history.incarnation
+        first = number == record.node.incarnation
         shows = NodeState.READY if first else NodeState.CREATING
         labels = names.labels(spec, "tpu", number, change.round)
         node = Node(change.name, change.zone, shows, number, workers=workers, labels=labels)
-        claim = Present(Claim(history.round, history.incarnation))
+        claim = Present(Claim(record.race.round, record.node.incarnation))
         others = world.nodes.value if isinstance(world.nodes, Present) else ()
-        return replace(world, nodes=Present((*others, node)), heartbeats=Present(()), claim=claim), history
+        return replace(world, nodes=Present((*others, node)), heartbeats=Present(()), claim=claim), record
     beats = tuple(
-        Heartbeat(history.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=history.bundle)
+        Heartbeat(
+            record.node.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=record.job.bundle
+        )
         for index in range(count)
     )
-    pushed = replace(history, pushed=push_mark(spec, history), settings_due=False)
+    pushed = replace(record, job=replace(record.job, pushed=push_mark(spec, record), settings_due=False))
     return replace(world, heartbeats=Present(beats)), pushed

@@ -4,36 +4,38 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.record import History, deletion_asked
+from orchestrator.domain.record import Record, deletion_asked
 from orchestrator.planning.never_reported import with_beacon, with_mute
 from orchestrator.planning.on_demand import asks_flex_start, asks_on_demand
 from orchestrator.planning.race import asked_for
 
 
-def intended(history: History, changes: Sequence[Change], *, queued: bool, now: float) -> History:
+def intended(record: Record, changes: Sequence[Change], *, queued: bool, now: float) -> Record:
     """
     Return the record with the intents of all *changes*, so that one write covers them all.
 
     *queued* says whether TPUs are asked for through the queue; *now* is in seconds since the epoch.
     """
     for change in changes:
-        history = _with_intent(history, change, queued=queued, now=now)
-    return history
+        record = _with_intent(record, change, queued=queued, now=now)
+    return record
 
 
-def _with_intent(history: History, change: Change, *, queued: bool, now: float) -> History:
+def _with_intent(record: Record, change: Change, *, queued: bool, now: float) -> Record:
     """Return the record with the place of a VM, or the TPU that is about to be asked for, or to be deleted."""
     if (change.kind, change.verb) == (Kind.VM, Verb.CREATE):
-        used = dict.fromkeys((*history.zones_used, change.zone))
-        return replace(history, zones_used=tuple(used))
+        used = dict.fromkeys((*record.zones_used, change.zone))
+        return replace(record, zones_used=tuple(used))
     if change.kind is not Kind.NODE:
-        return history
+        return record
     if change.verb is Verb.DELETE:
-        return with_mute(deletion_asked(history, change.name, now), change, now)
+        return with_mute(deletion_asked(record, change.name, now), change, now)
     number = change.incarnation or 0
-    asked = asked_for(history, change.zone, number, change.round, now, change.type)
-    dear = {*asked.on_demand, number} if asks_on_demand(change) else asked.on_demand
-    flex = {*asked.flex_start, number} if asks_flex_start(change) else asked.flex_start
-    asked = replace(asked, on_demand=tuple(sorted(dear)), flex_start=tuple(sorted(flex)))
-    asked = replace(asked, queued=asked.queued or queued or bool(flex))
+    asked = asked_for(record, change.zone, number, change.round, now, change.type)
+    dear = {*asked.deadline.on_demand, number} if asks_on_demand(change) else asked.deadline.on_demand
+    flex = {*asked.deadline.flex_start, number} if asks_flex_start(change) else asked.deadline.flex_start
+    asked = replace(
+        asked, deadline=replace(asked.deadline, on_demand=tuple(sorted(dear)), flex_start=tuple(sorted(flex)))
+    )
+    asked = replace(asked, node=replace(asked.node, queued=asked.node.queued or queued or bool(flex)))
     return with_beacon(asked, number)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from orchestrator.domain import names
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.record import TERMINAL, History, deletion_key
+from orchestrator.domain.record import TERMINAL, Record, deletion_key
 from orchestrator.domain.spec import Spec
 
 GOING = TERMINAL | {NodeState.DELETING}
@@ -17,12 +17,12 @@ MOST_IN_A_RACE = 3
 MAKING = frozenset({Verb.CREATE, Verb.START})
 
 
-def broken(spec: Spec, plan: Plan, world: World, history: History) -> str:
+def broken(spec: Spec, plan: Plan, world: World, record: Record) -> str:
     """Return the promise that the plan would break, with the change that would; empty when it breaks none."""
-    return next((f"{promise}: {text}" for promise, text in _all(spec, plan, world, history)), "")
+    return next((f"{promise}: {text}" for promise, text in _all(spec, plan, world, record)), "")
 
 
-def _all(spec: Spec, plan: Plan, world: World, history: History) -> Iterator[tuple[str, str]]:
+def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple[str, str]]:
     for change in plan.changes:
         what = f"{change.verb.name.lower()} {change.kind.value} {change.name}"
         if _unseen(change, world):
@@ -32,8 +32,8 @@ def _all(spec: Spec, plan: Plan, world: World, history: History) -> Iterator[tup
         if plan.outcome is not None and change.verb in MAKING:
             yield "an ended deployment makes nothing", what
         if change.kind is Kind.NODE and change.verb is Verb.CREATE:
-            yield from _second(plan, change, world, history)
-            yield from _reused(spec, change, history)
+            yield from _second(plan, change, world, record)
+            yield from _reused(spec, change, record)
         if change.kind is Kind.NODE and change.verb is Verb.DELETE and not _ours(spec, change, world):
             yield "what is not ours is left alone", what
 
@@ -48,37 +48,40 @@ def _nodes(world: World) -> tuple[Node, ...]:
     return world.nodes.value if isinstance(world.nodes, Present) else ()
 
 
-def _second(plan: Plan, change: Change, world: World, history: History) -> Iterator[tuple[str, str]]:
+def _second(plan: Plan, change: Change, world: World, record: Record) -> Iterator[tuple[str, str]]:
     """Find a TPU beside the one that is to be made: in sight, or made by the same plan."""
     gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
-    asked = {o.name for o in history.operations if o.verb == "delete"}
+    asked = {o.name for o in record.operations if o.verb == "delete"}
     for node in _nodes(world):
-        if _rivals(change, node, history):
+        if _rivals(change, node, record):
             continue
-        going = node.state in GOING or deletion_key(node.name) in history.sightings
+        going = node.state in GOING or deletion_key(node.name) in record.sightings
         if not going and node.name not in gone | asked:
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
     racing = len({c.zone for c in twins}) == len(twins) and len({c.round or c.name for c in twins}) == 1
-    runners = [n for n in _nodes(world) if _rivals(change, n, history) and n.state not in GOING]
+    runners = [n for n in _nodes(world) if _rivals(change, n, record) and n.state not in GOING]
     if len(twins) + len(runners) > (MOST_IN_A_RACE if racing and change.round else 1):
         yield "one TPU, never two", f"create {len(twins)} nodes at once beside {len(runners)}"
 
 
-def _rivals(change: Change, node: Node, history: History) -> bool:
+def _rivals(change: Change, node: Node, record: Record) -> bool:
     """Say whether a node runs in the same race as the one to be made, and none is known to have won it."""
     return 0 < change.round == names.round_of(node.labels) and not (
-        history.claimed and history.round == change.round
+        record.race.claimed and record.race.round == change.round
     )
 
 
-def _reused(spec: Spec, change: Change, history: History) -> Iterator[tuple[str, str]]:
+def _reused(spec: Spec, change: Change, record: Record) -> Iterator[tuple[str, str]]:
     """Find a name that an earlier TPU had: a lost answer would then be taken for the wrong one."""
     number = change.incarnation or 0
-    given = max(history.highest, history.incarnation, *(r.incarnation for r in history.rivals), 0)
-    again = number == history.incarnation and not history.accepted
+    given = max(record.node.highest, record.node.incarnation, *(r.incarnation for r in record.race.rivals), 0)
+    again = number == record.node.incarnation and not record.node.accepted
     if not (number > given or again) or change.name != names.node_name(spec, number):
-        yield "a new name for each TPU", f"create node {change.name} after incarnation {history.incarnation}"
+        yield (
+            "a new name for each TPU",
+            f"create node {change.name} after incarnation {record.node.incarnation}",
+        )
 
 
 def _ours(spec: Spec, change: Change, world: World) -> bool:

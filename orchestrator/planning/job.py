@@ -14,7 +14,7 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.record import LATEST_TRY, TERMINAL, History, current_node
+from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.step import Step
 
@@ -40,13 +40,13 @@ def latest_try(spec: Spec) -> float:
     return max(LATEST_TRY, 2 * spec.watch.poll)
 
 
-def push_mark(spec: Spec, history: History) -> str:
+def push_mark(spec: Spec, record: Record) -> str:
     """
-    Return what `History.pushed` holds when the machines have the wanted code.
+    Return what `Record.pushed` holds when the machines have the wanted code.
 
     A job on the VM also needs the address of each new TPU, so there the incarnation counts too.
     """
-    return history.bundle if spec.job.run_on == "tpu" else f"{history.incarnation}:{history.bundle}"
+    return record.job.bundle if spec.job.run_on == "tpu" else f"{record.node.incarnation}:{record.job.bundle}"
 
 
 def job_digest(spec: Spec) -> str:
@@ -54,9 +54,9 @@ def job_digest(spec: Spec) -> str:
     return hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
 
 
-def decide_job(spec: Spec, world: World, history: History) -> Step:
+def decide_job(spec: Spec, world: World, record: Record) -> Step:
     """Push and start the job where it does not run, or does not run the wanted code."""
-    node = current_node(world, history)
+    node = current_node(world, record)
     if node is None or not _of_use(spec, world, node):
         return Step(waiting="job: waits for the TPU")
     if not node.workers:
@@ -67,20 +67,20 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting="job: waits for the bucket")
     if isinstance(world.heartbeats, Unknown):
         return Step(waiting=f"job: not known ({world.heartbeats.why})")
-    if not history.uploaded:
+    if not record.job.uploaded:
         return Step(waiting="job: waits for the bundle")
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    why = _why_push(spec, world, history, node, beats)
+    why = _why_push(spec, world, record, node, beats)
     if not why:
         return _waiting_for(beats, expected_workers(spec, node))
-    if world.seen_at < history.next_remote_at:
-        return Step(waiting=f"job: {why}; next try soon", wake_in=history.next_remote_at - world.seen_at)
+    if world.seen_at < record.ssh.next_try_at:
+        return Step(waiting=f"job: {why}; next try soon", wake_in=record.ssh.next_try_at - world.seen_at)
     # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code,
     # nor for a worker that trains on while it cannot reach the bucket.
-    same = all(b.bundle == history.bundle or b.phase is Phase.UNKNOWN for b in beats)
+    same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
     wedged = any(_silence(b, world) > WEDGED for b in beats)
-    verb = Verb.CREATE if same and not history.settings_due and not wedged else Verb.UPDATE
-    return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, history.incarnation),))
+    verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
+    return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, record.node.incarnation),))
 
 
 def expected_workers(spec: Spec, node: Node) -> int:
@@ -92,26 +92,24 @@ def _vm_running(world: World) -> bool:
     return isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
 
 
-def _why_push(spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> str:
-    if history.settings_due:
+def _why_push(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
+    if record.job.settings_due:
         return "the machines run the job with other settings"
-    if history.pushed != push_mark(spec, history) and not _has_code(spec, history, node, beats):
+    if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, beats):
         return "the machines do not have this code yet"
-    return silent_worker(spec, world, history, node, beats)
+    return silent_worker(spec, world, record, node, beats)
 
 
-def _has_code(spec: Spec, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
+def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
     """Say whether every worker reports the wanted code: then it came from the bucket, faster than over SSH."""
-    holders = {b.worker for b in beats if b.bundle == history.bundle}
+    holders = {b.worker for b in beats if b.bundle == record.job.bundle}
     return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
 
 
-def silent_worker(
-    spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]
-) -> str:
+def silent_worker(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
     """Say which worker ought to report and does not; empty when all do. Machines get time for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
-    ready_since = history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
+    ready_since = record.sightings.get(f"node:{record.node.incarnation}:ready", world.seen_at)
     reported = {b.worker: b for b in beats}
     for worker in range(expected_workers(spec, node)):
         beat = reported.get(worker)
@@ -150,7 +148,7 @@ def _silence(beat: Heartbeat, world: World) -> float:
     return world.seen_at - beat.updated
 
 
-def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
+def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> str:
     """
     Say why the machines of a READY node count as lost, empty when they do not.
 
@@ -158,16 +156,16 @@ def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
     not enough, since a firewall may keep us out of a machine that works. Silence is none while the startup
     script works, nor while the machines' role on the bucket may not count yet.
     """
-    since = history.remote_failed_since
-    fresh = world.seen_at - history.next_remote_at < latest_try(spec)
+    since = record.ssh.failed_since
+    fresh = world.seen_at - record.ssh.next_try_at < latest_try(spec)
     if since is None or not fresh or world.seen_at - since < REACH * heartbeat_interval(spec):
         return ""
     if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":
         return ""
-    begins = world.boots or settling(history.granted_at, world.seen_at)
+    begins = world.boots or settling(record.bucket.granted_at, world.seen_at)
     if begins and not world.heartbeats.value:
         return ""
-    why = silent_worker(spec, world, history, node, world.heartbeats.value)
+    why = silent_worker(spec, world, record, node, world.heartbeats.value)
     return f"{why} and is out of reach by SSH" if why else ""
 
 

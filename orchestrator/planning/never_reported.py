@@ -13,8 +13,9 @@ from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.capacity import after_refusal
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.plan import Change
-from orchestrator.domain.record import History, current_node, noted
+from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.updated import updated
 
 SILENT_DEADLINE = 360.0
 """Seconds that a READY TPU has until its startup script reports; others' rule too (docs/facts.md 1.3)."""
@@ -39,52 +40,60 @@ def not_up(world: World) -> bool:
     return isinstance(world.heartbeats, Present) and not world.heartbeats.value
 
 
-def often_mute(spec: Spec, history: History, zone: str) -> bool:
+def often_mute(spec: Spec, record: Record, zone: str) -> bool:
     """Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant."""
     # A TPU that was billed nowhere cannot be told from one of this zone.
-    zones = {span.name: span.zone for span in history.spans if span.kind == "node"}
-    here = [n for n, _ in history.mute if zones.get(names.node_name(spec, n), zone) == zone]
+    zones = {span.name: span.zone for span in record.spans if span.kind == "node"}
+    here = [n for n, _ in record.silence.never_reported if zones.get(names.node_name(spec, n), zone) == zone]
     return len(here) >= MUTE_TPUS
 
 
-def late_to_report(spec: Spec, world: World, history: History) -> str:
+def late_to_report(spec: Spec, world: World, record: Record) -> str:
     """
     Say why a READY TPU is given up that has not reported in time; empty when it may go on.
 
     Of a job on the VM another TPU makes no difference.
     """
-    waited = _ready_for(world, history)
+    waited = _ready_for(world, record)
     if spec.job.run_on == "vm" or not not_up(world):
         return ""
-    silent = unheard(world) and waited >= SILENT_DEADLINE and _silence_tells(spec, world, history)
+    silent = unheard(world) and waited >= SILENT_DEADLINE and _silence_tells(spec, world, record)
     if not silent and waited < START_DEADLINE:
         return ""
     what = "has begun and" if world.boots else "does not run, or"
     return f"no worker has reported in {waited / 60:.0f} min; its startup script {what} has not come through"
 
 
-def _silence_tells(spec: Spec, world: World, history: History) -> bool:
+def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
     """
     Say whether a silent startup script is one that does not run.
 
     Those that an earlier tpuctl gave to its machines report late. A role that was just given does not count
     yet, TIMEOUT is also what warms up, and a zone that was given up early often enough gets more time.
     """
-    node = current_node(world, history)
-    settled = not settling(history.granted_at, world.seen_at)
-    reports_first = history.incarnation in history.beacons
+    node = current_node(world, record)
+    settled = not settling(record.bucket.granted_at, world.seen_at)
+    reports_first = record.node.incarnation in record.silence.reports_at_boot
     warm = node is None or not node.timed_out
-    return reports_first and settled and warm and not often_mute(spec, history, history.zone)
+    return reports_first and settled and warm and not often_mute(spec, record, record.node.zone)
 
 
-def _ready_for(world: World, history: History) -> float:
-    return world.seen_at - history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
+def _ready_for(world: World, record: Record) -> float:
+    return world.seen_at - record.sightings.get(f"node:{record.node.incarnation}:ready", world.seen_at)
 
 
-def with_beacon(history: History, number: int) -> History:
+def with_beacon(record: Record, number: int) -> Record:
     """Return the record with the TPU that is about to be made with our startup script; those gone are left out."""
-    known = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
-    return noted(history, beacons=tuple(sorted({*(n for n in history.beacons if n in known), number})))
+    known = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
+    return updated(
+        record,
+        silence=updated(
+            record.silence,
+            reports_at_boot=tuple(
+                sorted({*(n for n in record.silence.reports_at_boot if n in known), number})
+            ),
+        ),
+    )
 
 
 def given_up_unheard(change: Change, world: World) -> Change:
@@ -94,34 +103,39 @@ def given_up_unheard(change: Change, world: World) -> Change:
     return replace(change, details={**change.details, MUTE: "it has never reported"})
 
 
-def learn_mute(history: History, world: World) -> History:
+def learn_mute(record: Record, world: World) -> Record:
     """Forget the mute ones as soon as one speaks."""
     spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
-    return noted(history, mute=()) if spoken else history
+    return updated(record, silence=updated(record.silence, never_reported=())) if spoken else record
 
 
-def with_mute(history: History, change: Change, now: float) -> History:
+def with_mute(record: Record, change: Change, now: float) -> Record:
     """
     Return the record with the TPU that *change* gives up, once, if it has never reported.
 
     Its zone counts as one that has just refused: the next TPU is asked for elsewhere, if it can be.
     """
     number = change.incarnation or 0
-    if MUTE not in change.details or any(known == number for known, _ in history.mute):
-        return history
-    places = after_refusal(history.places, change.zone, history.type, now)
-    return replace(history, mute=(*history.mute, (number, now)), places=places)
+    if MUTE not in change.details or any(known == number for known, _ in record.silence.never_reported):
+        return record
+    places = after_refusal(record.places, change.zone, record.node.type, now)
+    return replace(
+        record,
+        silence=replace(record.silence, never_reported=(*record.silence.never_reported, (number, now))),
+        places=places,
+    )
 
 
-def all_mute(spec: Spec, world: World, history: History) -> str:
+def all_mute(spec: Spec, world: World, record: Record) -> str:
     """Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope."""
     if spec.job.run_on == "vm":
-        vain = unheard(world) and _ready_for(world, history) >= MUTE_TIME
+        vain = unheard(world) and _ready_for(world, record) >= MUTE_TIME
         # While the TPU goes it is READY no more, so the record has to tell.
-        return MUTE_VM if vain or history.reason == MUTE_VM else ""
-    if len(history.mute) < MUTE_TPUS or world.seen_at - history.mute[0][1] < MUTE_TIME:
+        return MUTE_VM if vain or record.reason == MUTE_VM else ""
+    given_up = record.silence.never_reported
+    if len(given_up) < MUTE_TPUS or world.seen_at - given_up[0][1] < MUTE_TIME:
         return ""
     return (
-        f"{len(history.mute)} TPUs in a row came up and never reported: their startup script does not come "
+        f"{len(given_up)} TPUs in a row came up and never reported: their startup script does not come "
         "through (may the machines' service account use the bucket? do they have a way to it?)"
     )

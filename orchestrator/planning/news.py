@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from orchestrator.domain.events import Event
 from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import Phase, Present, World
-from orchestrator.domain.record import TERMINAL, History, current_node
+from orchestrator.domain.record import TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.queued_tpu import has_failed, loss_text
 from orchestrator.planning.unclaimed import has_no_steps, lost_text
 
 
-def news(before: History, after: History, world: World) -> Iterator[Event]:
+def news(before: Record, after: Record, world: World) -> Iterator[Event]:
     """Yield what is new: the TPU is READY, Google announces maintenance, a create or start was refused."""
-    number, now = after.incarnation, world.seen_at
+    number, now = after.node.incarnation, world.seen_at
     new = after.sightings.keys() - before.sightings.keys()
     if f"node:{number}:ready" in new:
-        text = f"TPU of incarnation {number} is READY in {after.zone}"
+        text = f"TPU of incarnation {number} is READY in {after.node.zone}"
         yield Event(now, "ready", text, {"incarnation": number})
     node = current_node(world, after)
     if f"node:{number}:maintenance" in new and node is not None:
@@ -27,9 +27,9 @@ def news(before: History, after: History, world: World) -> Iterator[Event]:
         yield Event(now, "refused", text, {"zone": refusal.zone})
 
 
-def preemption(spec: Spec, before: History, after: History, world: World) -> Event | None:
+def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
     """Return the loss of the newest TPU in the one pass that sees it first: it has left, or is terminal."""
-    node, key = current_node(world, after), f"node:{after.incarnation}:"
+    node, key = current_node(world, after), f"node:{after.node.incarnation}:"
     words = ("left",) if spec.job.run_on == "tpu" else ()
     signs = {f"{key}{word}" for word in (*words, *(state.name.lower() for state in TERMINAL))}
     if node is None or has_failed(node) or signs & before.sightings.keys():
@@ -44,13 +44,13 @@ def preemption(spec: Spec, before: History, after: History, world: World) -> Eve
     return Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation})
 
 
-def start_from_zero(spec: Spec, history: History, world: World) -> Event | None:
+def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
     """Return the event of a replacement whose job begins at step 0: what was trained before is gone."""
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    runs = [b for b in beats if b.incarnation == history.incarnation and b.phase is Phase.RUN]
-    if not history.preemptions or not runs or any(b.resumed_from is not None for b in runs):
+    runs = [b for b in beats if b.incarnation == record.node.incarnation and b.phase is Phase.RUN]
+    if not record.node.preemptions or not runs or any(b.resumed_from is not None for b in runs):
         return None
     if has_no_steps(spec.job.checkpoint):
         return None
-    text = f"incarnation {history.incarnation} begins at STEP 0: nothing was committed before"
-    return Event(world.seen_at, "anew", text, {"incarnation": history.incarnation})
+    text = f"incarnation {record.node.incarnation} begins at STEP 0: nothing was committed before"
+    return Event(world.seen_at, "anew", text, {"incarnation": record.node.incarnation})

@@ -9,7 +9,7 @@ from orchestrator.domain.capacity import holds_one, order, passed_over, place_of
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import History, Refusal, deletion_key
+from orchestrator.domain.record import Record, Refusal, deletion_key
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 from orchestrator.planning.step import Step
@@ -41,67 +41,67 @@ UNKNOWN_TRIES = 8
 
 
 def next_zone(
-    spec: Spec, history: History, now: float, prices: Prices = NO_PRICES, full: Sequence[str] = ()
+    spec: Spec, record: Record, now: float, prices: Prices = NO_PRICES, full: Sequence[str] = ()
 ) -> str:
     """Return the zone for the next node; one of *full* counts as one that has refused."""
-    zones, refused = zone_order(spec, history, now, prices), _refused_zones(history)
+    zones, refused = zone_order(spec, record, now, prices), _refused_zones(record)
     full = [zone for zone in full if zone not in refused]
     return min(zones, key=[*refused, *full].count)
 
 
-def full_zones(spec: Spec, world: World, history: History) -> tuple[str, ...]:
+def full_zones(spec: Spec, world: World, record: Record) -> tuple[str, ...]:
     """Return the zones whose quota one of our TPUs still holds."""
-    return tuple(zone for zone in spec.tpu.zones if quota_held(world, history, zone))
+    return tuple(zone for zone in spec.tpu.zones if quota_held(world, record, zone))
 
 
-def zone_order(spec: Spec, history: History, now: float, prices: Prices = NO_PRICES) -> tuple[str, ...]:
+def zone_order(spec: Spec, record: Record, now: float, prices: Prices = NO_PRICES) -> tuple[str, ...]:
     """
     Return the zones in the order of asking: by what is remembered of them, then by who refused less often.
 
     A zone beside the bucket comes before one elsewhere that is otherwise as good.
     """
-    near = _nearness(spec, history, prices)
-    ranked = order(spec.tpu.zones, history.places, history.type, now, home=history.zone, nearness=near)
-    return tuple(sorted(ranked, key=_refused_zones(history).count))
+    near = _nearness(spec, record, prices)
+    ranked = order(spec.tpu.zones, record.places, record.node.type, now, home=record.node.zone, nearness=near)
+    return tuple(sorted(ranked, key=_refused_zones(record).count))
 
 
-def _refused_zones(history: History) -> list[str]:
+def _refused_zones(record: Record) -> list[str]:
     elsewhere = {Retry.CAPACITY, Retry.QUOTA}
-    return [r.zone for r in history.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
+    return [r.zone for r in record.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
 
 
-def _nearness(spec: Spec, history: History, prices: Prices) -> dict[str, float]:
-    return {zone: prices.nearness(history.type, zone, spot=spec.tpu.spot) for zone in spec.tpu.zones}
+def _nearness(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
+    return {zone: prices.nearness(record.node.type, zone, spot=spec.tpu.spot) for zone in spec.tpu.zones}
 
 
-def why_there(spec: Spec, history: History, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
+def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
     """Say why *zone* is asked before those that the file names earlier; empty when none is passed over."""
-    near = _nearness(spec, history, prices)
-    text = passed_over(spec.tpu.zones, history.places, history.type, now, zone, near)
-    return f"; {text}" if text and (history.places or min(near.values()) < 1.0) else ""
+    near = _nearness(spec, record, prices)
+    text = passed_over(spec.tpu.zones, record.places, record.node.type, now, zone, near)
+    return f"; {text}" if text and (record.places or min(near.values()) < 1.0) else ""
 
 
-def remembered(spec: Spec, history: History) -> list[tuple[float, str]]:
+def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
     """Return what is remembered of the file's zones, each with the time of its last event."""
-    found = (place_of(history.places, zone, history.type) for zone in spec.tpu.zones)
+    found = (place_of(record.places, zone, record.node.type) for zone in spec.tpu.zones)
     known = [one for one in found if one.out_at or one.granted_at]
     return [(max(one.out_at, one.granted_at), f"{one.zone}: {told(one)}") for one in known]
 
 
-def quota_held(world: World, history: History, zone: str) -> bool:
+def quota_held(world: World, record: Record, zone: str) -> bool:
     """
     Say whether a node of ours that is being deleted in *zone* holds the quota that the next one needs.
 
     Quota has refused the last create beside it, or one beside an earlier node; then that is not tried again
     as long as the deletion takes no longer than it should.
     """
-    refused = [r.retry for r in history.refusals if r.kind is Kind.NODE and r.zone == zone]
+    refused = [r.retry for r in record.refusals if r.kind is Kind.NODE and r.zone == zone]
     old = [n for n in (world.nodes.value if isinstance(world.nodes, Present) else ()) if n.zone == zone]
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
-    since = (history.sightings.get(deletion_key(node.name), world.seen_at) for node in old)
+    since = (record.sightings.get(deletion_key(node.name), world.seen_at) for node in old)
     going = any(world.seen_at - asked < LONGEST_GOING for asked in since)
-    return going and holds_one(history.places, zone, history.type, world.seen_at)
+    return going and holds_one(record.places, zone, record.node.type, world.seen_at)
 
 
 def waits_for_quota(zone: str) -> Step:
@@ -109,32 +109,32 @@ def waits_for_quota(zone: str) -> Step:
     return Step(waiting=f"TPU: quota in {zone} holds one TPU; waits for the old one to go", wake_in=5.0)
 
 
-def create_gate(spec: Spec, history: History, zone: str, kind: Kind = Kind.NODE) -> float:
+def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -> float:
     """
     Return the earliest time to ask for *kind* in *zone* again.
 
     The pause doubles from the first delay up to its cap, and jitter makes it up to half shorter or longer.
     """
-    here = [r for r in history.refusals if r.zone == zone and r.kind is kind]
+    here = [r for r in record.refusals if r.zone == zone and r.kind is kind]
     if not here:
         return 0.0
     last = here[-1]
     streak = sum(1 for r in here if r.retry is last.retry)
     delay = Backoff(FIRST_DELAY[last.retry], LONGEST_DELAY[last.retry]).after(streak)
-    return last.at + delay * (0.5 + _fraction(spec, history, last))
+    return last.at + delay * (0.5 + _fraction(spec, record, last))
 
 
-def _fraction(spec: Spec, history: History, last: Refusal) -> float:
+def _fraction(spec: Spec, record: Record, last: Refusal) -> float:
     """
     Return a number from 0 to 1 that is the same at each look and differs between deployments and refusals.
 
     Deployments that were refused in the same moment spread their next asks over as long as a whole delay.
     """
-    text = f"{spec.name} {history.incarnation} {last.kind.value} {last.zone} {last.at!r}"
+    text = f"{spec.name} {record.node.incarnation} {last.kind.value} {last.zone} {last.at!r}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
-def hopeless(history: History) -> Refusal | None:
+def hopeless(record: Record) -> Refusal | None:
     """
     Return the refusal after which asking again is pointless, or None.
 
@@ -142,7 +142,7 @@ def hopeless(history: History) -> Refusal | None:
     zone only lacks capacity, a zone without quota ends nothing.
     """
     # A deadline may ask for what the project has no quota for; spot goes on without it.
-    refusals = [r for r in history.refusals if not r.on_demand]
+    refusals = [r for r in record.refusals if not r.on_demand]
     if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in refusals):
         return next((r for r in reversed(refusals) if r.retry is Retry.PERMANENT), None)
     limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
@@ -153,12 +153,12 @@ def hopeless(history: History) -> Refusal | None:
     return None
 
 
-def held_back(spec: Spec, history: History, world: World, kind: Kind, zone: str = "") -> Step | None:
+def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = "") -> Step | None:
     """Return the wait after refusals of *kind*, or None when it may be asked for now."""
-    final = hopeless(history)
+    final = hopeless(record)
     if final is not None:
         return Step(waiting=f"{kind.value}: not asked for again ({final.message})")
-    gate = create_gate(spec, history, zone, kind) - world.seen_at
+    gate = create_gate(spec, record, zone, kind) - world.seen_at
     held = world.held.get(zone, 0.0) - world.seen_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
         return Step(waiting=f"TPU: held back for {held:.0f} s by the create budget", wake_in=held)

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.contract.redaction import masked
 from orchestrator.domain.observation import Heartbeat, Phase, Present, World
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.unclaimed import FETCH
@@ -55,20 +55,20 @@ class Notice:
 
 
 def due(
-    spec: Spec, world: World, history: History, outcome: Outcome | None, reason: str, spent: float
+    spec: Spec, world: World, record: Record, outcome: Outcome | None, reason: str, spent: float
 ) -> tuple[Notice, ...]:
     """Return everything that is to be told by now, told already or not."""
-    life = f"{spec.name}-{history.started_at:.0f}"
-    found = (*_machines(spec, world, history), *_money(spec, spent), *_end(outcome, reason, history))
+    life = f"{spec.name}-{record.started_at:.0f}"
+    found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
     return tuple(
         Notice(f"{life}-{mark}", event, world.seen_at, spec.name, masked(text), data)
         for event, mark, text, data in found
     )
 
 
-def stopped(spec: Spec, history: History, error: TpuctlError, now: float) -> Notice:
+def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notice:
     """Return what is told when the loop itself ends with an error: once an hour for each kind of error."""
-    mark = f"{spec.name}-{history.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
+    mark = f"{spec.name}-{record.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
     text = f"nobody watches any more: {error.message} ({error.code}); what runs goes on running"
     return Notice(mark, "failed", now, spec.name, masked(text), {"code": error.code})
 
@@ -76,34 +76,41 @@ def stopped(spec: Spec, history: History, error: TpuctlError, now: float) -> Not
 _Found = tuple[str, str, str, dict[str, Any]]
 
 
-def _machines(spec: Spec, world: World, history: History) -> Iterator[_Found]:
-    number = history.incarnation
-    if history.preemptions:
-        text = f"the TPU was taken away, for the {_nth(history.preemptions)} time; another one is asked for"
-        yield "preempted", f"preempted-{history.preemptions}", text, {"preemptions": history.preemptions}
-    beats = _beats(world, history)
+def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
+    number = record.node.incarnation
+    if record.node.preemptions:
+        text = (
+            f"the TPU was taken away, for the {_nth(record.node.preemptions)} time; another one is asked for"
+        )
+        yield (
+            "preempted",
+            f"preempted-{record.node.preemptions}",
+            text,
+            {"preemptions": record.node.preemptions},
+        )
+    beats = _beats(world, record)
     if not beats:
         return
     first = beats[0]
-    data = {"incarnation": number, "zone": history.zone, "step": first.step}
+    data = {"incarnation": number, "zone": record.node.zone, "step": first.step}
     if all(beat.phase is Phase.RUN for beat in beats) and len(beats) == first.workers:
-        if history.preemptions == 0:
+        if record.node.preemptions == 0:
             yield (
                 "up",
                 "up",
-                f"the job runs on {first.workers} machine{_s(first.workers)} in {history.zone}",
+                f"the job runs on {first.workers} machine{_s(first.workers)} in {record.node.zone}",
                 data,
             )
         elif first.resumed_from is not None:
-            text = f"the job goes on from step {first.resumed_from} in {history.zone}"
+            text = f"the job goes on from step {first.resumed_from} in {record.node.zone}"
             yield "resumed", f"resumed-{number}", text, {**data, "resumed_from": first.resumed_from}
         else:
-            text = f"the job begins again at step 0 in {history.zone}: nothing was committed"
+            text = f"the job begins again at step 0 in {record.node.zone}: nothing was committed"
             yield "resumed", f"resumed-{number}", text, data
-    yield from _stalled(spec, world, history, beats)
+    yield from _stalled(spec, world, record, beats)
 
 
-def _stalled(spec: Spec, world: World, history: History, beats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
+def _stalled(spec: Spec, world: World, record: Record, beats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
     """
     Tell of the job without a new step or checkpoint for the time after which the agent restarts a silent one.
 
@@ -114,7 +121,7 @@ def _stalled(spec: Spec, world: World, history: History, beats: tuple[Heartbeat,
     running = any(beat.phase is Phase.RUN for beat in beats)
     if running and moved and spec.watch.stall and world.seen_at - moved >= spec.watch.stall:
         text = f"no new step for {spec.watch.stall}; the last one was {beats[0].step}"
-        mark = max(moved, history.requested_at) // spec.watch.stall
+        mark = max(moved, record.node.requested_at) // spec.watch.stall
         yield "stalled", f"stalled-{mark:.0f}", text, {"step": beats[0].step}
 
 
@@ -125,8 +132,8 @@ def _money(spec: Spec, spent: float) -> Iterator[_Found]:
         yield "budget", f"budget-{budget:g}", text, {"spent_usd": round(spent, 4), "budget_usd": budget}
 
 
-def _end(outcome: Outcome | None, reason: str, history: History) -> Iterator[_Found]:
-    mark = history.incarnation
+def _end(outcome: Outcome | None, reason: str, record: Record) -> Iterator[_Found]:
+    mark = record.node.incarnation
     if outcome is Outcome.DONE:
         yield "done", f"done-{mark}", f"done: {reason}", {}
     elif outcome is Outcome.UNCLAIMED:
@@ -142,10 +149,10 @@ def _end(outcome: Outcome | None, reason: str, history: History) -> Iterator[_Fo
         yield "budget", f"spent-{mark}", f"stopped: {reason}", {}
 
 
-def _beats(world: World, history: History) -> tuple[Heartbeat, ...]:
+def _beats(world: World, record: Record) -> tuple[Heartbeat, ...]:
     """Return the reports of the newest incarnation."""
     found = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    return tuple(beat for beat in found if beat.incarnation == history.incarnation)
+    return tuple(beat for beat in found if beat.incarnation == record.node.incarnation)
 
 
 def _s(count: int) -> str:

@@ -15,7 +15,7 @@ from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, World
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.queued_resource import IN_QUEUE
-from orchestrator.domain.record import TERMINAL, History, Span, current_node
+from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.units import Duration
 from orchestrator.errors import Retry
@@ -47,51 +47,55 @@ BELIEVED = 3600.0
 """Seconds for which a refusal of spot is believed while a TPU on demand works; twice as long after each."""
 
 
-def due_at(spec: Spec, history: History) -> float | None:
+def due_at(spec: Spec, record: Record) -> float | None:
     """Return when the job must be done, None without a deadline or before the first `up`."""
     deadline = spec.watch.deadline
-    if deadline is None or spec.job.target_steps is None or not history.started_at:
+    if deadline is None or spec.job.target_steps is None or not record.started_at:
         return None
-    return deadline.at(history.started_at)
+    return deadline.at(record.started_at)
 
 
-def learn_progress(history: History, world: World) -> History:
+def learn_progress(record: Record, world: World) -> Record:
     """Return the record with the progress that the workers report, and the last refusal of spot."""
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    progress = with_reports(history.progress, beats, current_node(world, history))
+    progress = with_reports(record.deadline.progress, beats, current_node(world, record))
     refused = [
         r.at
-        for r in history.refusals
+        for r in record.refusals
         if r.at > progress.spot_refused_at and _lack_of_spot(r.kind, r.retry, on_demand=r.on_demand)
     ]
     latest = min(max([progress.spot_refused_at, *refused]), world.seen_at)
     if latest != progress.spot_refused_at:
         progress = replace(progress, spot_refused_at=latest)
-    return history if progress == history.progress else replace(history, progress=progress)
+    return (
+        record
+        if progress == record.deadline.progress
+        else replace(record, deadline=replace(record.deadline, progress=progress))
+    )
 
 
-def situation(spec: Spec, world: World, history: History) -> Situation | None:
+def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     """Return what the choice depends on, None without a deadline."""
-    due, target = due_at(spec, history), spec.job.target_steps
+    due, target = due_at(spec, record), spec.job.target_steps
     if due is None or target is None:
         return None
-    known, node = history.progress, _live(world, history)
-    pace = known.pace or FIRST_SHARE * max(1.0, due - history.started_at) / target
+    known, node = record.deadline.progress, _live(world, record)
+    pace = known.pace or FIRST_SHARE * max(1.0, due - record.started_at) / target
     # An order of flex-start is what the choice has led to: in the queue it is no reason to choose again.
-    waits = node is None or (_in_queue(node) and not _dear(history, node))
-    mode = Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _dear(history, node) else Mode.SPOT
+    waits = node is None or (_in_queue(node) and not _dear(record, node))
+    mode = Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _dear(record, node) else Mode.SPOT
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) and node is not None else ()
     at = min((beat.step or 0 for beat in beats), default=0)
     return Situation(
         now=world.seen_at,
-        began=history.started_at,
+        began=record.started_at,
         deadline=due,
         work=target * pace,
         done=min(known.step, target) * pace,
         cold=max(60.0, MARGIN * known.cold) if known.cold else FIRST_COLD,
         loss=known.loss or _interval(spec),
-        on_demand_usd_hour=on_demand_usd(spec, world, history, node),
-        offers=_offers(spec, world, history, mode),
+        on_demand_usd_hour=on_demand_usd(spec, world, record, node),
+        offers=_offers(spec, world, record, mode),
         mode=mode,
         place=node.zone if node else "",
         unsaved=max(0, at - known.step) * pace,
@@ -99,9 +103,9 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
     )
 
 
-def told(spec: Spec, world: World, history: History) -> dict[str, str] | None:
+def told(spec: Spec, world: World, record: Record) -> dict[str, str] | None:
     """Return what `status` says of the deadline, None without one."""
-    found = situation(spec, world, history)
+    found = situation(spec, world, record)
     if found is None:
         return None
     due = datetime.fromtimestamp(found.deadline, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
@@ -109,52 +113,52 @@ def told(spec: Spec, world: World, history: History) -> dict[str, str] | None:
     return {"due": due, "forecast": forecast, "runs_on": found.mode.value}
 
 
-def to_leave(spec: Spec, world: World, history: History) -> str:
+def to_leave(spec: Spec, world: World, record: Record) -> str:
     """
     Say why the present TPU is to be replaced for the deadline's or the money's sake; empty to keep it.
 
     An order that is not in sight is not left: it may exist. Nor is a TPU whose workers could not be asked:
     what has not been heard of in this look may work.
     """
-    found = _open(spec, world, history)
-    if found is None or _live(world, history) is None or not isinstance(world.heartbeats, Present):
+    found = _open(spec, world, record)
+    if found is None or _live(world, record) is None or not isinstance(world.heartbeats, Present):
         return ""
     choice = _choice(found)
     if choice.mode in {found.mode, Mode.WAIT}:
         return ""
-    if choice.mode is Mode.ON_DEMAND and _barred(spec, world, history, on_demand=True):
+    if choice.mode is Mode.ON_DEMAND and _barred(spec, world, record, on_demand=True):
         return ""
     return f"{choice.why} (deadline)"
 
 
-def wants_on_demand(spec: Spec, world: World, history: History) -> bool:
+def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:
     """
     Say whether the next TPU is asked for on demand though the file says spot.
 
     Where on demand is not to be had either, spot is asked for as before.
     """
-    found = _open(spec, world, history)
+    found = _open(spec, world, record)
     if found is None:
         return False
     idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
-    return _choice(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, history, on_demand=True)
+    return _choice(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, record, on_demand=True)
 
 
-def of_mode(history: History, *, on_demand: bool) -> History:
+def of_mode(record: Record, *, on_demand: bool) -> Record:
     """
     Return the record with only those refusals of TPUs that say something about spot, or about on demand.
 
     What is remembered of a zone's quota is of what the file says: on demand has a quota of its own.
     """
-    fitting = (r for r in history.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
-    places = tuple(replace(p, full_at=0.0) for p in history.places) if on_demand else history.places
-    return replace(history, refusals=tuple(fitting), places=places)
+    fitting = (r for r in record.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
+    places = tuple(replace(p, full_at=0.0) for p in record.places) if on_demand else record.places
+    return replace(record, refusals=tuple(fitting), places=places)
 
 
-def wants_flex_start(spec: Spec, history: History) -> bool:
+def wants_flex_start(spec: Spec, record: Record) -> bool:
     """Say whether flex-start is to be tried before on demand: where the file allows it, and once for each need."""
     allowed = spec.watch.last_resort == "flex-start" and spec.watch.deadline is not None
-    return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in history.refusals)
+    return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in record.refusals)
 
 
 def marked(step: Step, *, flex: bool) -> Step:
@@ -190,9 +194,9 @@ def _interval(spec: Spec) -> float:
     return float(every) if isinstance(every, Duration) else FIRST_LOSS
 
 
-def _open(spec: Spec, world: World, history: History) -> Situation | None:
+def _open(spec: Spec, world: World, record: Record) -> Situation | None:
     """Return the situation while there is something to choose: after the deadline nobody pays more for it."""
-    found = situation(spec, world, history) if spec.tpu.spot else None
+    found = situation(spec, world, record) if spec.tpu.spot else None
     return None if found is None or found.now >= found.deadline else found
 
 
@@ -204,31 +208,31 @@ def _choice(found: Situation) -> Choice:
     return choose(Policy.THRIFTY, found)
 
 
-def _live(world: World, history: History) -> Node | None:
-    node = current_node(world, history)
+def _live(world: World, record: Record) -> Node | None:
+    node = current_node(world, record)
     return None if node is None or node.state in TERMINAL | {NodeState.DELETING} else node
 
 
-def _dear(history: History, node: Node) -> bool:
-    return node.incarnation in history.on_demand
+def _dear(record: Record, node: Node) -> bool:
+    return node.incarnation in record.deadline.on_demand
 
 
 def _works(beats: tuple[Heartbeat, ...]) -> bool:
     return bool(beats) and all("first_step" in beat.timings or beat.step for beat in beats)
 
 
-def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Offer, ...]:
+def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer, ...]:
     """Return the zones of the file with what is known of spot there."""
-    spans = [s for s in history.spans if s.kind == "node" and s.spot is not False]
-    life = life_of(sum((s.until or world.seen_at) - s.since for s in spans), history.preemptions)
-    cheap, vain = of_mode(history, on_demand=False), _in_vain(history, spans)
-    age = world.seen_at - history.progress.spot_refused_at
+    spans = [s for s in record.spans if s.kind == "node" and s.spot is not False]
+    life = life_of(sum((s.until or world.seen_at) - s.since for s in spans), record.node.preemptions)
+    cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
+    age = world.seen_at - record.deadline.progress.spot_refused_at
     doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
-    doubted = doubted or _in_queue(_live(world, history))
-    usd = rates(spec, world, history)
+    doubted = doubted or _in_queue(_live(world, record))
+    usd = rates(spec, world, record)
 
     def offer(zone: str) -> Offer:
-        one = place_of(history.places, zone, history.type)
+        one = place_of(record.places, zone, record.node.type)
         shut = doubted or create_gate(spec, cheap, zone) > world.seen_at
         share = share_in(one, len(spans), vain)
         lasts = (life + one.lived) / (1.0 + one.lives)
@@ -237,15 +241,15 @@ def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Off
     return tuple(offer(zone) for zone in spec.tpu.zones)
 
 
-def _in_vain(history: History, spans: Sequence[Span]) -> int:
+def _in_vain(record: Record, spans: Sequence[Span]) -> int:
     """Return how often on demand had to help out since spot was last to be had."""
     newest = max((incarnation_of(span.name, {}) or 0 for span in spans), default=0)
-    return sum(1 for number in history.on_demand if number > newest)
+    return sum(1 for number in record.deadline.on_demand if number > newest)
 
 
-def _barred(spec: Spec, world: World, history: History, *, on_demand: bool) -> bool:
+def _barred(spec: Spec, world: World, record: Record, *, on_demand: bool) -> bool:
     """Say whether no zone may be asked now."""
-    known = of_mode(history, on_demand=on_demand)
+    known = of_mode(record, on_demand=on_demand)
     ours = replace(known, refusals=tuple(replace(r, on_demand=False) for r in known.refusals))
     if hopeless(ours) is not None:
         return True
@@ -256,6 +260,6 @@ def _lack_of_spot(kind: Kind, retry: Retry, *, on_demand: bool) -> bool:
     return kind is Kind.NODE and retry is Retry.CAPACITY and not on_demand
 
 
-def span_spot(history: History, name: str) -> bool | None:
+def span_spot(record: Record, name: str) -> bool | None:
     """Return False for the span of a TPU that was asked for on demand though the file says spot."""
-    return False if incarnation_of(name, {}) in history.on_demand else None
+    return False if incarnation_of(name, {}) in record.deadline.on_demand else None

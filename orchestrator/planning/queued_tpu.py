@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.queued_resource import ENDED, IN_QUEUE, LONGEST_RUN, QueuedResource, QueuedState
-from orchestrator.domain.record import History, Refusal, lasted
+from orchestrator.domain.record import Record, Refusal, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 from orchestrator.planning.on_demand import refusal_of
@@ -82,12 +82,12 @@ def has_failed(node: Node) -> bool:
     return node.queued is not None and node.queued.state is QueuedState.FAILED
 
 
-def loss_text(spec: Spec, history: History, node: Node, now: float) -> str:
+def loss_text(spec: Spec, record: Record, node: Node, now: float) -> str:
     """Say what has become of a lost TPU: a flex-start one is not preempted, the service ends it after its time."""
-    flex = spec.tpu.request == "flex-start" or node.incarnation in history.flex_start
+    flex = spec.tpu.request == "flex-start" or node.incarnation in record.deadline.flex_start
     if not flex or node.state is not NodeState.PREEMPTED:
         return f"is {node.state.name}"
-    given = history.sightings.get(f"node:{node.incarnation}:ready")
+    given = record.sightings.get(f"node:{node.incarnation}:ready")
     most = spec.tpu.max_run_duration
     seconds = float(most) if most is not None else LONGEST_RUN
     if given is None:  # Nobody looked while it ran, so nobody knows for how long.
@@ -105,7 +105,7 @@ class InQueue:
     why: str
 
 
-def judge_place(node: Node, world: World, history: History) -> InQueue | None:
+def judge_place(node: Node, world: World, record: Record) -> InQueue | None:
     """Say whether a TPU in the queue is lost, and why; None when its state as a node says it all."""
     place = node.queued
     if place is None or node.state is NodeState.DELETING:
@@ -118,7 +118,7 @@ def judge_place(node: Node, world: World, history: History) -> InQueue | None:
         return InQueue(False, waiting_text(place))
     if place.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
         return None
-    late = lasted(history, world, provisioning_key(node.incarnation or 0), PROVISIONING_DEADLINE)
+    late = lasted(record, world, provisioning_key(node.incarnation or 0), PROVISIONING_DEADLINE)
     if late:
         return InQueue(True, f"still PROVISIONING after {PROVISIONING_DEADLINE / 60:.0f} min")
     return InQueue(False, "the queue is making it")
@@ -148,21 +148,21 @@ def doubts(node: Node) -> set[str]:
     return {keys[state](node.incarnation or 0)} if state in keys else set()
 
 
-def learn_places(history: History, world: World) -> History:
+def learn_places(record: Record, world: World) -> Record:
     """Return the record with each failed queued resource as a refusal, counted once."""
-    asked = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
+    asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     for node in world.nodes.value if isinstance(world.nodes, Present) else ():
-        new = node.incarnation in asked and failed_key(node.incarnation or 0) not in history.sightings
+        new = node.incarnation in asked and failed_key(node.incarnation or 0) not in record.sightings
         if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
             continue
         refusal = _refusal(node.queued, world.seen_at)
-        if node.incarnation in history.flex_start:
+        if node.incarnation in record.deadline.flex_start:
             retry = refusal_of(refusal.retry, flex=True)
             refusal = replace(refusal, on_demand=True, retry=retry)
-        history = replace(history, refusals=(*history.refusals, refusal))
-        if node.incarnation == history.incarnation:
-            history = replace(history, accepted=False, requested_at=0.0)
-    return history
+        record = replace(record, refusals=(*record.refusals, refusal))
+        if node.incarnation == record.node.incarnation:
+            record = replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
+    return record
 
 
 def _refusal(place: QueuedResource, now: float) -> Refusal:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Candidate, History, Refusal, lasted, newest_incarnation
+from orchestrator.domain.record import Candidate, Record, Refusal, lasted, newest_incarnation
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 
@@ -29,70 +29,83 @@ def races(spec: Spec) -> bool:
     return spec.tpu.strategy != "failover" and len(spec.tpu.zones) > 1
 
 
-def undecided(history: History) -> bool:
+def undecided(record: Record) -> bool:
     """Say whether a race is under way whose winner is not known."""
-    return history.round > 0 and not history.claimed
+    return record.race.round > 0 and not record.race.claimed
 
 
-def candidates(history: History) -> tuple[Candidate, ...]:
+def candidates(record: Record) -> tuple[Candidate, ...]:
     """Return the TPUs that may still win beside the newest one."""
-    return tuple(r for r in history.rivals if r.incarnation >= history.round) if undecided(history) else ()
+    return (
+        tuple(r for r in record.race.rivals if r.incarnation >= record.race.round)
+        if undecided(record)
+        else ()
+    )
 
 
-def may_win(node: Node, history: History) -> bool:
+def may_win(node: Node, record: Record) -> bool:
     """Say whether a TPU is one that may still win beside the newest one."""
-    found = {r.incarnation for r in candidates(history)}
+    found = {r.incarnation for r in candidates(record)}
     return node.incarnation in found and node.state not in LOST
 
 
-def asked_for(
-    history: History, zone: str, incarnation: int, race: int, now: float, kind: str = ""
-) -> History:
+def asked_for(record: Record, zone: str, incarnation: int, race: int, now: float, kind: str = "") -> Record:
     """
     Return the record that a TPU is about to be asked for: what a killed controller must find.
 
     *kind* is its type, empty for the preferred one of the file.
     """
-    zones = history.zones_used if zone in history.zones_used else (*history.zones_used, zone)
-    history = replace(
-        history, zones_used=zones, highest=max(newest_incarnation(history), incarnation),
-        remote_failed_since=None, next_remote_at=0.0,
-    )  # fmt: skip
-    if race and race == history.round and incarnation != history.incarnation:
-        return replace(history, rivals=(*history.rivals, Candidate(incarnation, zone, now)))
+    zones = record.zones_used if zone in record.zones_used else (*record.zones_used, zone)
+    record = replace(
+        record,
+        zones_used=zones,
+        node=replace(record.node, highest=max(newest_incarnation(record), incarnation)),
+        ssh=replace(record.ssh, failed_since=None, next_try_at=0.0),
+    )
+    if race and race == record.race.round and incarnation != record.node.incarnation:
+        return replace(
+            record, race=replace(record.race, rivals=(*record.race.rivals, Candidate(incarnation, zone, now)))
+        )
     return replace(
-        history,
-        incarnation=incarnation,
-        zone=zone,
-        type=kind,
-        substitute=kind,
-        accepted=False,
-        requested_at=now,
-        round=race,
-        claimed=history.claimed and race == history.round,
+        record,
+        node=replace(
+            record.node,
+            incarnation=incarnation,
+            zone=zone,
+            type=kind,
+            substitute=kind,
+            accepted=False,
+            requested_at=now,
+        ),
+        race=replace(record.race, round=race, claimed=record.race.claimed and race == record.race.round),
     )
 
 
-def accepted(history: History, incarnation: int) -> History:
+def accepted(record: Record, incarnation: int) -> Record:
     """Return the record after the cloud took the create of one incarnation."""
-    if incarnation == history.incarnation:
-        return replace(history, accepted=True)
-    rivals = (replace(r, accepted=True) if r.incarnation == incarnation else r for r in history.rivals)
-    return replace(history, rivals=tuple(rivals))
+    if incarnation == record.node.incarnation:
+        return replace(record, node=replace(record.node, accepted=True))
+    rivals = (replace(r, accepted=True) if r.incarnation == incarnation else r for r in record.race.rivals)
+    return replace(record, race=replace(record.race, rivals=tuple(rivals)))
 
 
-def refused(history: History, refusal: Refusal, incarnation: int | None) -> History:
+def refused(record: Record, refusal: Refusal, incarnation: int | None) -> Record:
     """Return the record after a refusal; a rival that surely was not made is none any more."""
-    history = replace(history, refusals=(*history.refusals, refusal))
-    return without(history, incarnation) if refusal.retry in REFUSING else history
+    record = replace(record, refusals=(*record.refusals, refusal))
+    return without(record, incarnation) if refusal.retry in REFUSING else record
 
 
-def without(history: History, incarnation: int | None) -> History:
+def without(record: Record, incarnation: int | None) -> Record:
     """Return the record without a candidate that surely is not there."""
-    return replace(history, rivals=tuple(r for r in history.rivals if r.incarnation != incarnation))
+    return replace(
+        record,
+        race=replace(
+            record.race, rivals=tuple(r for r in record.race.rivals if r.incarnation != incarnation)
+        ),
+    )
 
 
-def found_again(history: History, newest: Node, nodes: tuple[Node, ...]) -> History:
+def found_again(record: Record, newest: Node, nodes: tuple[Node, ...]) -> Record:
     """Return the record with the race of a TPU that it did not know, all others of that race being candidates."""
     race = round_of(newest.labels)
     others = tuple(
@@ -100,42 +113,51 @@ def found_again(history: History, newest: Node, nodes: tuple[Node, ...]) -> Hist
         for n in nodes
         if race and round_of(n.labels) == race and n.incarnation != newest.incarnation
     )
-    return replace(history, round=race, claimed=False, rivals=others, highest=newest.incarnation or 0)
+    return replace(
+        record,
+        race=replace(record.race, round=race, claimed=False, rivals=others),
+        node=replace(record.node, highest=newest.incarnation or 0),
+    )
 
 
-def learn_race(history: History, world: World) -> History:
+def learn_race(record: Record, world: World) -> Record:
     """Return the record with the winner, or else with the best candidate, as the newest TPU."""
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     seen = {n.incarnation: n for n in nodes}
     known = tuple(
-        r if r.accepted or r.incarnation not in seen else replace(r, accepted=True) for r in history.rivals
+        r if r.accepted or r.incarnation not in seen else replace(r, accepted=True)
+        for r in record.race.rivals
     )
-    history = replace(history, rivals=known) if known != history.rivals else history
-    if undecided(history):
+    record = (
+        replace(record, race=replace(record.race, rivals=known)) if known != record.race.rivals else record
+    )
+    if undecided(record):
         claim = world.claim.value if isinstance(world.claim, Present) else None
-        if claim is not None and claim.round == history.round:
-            history = _won(history, claim.incarnation, seen, world.seen_at)
+        if claim is not None and claim.round == record.race.round:
+            record = _won(record, claim.incarnation, seen, world.seen_at)
         elif isinstance(world.nodes, Present):
-            history = _led(history, seen)
-    return _without_the_gone(history, world)
+            record = _led(record, seen)
+    return _without_the_gone(record, world)
 
 
-def _won(history: History, incarnation: int, seen: dict[int | None, Node], now: float) -> History:
+def _won(record: Record, incarnation: int, seen: dict[int | None, Node], now: float) -> Record:
     """Make the named TPU the newest one; one that the record does not know was taken for refused, and is there."""
-    if incarnation != history.incarnation:
+    if incarnation != record.node.incarnation:
         stranger = seen.get(incarnation)
-        zone = stranger.zone if stranger else history.zone
-        known = {r.incarnation: r for r in history.rivals}
-        history = _promoted(history, known.get(incarnation, Candidate(incarnation, zone, now, accepted=True)))
-    return replace(history, claimed=True)
+        zone = stranger.zone if stranger else record.node.zone
+        known = {r.incarnation: r for r in record.race.rivals}
+        record = _promoted(record, known.get(incarnation, Candidate(incarnation, zone, now, accepted=True)))
+    return replace(record, race=replace(record.race, claimed=True))
 
 
-def _led(history: History, seen: dict[int | None, Node]) -> History:
+def _led(record: Record, seen: dict[int | None, Node]) -> Record:
     """Let the candidate lead that is nearest to being of use."""
-    leader = Candidate(history.incarnation, history.zone, history.requested_at, history.accepted)
-    refused = _refused(history)
-    best = max((leader, *candidates(history)), key=lambda c: _rank(c, seen, gone=refused and c is leader))
-    return history if best is leader else _promoted(history, best, forget=refused)
+    leader = Candidate(
+        record.node.incarnation, record.node.zone, record.node.requested_at, record.node.accepted
+    )
+    refused = _refused(record)
+    best = max((leader, *candidates(record)), key=lambda c: _rank(c, seen, gone=refused and c is leader))
+    return record if best is leader else _promoted(record, best, forget=refused)
 
 
 def _rank(one: Candidate, seen: dict[int | None, Node], *, gone: bool) -> int:
@@ -147,42 +169,47 @@ def _rank(one: Candidate, seen: dict[int | None, Node], *, gone: bool) -> int:
     return 4 if node.state is NodeState.READY and node.healthy else 3
 
 
-def _refused(history: History) -> bool:
+def _refused(record: Record) -> bool:
     """Say whether the newest TPU surely does not exist."""
-    if history.accepted:
+    if record.node.accepted:
         return False
-    here = [r for r in history.refusals if r.kind is Kind.NODE and r.zone == history.zone]
+    here = [r for r in record.refusals if r.kind is Kind.NODE and r.zone == record.node.zone]
     last = here[-1] if here else None
-    return history.requested_at == 0 or (
-        last is not None and last.at >= history.requested_at and last.retry in REFUSING
+    return record.node.requested_at == 0 or (
+        last is not None and last.at >= record.node.requested_at and last.retry in REFUSING
     )
 
 
-def _promoted(history: History, one: Candidate, *, forget: bool = False) -> History:
-    before = Candidate(history.incarnation, history.zone, history.requested_at, history.accepted)
-    others = tuple(r for r in history.rivals if r.incarnation != one.incarnation)
+def _promoted(record: Record, one: Candidate, *, forget: bool = False) -> Record:
+    before = Candidate(
+        record.node.incarnation, record.node.zone, record.node.requested_at, record.node.accepted
+    )
+    others = tuple(r for r in record.race.rivals if r.incarnation != one.incarnation)
     return replace(
-        history,
-        incarnation=one.incarnation,
-        zone=one.zone,
-        requested_at=one.requested_at,
-        accepted=one.accepted,
-        rivals=others if forget else (*others, before),
-        highest=newest_incarnation(history),
+        record,
+        node=replace(
+            record.node,
+            incarnation=one.incarnation,
+            zone=one.zone,
+            requested_at=one.requested_at,
+            accepted=one.accepted,
+            highest=newest_incarnation(record),
+        ),
+        race=replace(record.race, rivals=others if forget else (*others, before)),
     )
 
 
-def _without_the_gone(history: History, world: World) -> History:
+def _without_the_gone(record: Record, world: World) -> Record:
     """Forget losers that are surely not there: a create whose answer was lost may still make one."""
-    if not history.rivals or not isinstance(world.nodes, Present):
-        return history
+    if not record.race.rivals or not isinstance(world.nodes, Present):
+        return record
     here = {n.incarnation for n in world.nodes.value}
-    racing = {r.incarnation for r in candidates(history)}
-    coming = {o.incarnation for o in history.operations if (o.kind, o.verb) == ("node", "create")}
+    racing = {r.incarnation for r in candidates(record)}
+    coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == ("node", "create")}
     left = tuple(
         r
-        for r in history.rivals
+        for r in record.race.rivals
         if r.incarnation in here | racing | coming
-        or not lasted(history, world, f"node:{r.incarnation}:absent", SECOND_SIGHT)
+        or not lasted(record, world, f"node:{r.incarnation}:absent", SECOND_SIGHT)
     )
-    return replace(history, rivals=left) if left != history.rivals else history
+    return replace(record, race=replace(record.race, rivals=left)) if left != record.race.rivals else record

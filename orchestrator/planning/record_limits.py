@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.contract.limits import LATEST_TIME
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.pricing.bill import METERS
 
 """Seconds since the epoch beyond which a time is none."""
@@ -33,33 +33,33 @@ _KINDS = {kind.value for kind in Kind}
 _VERBS = {verb.name.lower() for verb in Verb}
 
 
-def check_history(history: History) -> None:
+def check_record(record: Record) -> None:
     """Raise ValueError when a record holds what no tpuctl writes and some part of one would trip over."""
-    for name, value in _leaves(vars(history)):
+    for name, value in _leaves(vars(record)):
         _check_leaf(name, value)
-    given = (history.incarnation, history.highest, history.round, history.unwanted)
+    given = (record.node.incarnation, record.node.highest, record.race.round, record.node.unwanted)
     numbers = (
         *given,
-        *history.on_demand,
-        *history.flex_start,
-        *history.beacons,
-        *(r.incarnation for r in history.rivals),
-        history.preemptions,
+        *record.deadline.on_demand,
+        *record.deadline.flex_start,
+        *record.silence.reports_at_boot,
+        *(r.incarnation for r in record.race.rivals),
+        record.node.preemptions,
     )
-    if not all(0 <= number <= MOST for number in numbers) or not 0 <= history.serial <= MOST_SERIAL:
+    if not all(0 <= number <= MOST for number in numbers) or not 0 <= record.serial <= MOST_SERIAL:
         raise ValueError("a number that no TPU has")
     for name, pattern in _MARKS.items():
-        _fits(name, getattr(history, name), pattern)
-    zones = (history.zone, *history.zones_used, *(r.zone for r in history.rivals))
-    for zone in (*zones, *(s.zone for s in history.spans), *(o.zone for o in history.operations)):
+        _fits(name, getattr(record.job, name), pattern)
+    zones = (record.node.zone, *record.zones_used, *(r.zone for r in record.race.rivals))
+    for zone in (*zones, *(s.zone for s in record.spans), *(o.zone for o in record.operations)):
         _fits("zone", zone, _ZONE)
-    for kind in (history.type, history.substitute, *(s.type for s in history.spans)):
+    for kind in (record.node.type, record.node.substitute, *(s.type for s in record.spans)):
         _fits("type", kind, _TYPE)
-    for span in history.spans:
+    for span in record.spans:
         _fits("name", span.name, _NAME)
         if span.kind not in METERS:
             raise ValueError(f"a span of the kind {span.kind!r}")
-    for operation in history.operations:
+    for operation in record.operations:
         _fits("operation", operation.name, _NAME)
         _fits("operation", operation.id, _OPERATION)
         if ".." in operation.id or operation.kind not in _KINDS or operation.verb not in _VERBS:

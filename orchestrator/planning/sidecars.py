@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.observation import NodeState, Present, VmState, World
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.record import History, current_node
+from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import JupyterSpec, Spec, TensorboardSpec
 from orchestrator.planning.step import Step
 
@@ -56,25 +56,25 @@ def sidecar_digest(spec: Spec, role: str) -> str:
     return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
 
-def told(history: History, spec: Spec, role: str) -> dict[str, str]:
-    """Return `History.sidecars` for a machine of *role* that has the settings of *spec*."""
-    return {**history.sidecars, role: sidecar_digest(spec, role)}
+def told(record: Record, spec: Spec, role: str) -> dict[str, str]:
+    """Return `Record.sidecars` for a machine of *role* that has the settings of *spec*."""
+    return {**record.sidecars, role: sidecar_digest(spec, role)}
 
 
-def decide_sidecars(spec: Spec, world: World, history: History) -> Step:
+def decide_sidecars(spec: Spec, world: World, record: Record) -> Step:
     """Tell running machines about changed settings. Each change is tried once; `tpuctl tunnel` repeats it."""
     changes = tuple(
         Change(Kind.SIDECARS, Verb.UPDATE, name, "the machine has other settings", zone)
-        for role, name, zone in _running(world, history)
-        if history.sidecars.get(role, "") != sidecar_digest(spec, role)
+        for role, name, zone in _running(world, record)
+        if record.sidecars.get(role, "") != sidecar_digest(spec, role)
     )
     return Step(changes)
 
 
-def _running(world: World, history: History) -> Iterator[tuple[str, str, str]]:
+def _running(world: World, record: Record) -> Iterator[tuple[str, str, str]]:
     """Yield role, name and zone of each machine that could be told something."""
     if isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING:
         yield "vm", world.vm.value.name, world.vm.value.zone
-    node = current_node(world, history)
+    node = current_node(world, record)
     if node is not None and node.state is NodeState.READY and node.workers:
         yield "tpu", node.name, node.zone

@@ -8,10 +8,10 @@ shows the TPU of its earlier life, which is being deleted, in the place of the o
 from dataclasses import replace
 
 from orchestrator.domain.observation import Node, Present, Unknown, World
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 
 
-def not_older(world: World, history: History) -> World:
+def not_older(world: World, record: Record) -> World:
     """
     Return *world*, with its TPUs Unknown where one was made before the one that was seen under its name.
 
@@ -19,7 +19,7 @@ def not_older(world: World, history: History) -> World:
     """
     if not isinstance(world.nodes, Present):
         return world
-    old = [node.name for node in world.nodes.value if _is_older(node, history)]
+    old = [node.name for node in world.nodes.value if _is_older(node, record)]
     if not old:
         return world
     return replace(
@@ -27,11 +27,11 @@ def not_older(world: World, history: History) -> World:
     )
 
 
-def made(history: History, world: World) -> dict[str, float]:
+def made(record: Record, world: World) -> dict[str, float]:
     """Return the sightings that tell when the TPUs in question were made, by the API's clock."""
-    asked = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
+    asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     told = {
-        _key(number): history.sightings[_key(number)] for number in asked if _key(number) in history.sightings
+        _key(number): record.sightings[_key(number)] for number in asked if _key(number) in record.sightings
     }
     for node in world.nodes.value if isinstance(world.nodes, Present) else ():
         if node.incarnation in asked and node.machine and node.created_at:
@@ -39,9 +39,9 @@ def made(history: History, world: World) -> dict[str, float]:
     return told
 
 
-def _is_older(node: Node, history: History) -> bool:
+def _is_older(node: Node, record: Record) -> bool:
     # A queued resource without a machine has the time at which it was asked for.
-    return node.machine and 0 < node.created_at < history.sightings.get(_key(node.incarnation), 0.0)
+    return node.machine and 0 < node.created_at < record.sightings.get(_key(node.incarnation), 0.0)
 
 
 def _key(incarnation: int | None) -> str:

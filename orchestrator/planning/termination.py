@@ -3,7 +3,7 @@
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
-from orchestrator.domain.record import History, finished, lasted
+from orchestrator.domain.record import Record, finished, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
 from orchestrator.planning.never_reported import all_mute
@@ -22,7 +22,7 @@ VM_LAST_WAKE = 5.0
 """Seconds until the next look while the VM waits for the TPU to go."""
 
 
-def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> tuple[Outcome | None, str]:
+def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tuple[Outcome | None, str]:
     """Say whether the deployment has come to its end: done, failed or out of budget or time."""
     misplaced = _misplaced(spec, world)
     if misplaced:
@@ -35,17 +35,17 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
     failed = _failed(spec, world)
     if failed is not None:
         return Outcome.FAILED, f"worker {failed.worker}: {failed.message or 'the job gave up'}"
-    mute = all_mute(spec, world, history)
+    mute = all_mute(spec, world, record)
     if mute:
         return Outcome.FAILED, mute
-    if history.started_at and world.seen_at - history.started_at >= spec.watch.ttl:
+    if record.started_at and world.seen_at - record.started_at >= spec.watch.ttl:
         return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
     if budget is not None and spent_usd >= budget:
         reason = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
         return Outcome.SPENT, reason
-    if history.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}:
-        return Outcome(history.outcome), history.reason
+    if record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}:
+        return Outcome(record.outcome), record.reason
     return None, ""
 
 
@@ -64,9 +64,9 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     return failed[0] if failed and (late or not busy) else None
 
 
-def expiry(spec: Spec, history: History) -> float:
+def expiry(spec: Spec, record: Record) -> float:
     """Return the end that TPUs may act on by themselves, 0 when they may not."""
-    return history.started_at + spec.watch.ttl if spec.watch.self_delete and history.started_at else 0.0
+    return record.started_at + spec.watch.ttl if spec.watch.self_delete and record.started_at else 0.0
 
 
 def _misplaced(spec: Spec, world: World) -> str:
@@ -78,9 +78,7 @@ def _misplaced(spec: Spec, world: World) -> str:
     return f"bucket {bucket.name} lies in {bucket.location}, the TPU in {region}: slow, and billed as egress"
 
 
-def wind_down(
-    world: World, history: History, outcome: Outcome, reason: str, *, vm_last: bool = False
-) -> Plan:
+def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm_last: bool = False) -> Plan:
     """
     Delete every node and stop the VM at once; data stays in the bucket, the VM's disk stays too.
 
@@ -88,41 +86,44 @@ def wind_down(
     """
     changes = []
     if isinstance(world.nodes, Present):
-        left = [n for n in world.nodes.value if not deleting(n, world, history)]
+        left = [n for n in world.nodes.value if not deleting(n, world, record)]
         changes = [delete_node(n, f"the job is {outcome.value}") for n in left]
     vm = world.vm
     unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
     going = isinstance(world.nodes, Present) and bool(world.nodes.value)
     waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
     waiting = waiting or (("the TPU is being deleted",) if going else ())
-    if not unsure and not going and not _surely_gone(world, history):
+    if not unsure and not going and not _surely_gone(world, record):
         waiting = ("the TPU is not in sight; looking once more before it counts as gone",)
-    if _on_its_way(world, history):
+    if _on_its_way(world, record):
         waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
     wake_in = None
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
-        if vm_last and (waiting or history.outcome != outcome.value):
+        if vm_last and (waiting or record.outcome != outcome.value):
             waiting, wake_in = (*waiting, "the VM is stopped last"), VM_LAST_WAKE
         else:
             why = f"the job is {outcome.value}"
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
-    elif (given_up := give_up_start(world, history, CREATE_DEADLINE)) and not history.operations:
+    elif (given_up := give_up_start(world, record, CREATE_DEADLINE)) and not record.operations:
         changes.append(given_up)
     return Plan(tuple(changes), waiting, outcome, reason, wake_in)
 
 
-def _surely_gone(world: World, history: History) -> bool:
+def _surely_gone(world: World, record: Record) -> bool:
     """Say whether an empty list is to be believed: the deletion is done, or two lists half a minute apart agree."""
-    asked_for = history.incarnation > 0 and history.requested_at > 0
-    numbers = [*([history.incarnation] if asked_for else []), *(r.incarnation for r in history.rivals)]
-    return all(lasted(history, world, f"node:{number}:absent", SECOND_WITNESS) for number in numbers)
+    asked_for = record.node.incarnation > 0 and record.node.requested_at > 0
+    numbers = [
+        *([record.node.incarnation] if asked_for else []),
+        *(r.incarnation for r in record.race.rivals),
+    ]
+    return all(lasted(record, world, f"node:{number}:absent", SECOND_WITNESS) for number in numbers)
 
 
-def _on_its_way(world: World, history: History) -> bool:
+def _on_its_way(world: World, record: Record) -> bool:
     """Say whether a machine may still appear: an end that does not wait for it would leave it running."""
     vm = world.vm
     starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
     return starting or any(
         o.verb in {"create", "start"} and world.seen_at - o.started_at < CREATE_DEADLINE
-        for o in history.operations
+        for o in record.operations
     )

@@ -8,7 +8,7 @@ from orchestrator.domain.observation import Absent, Node, NodeState, Present, Un
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import (
     TERMINAL,
-    History,
+    Record,
     Refusal,
     current_node,
     deletion_key,
@@ -93,24 +93,24 @@ class Judgement:
     mute: bool = False
 
 
-def decide_node(spec: Spec, world: World, history: History) -> Step:
+def decide_node(spec: Spec, world: World, record: Record) -> Step:
     """Keep one usable node: replace what is lost, delete what is not the newest incarnation."""
     if isinstance(world.nodes, Unknown):
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
-    current = current_node(world, history)
-    unknown = strangers(world, history)
-    left_over = [n for n in nodes if n is not current and n not in unknown and not may_win(n, history)]
-    old = [n for n in left_over if not deleting(n, world, history)]
-    removals = [delete_node(n, _why_old(n, history)) for n in old]
-    judgement = _in_time(spec, world, history, judge_node(spec, current, world, history))
+    current = current_node(world, record)
+    unknown = strangers(world, record)
+    left_over = [n for n in nodes if n is not current and n not in unknown and not may_win(n, record)]
+    old = [n for n in left_over if not deleting(n, world, record)]
+    removals = [delete_node(n, _why_old(n, record)) for n in old]
+    judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
     if judgement.verdict is Verdict.KEEP:
         closely = current is not None and noticed(world, current)
-        waiting = "TPU: it has yet to win its race" if undecided(history) else ""
+        waiting = "TPU: it has yet to win its race" if undecided(record) else ""
         return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely or waiting else None)
     if judgement.verdict is Verdict.WAIT:
-        age = world.seen_at - history.requested_at
-        changes = (*removals, *joining(spec, world, history))
+        age = world.seen_at - record.node.requested_at
+        changes = (*removals, *joining(spec, world, record))
         return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
@@ -121,56 +121,56 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
         gone = given_up_unheard(gone, world) if judgement.mute else gone
         removals.append(gone)
         # The next one is asked for in the same plan, and not where this one was mute.
-        history = with_mute(history, gone, world.seen_at)
-    creation = _create(spec, world, history, judgement)
+        record = with_mute(record, gone, world.seen_at)
+    creation = _create(spec, world, record, judgement)
     return replace(creation, changes=(*removals, *creation.changes))
 
 
-def _why_old(node: Node, history: History) -> str:
-    if 0 < history.round == names.round_of(node.labels) and history.claimed:
-        return f"incarnation {history.incarnation} has won the race"
+def _why_old(node: Node, record: Record) -> str:
+    if 0 < record.race.round == names.round_of(node.labels) and record.race.claimed:
+        return f"incarnation {record.node.incarnation} has won the race"
     return f"incarnation {node.incarnation} is not the newest"
 
 
-def judge_node(spec: Spec, node: Node | None, world: World, history: History) -> Judgement:
+def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> Judgement:
     """Say what becomes of the current node, from its state and how long it has been so."""
     if node is None:
-        return _judge_missing(world, history)
+        return _judge_missing(world, record)
     state = node.state
-    place = judge_place(node, world, history)
+    place = judge_place(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
     if has_left(spec, world, node):
         return Judgement(
-            Verdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, history)}"
+            Verdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
         )
-    if unwanted(history):
-        return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
+    if unwanted(record):
+        return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")
     if place is not None:
         return Judgement(Verdict.WAIT, place.why)
     if state is NodeState.STOPPED:
         return Judgement(Verdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
     if reports(spec, world, node) or (state is NodeState.READY and node.healthy):
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
-        return _judge_ready(spec, node, world, history)
+        return _judge_ready(spec, node, world, record)
     if state is NodeState.READY:
-        return _judge_sick(spec, node, world, history)
-    return _judge_passing(state, world, history)
+        return _judge_sick(spec, node, world, record)
+    return _judge_passing(state, world, record)
 
 
-def _judge_passing(state: NodeState, world: World, history: History) -> Judgement:
+def _judge_passing(state: NodeState, world: World, record: Record) -> Judgement:
     """Judge a node that is not READY and whose machines do not report."""
-    key = f"node:{history.incarnation}:{state.name.lower()}"
+    key = f"node:{record.node.incarnation}:{state.name.lower()}"
     if state is NodeState.CREATING:
-        late = lasted(history, world, key, CREATE_DEADLINE)
+        late = lasted(record, world, key, CREATE_DEADLINE)
         why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min"
         return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, "CREATING")
-    late = lasted(history, world, key, REPAIR_DEADLINE)
+    late = lasted(record, world, key, REPAIR_DEADLINE)
     why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min"
     return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, state.name)
 
 
-def _judge_sick(spec: Spec, node: Node, world: World, history: History) -> Judgement:
+def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgement:
     """
     Judge a READY node that the API calls unhealthy and whose machines do not report.
 
@@ -180,99 +180,99 @@ def _judge_sick(spec: Spec, node: Node, world: World, history: History) -> Judge
     why = f"unhealthy: {node.health}"
     if isinstance(world.heartbeats, Unknown):
         return Judgement(Verdict.WAIT, why)
-    lost = out_of_reach(spec, world, history, node) or late_to_report(spec, world, history)
+    lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost:
         return Judgement(Verdict.REPLACE, f"{why}, and {lost}", mute=True)
     born = spec.job.run_on == "tpu" and unheard(world)
-    if born and (node.timed_out or often_mute(spec, history, node.zone)):
+    if born and (node.timed_out or often_mute(spec, record, node.zone)):
         return Judgement(Verdict.WAIT, why)
     patience = SECOND_WITNESS if born else SICK_DEADLINE
-    late = lasted(history, world, f"node:{history.incarnation}:unhealthy", patience)
+    late = lasted(record, world, f"node:{record.node.incarnation}:unhealthy", patience)
     return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, mute=True)
 
 
-def _judge_ready(spec: Spec, node: Node, world: World, history: History) -> Judgement:
-    lost = out_of_reach(spec, world, history, node) or late_to_report(spec, world, history)
+def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> Judgement:
+    lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     return Judgement(Verdict.REPLACE, f"READY, but {lost}", mute=True) if lost else Judgement(Verdict.KEEP)
 
 
-def _in_time(spec: Spec, world: World, history: History, judgement: Judgement) -> Judgement:
+def _in_time(spec: Spec, world: World, record: Record, judgement: Judgement) -> Judgement:
     """Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake."""
-    stays = judgement.verdict in {Verdict.KEEP, Verdict.WAIT} and not undecided(history)
-    why = to_leave(spec, world, history) if stays else ""
+    stays = judgement.verdict in {Verdict.KEEP, Verdict.WAIT} and not undecided(record)
+    why = to_leave(spec, world, record) if stays else ""
     return Judgement(Verdict.REPLACE, why) if why else judgement
 
 
-def _judge_missing(world: World, history: History) -> Judgement:
-    number = history.incarnation
+def _judge_missing(world: World, record: Record) -> Judgement:
+    number = record.node.incarnation
     if number == 0:
         return Judgement(Verdict.CREATE, "there is none yet")
-    refused = [r for r in history.refusals if r.kind is Kind.NODE]
-    if history.round:
-        refused = [r for r in refused if r.zone == history.zone]
-    if refused and not history.accepted:
+    refused = [r for r in record.refusals if r.kind is Kind.NODE]
+    if record.race.round:
+        refused = [r for r in refused if r.zone == record.node.zone]
+    if refused and not record.node.accepted:
         # A create whose answer was lost may have made the node: asked for by its own name, it stays one.
-        unsure = history.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
+        unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"the last create was refused ({refused[-1].retry.value})"
         return Judgement(Verdict.CREATE if unsure else Verdict.REPLACE, why)
-    if not history.accepted and history.requested_at == 0 and history.zone:
+    if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
         return Judgement(Verdict.REPLACE, "it was deleted")
-    if not history.accepted:
+    if not record.node.accepted:
         return Judgement(Verdict.CREATE, "this incarnation is not there yet")
-    if any((o.kind, o.verb, o.incarnation) == ("node", "create", number) for o in history.operations):
-        late = world.seen_at - history.requested_at >= CREATE_DEADLINE
+    if any((o.kind, o.verb, o.incarnation) == ("node", "create", number) for o in record.operations):
+        late = world.seen_at - record.node.requested_at >= CREATE_DEADLINE
         return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
-    if lasted(history, world, f"node:{history.incarnation}:absent", SECOND_WITNESS):
+    if lasted(record, world, f"node:{record.node.incarnation}:absent", SECOND_WITNESS):
         return Judgement(Verdict.REPLACE, "it has vanished")
     return Judgement(Verdict.WAIT, "not in sight; looking once more before it counts as gone")
 
 
-def _create(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
+def _create(spec: Spec, world: World, record: Record, judgement: Judgement) -> Step:
     """Ask for the next TPU, spot or on demand; one whose answer was lost is asked for as it was."""
-    again = judgement.verdict is Verdict.CREATE and history.incarnation > 0
-    was = history.incarnation in history.on_demand
-    on_demand = was if again else wants_on_demand(spec, world, history)
-    asked = _asked(spec, world, of_mode(history, on_demand=on_demand), judgement)
-    flex = history.incarnation in history.flex_start if again else wants_flex_start(spec, history)
+    again = judgement.verdict is Verdict.CREATE and record.node.incarnation > 0
+    was = record.node.incarnation in record.deadline.on_demand
+    on_demand = was if again else wants_on_demand(spec, world, record)
+    asked = _asked(spec, world, of_mode(record, on_demand=on_demand), judgement)
+    flex = record.node.incarnation in record.deadline.flex_start if again else wants_flex_start(spec, record)
     return marked(asked, flex=flex) if on_demand else asked
 
 
-def _without_vm(spec: Spec, history: History) -> Refusal | None:
+def _without_vm(spec: Spec, record: Record) -> Refusal | None:
     """Return why the first VM is refused for good: then a TPU would be billed that the user does not want alone."""
-    if spec.vm == "none" or history.vm_accepted:
+    if spec.vm == "none" or record.vm.accepted:
         return None
-    final = (r for r in reversed(history.refusals) if r.retry in {Retry.PERMANENT, Retry.QUOTA})
+    final = (r for r in reversed(record.refusals) if r.retry in {Retry.PERMANENT, Retry.QUOTA})
     return next((r for r in final if r.kind is Kind.VM), None)
 
 
-def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
+def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> Step:
     # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
-    missed = isinstance(world.bucket, Unknown) and "bucket:absent" in history.sightings
-    if (missed or isinstance(world.bucket, Absent)) and history.bucket_seen:
+    missed = isinstance(world.bucket, Unknown) and "bucket:absent" in record.sightings
+    if (missed or isinstance(world.bucket, Absent)) and record.bucket.seen:
         return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
-    vm = _without_vm(spec, history)
+    vm = _without_vm(spec, record)
     if vm is not None:
         return Step(waiting=f"TPU: not asked for without the VM, which was refused ({vm.message})")
-    if undecided(history) and isinstance(world.claim, Unknown):
+    if undecided(record) and isinstance(world.claim, Unknown):
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
-    moved = history.zone not in spec.tpu.zones
-    fresh = moved or judgement.verdict is Verdict.REPLACE or history.incarnation == 0
-    kind = next_type(spec, history, world.seen_at) if fresh else history.substitute or spec.tpu.type
-    history = replace(history, type=kind)
+    moved = record.node.zone not in spec.tpu.zones
+    fresh = moved or judgement.verdict is Verdict.REPLACE or record.node.incarnation == 0
+    kind = next_type(spec, record, world.seen_at) if fresh else record.node.substitute or spec.tpu.type
+    record = replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
-        return new_round(spec, world, history, judgement.why)
-    incarnation = newest_incarnation(history) + 1 if fresh else history.incarnation
-    full = full_zones(spec, world, history)
-    zone = next_zone(spec, history, world.seen_at, world.prices, full) if fresh else history.zone
-    if quota_held(world, history, zone):
+        return new_round(spec, world, record, judgement.why)
+    incarnation = newest_incarnation(record) + 1 if fresh else record.node.incarnation
+    full = full_zones(spec, world, record)
+    zone = next_zone(spec, record, world.seen_at, world.prices, full) if fresh else record.node.zone
+    if quota_held(world, record, zone):
         return waits_for_quota(zone)
     name = names.node_name(spec, incarnation)
-    race = 0 if fresh else history.round
-    why = judgement.why + (why_there(spec, history, world.seen_at, zone, world.prices) if fresh else "")
+    race = 0 if fresh else record.race.round
+    why = judgement.why + (why_there(spec, record, world.seen_at, zone, world.prices) if fresh else "")
     other = substitute(spec, kind)
     change = Change(Kind.NODE, Verb.CREATE, name, why, zone, incarnation, round=race, type=other)
-    return held_back(spec, history, world, Kind.NODE, zone) or Step((change,))
+    return held_back(spec, record, world, Kind.NODE, zone) or Step((change,))
 
 
 def delete_node(node: Node, why: str) -> Change:
@@ -280,15 +280,15 @@ def delete_node(node: Node, why: str) -> Change:
     return Change(Kind.NODE, Verb.DELETE, node.name, why, node.zone, node.incarnation)
 
 
-def deleting(node: Node, world: World, history: History) -> bool:
+def deleting(node: Node, world: World, record: Record) -> bool:
     """
     Say whether the node's deletion is under way and not overdue.
 
     Only the node's state shows that it is: the service drops the deletion of a node that is being created,
     and its operation may end well all the same (docs/facts.md 1.3).
     """
-    asked = history.sightings.get(deletion_key(node.name), world.seen_at)
+    asked = record.sightings.get(deletion_key(node.name), world.seen_at)
     if node.state is NodeState.DELETING:
         return world.seen_at - asked < DELETE_AGAIN
-    pending = any(o.name == node.name and o.verb == "delete" for o in history.operations)
+    pending = any(o.name == node.name and o.verb == "delete" for o in record.operations)
     return pending and world.seen_at - asked < DELETE_SETTLES

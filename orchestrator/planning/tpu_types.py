@@ -1,7 +1,7 @@
 """Types of TPU in order of preference: which one is asked for next."""
 
 from orchestrator.domain.capacity import NEAR, place_of, worth
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 
 
@@ -10,13 +10,13 @@ def types_of(spec: Spec) -> tuple[str, ...]:
     return (spec.tpu.type, *spec.tpu.other_types)
 
 
-def next_type(spec: Spec, history: History, now: float) -> str:
+def next_type(spec: Spec, record: Record, now: float) -> str:
     """Return the type to ask for: the first one that some zone is as likely to have as any other type."""
     types = types_of(spec)
     if len(types) == 1:
         return types[0]
     values = {
-        kind: max(worth(place_of(history.places, zone, kind), now) for zone in spec.tpu.zones)
+        kind: max(worth(place_of(record.places, zone, kind), now) for zone in spec.tpu.zones)
         for kind in types
     }
     return next(kind for kind in types if values[kind] >= NEAR * max(values.values()))

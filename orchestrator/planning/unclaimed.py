@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from orchestrator.contract.formats.base import State
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, World
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec
 
 FETCH = "tpuctl fetch --unclaimed"
@@ -101,10 +101,10 @@ def wants_text(saving: CheckpointSpec) -> str:
     return f"format {saving.format} wants {format_of(saving.format, saving.marker).wants}"
 
 
-def lost_text(saving: CheckpointSpec, world: World, history: History) -> str:
+def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     """Return what became of the work of a machine that is being taken away."""
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    mine = [b for b in beats if b.incarnation == history.incarnation]
+    mine = [b for b in beats if b.incarnation == record.node.incarnation]
     if not mine:
         return ""
     saved = [b.committed_step for b in mine]

@@ -15,7 +15,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import (
     LATEST_TRY,
     TERMINAL,
-    History,
+    Record,
     Refusal,
     Span,
     current_node,
@@ -23,10 +23,10 @@ from orchestrator.domain.record import (
     forgiven,
     lasted,
     newest_incarnation,
-    noted,
     stranger_key,
     strangers,
 )
+from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.never_reported import learn_mute
 from orchestrator.planning.on_demand import learn_progress, refusal_of, span_spot
@@ -43,137 +43,149 @@ FORGIVEN = 3600.0
 """Seconds after which a refusal counts no more: what was refused then is asked for again."""
 
 
-def learn(history: History, world: World) -> History:
-    """Return the history with what *world* adds to it."""
+def learn(record: Record, world: World) -> Record:
+    """Return the record with what *world* adds to it."""
     now = world.seen_at
-    history = _adopt(_up_to(history, now), world)
+    record = _adopt(_up_to(record, now), world)
     for result in world.operations:
-        history = _learn_operation(history, result, now)
-    history = _heard(history, world)
-    history = learn_capacity(learn_places(learn_race(history, world), world), world)
-    history = _learn_success(history, world)
-    history = learn_mute(learn_progress(history, world), world)
-    history = noted(history, spans=_spans(history, world, now))
-    return noted(history, sightings=_sightings(history, world, now))
+        record = _learn_operation(record, result, now)
+    record = _heard(record, world)
+    record = learn_capacity(learn_places(learn_race(record, world), world), world)
+    record = _learn_success(record, world)
+    record = learn_mute(learn_progress(record, world), world)
+    record = updated(record, spans=_spans(record, world, now))
+    return updated(record, sightings=_sightings(record, world, now))
 
 
-def _up_to(history: History, now: float) -> History:
+def _up_to(record: Record, now: float) -> Record:
     """
-    Return the history with no time after *now* and no old refusal.
+    Return the record with no time after *now* and no old refusal.
 
     A clock that was wrong must not make us wait for hours, nor a quota that was used up end us for ever.
     """
-    return noted(
-        history,
-        started_at=min(history.started_at, now),
-        requested_at=min(history.requested_at, now),
-        granted_at=min(history.granted_at, now),
-        next_remote_at=min(history.next_remote_at, now + LATEST_TRY),
-        remote_failed_since=None
-        if history.remote_failed_since is None
-        else min(history.remote_failed_since, now),
+    return updated(
+        record,
+        started_at=min(record.started_at, now),
+        node=updated(record.node, requested_at=min(record.node.requested_at, now)),
+        bucket=updated(record.bucket, granted_at=min(record.bucket.granted_at, now)),
+        ssh=updated(
+            record.ssh,
+            next_try_at=min(record.ssh.next_try_at, now + LATEST_TRY),
+            failed_since=None if record.ssh.failed_since is None else min(record.ssh.failed_since, now),
+        ),
         refusals=tuple(
-            r if r.at <= now else replace(r, at=now) for r in history.refusals if now - r.at < FORGIVEN
+            r if r.at <= now else replace(r, at=now) for r in record.refusals if now - r.at < FORGIVEN
         ),
-        sightings={key: min(since, now) for key, since in history.sightings.items()},
-        mute=tuple((number, min(at, now)) for number, at in history.mute),
-        operations=tuple(
-            o if o.started_at <= now else replace(o, started_at=now) for o in history.operations
+        sightings={key: min(since, now) for key, since in record.sightings.items()},
+        silence=updated(
+            record.silence,
+            never_reported=tuple((number, min(at, now)) for number, at in record.silence.never_reported),
         ),
+        operations=tuple(o if o.started_at <= now else replace(o, started_at=now) for o in record.operations),
     )
 
 
-def _adopt(history: History, world: World) -> History:
+def _adopt(record: Record, world: World) -> Record:
     """Take over what carries our label though the record does not know it."""
     if isinstance(world.bucket, Present):
-        history = noted(history, bucket_seen=True)
+        record = updated(record, bucket=updated(record.bucket, seen=True))
     if isinstance(world.vm, Present):
-        history = noted(history, vm_accepted=True)
+        record = updated(record, vm=updated(record.vm, accepted=True))
     if not isinstance(world.nodes, Present):
-        return history
+        return record
     doubtful = {
-        n.name for n in strangers(world, history) if not lasted(history, world, stranger_key(n), SECOND_SIGHT)
+        n.name for n in strangers(world, record) if not lasted(record, world, stranger_key(n), SECOND_SIGHT)
     }
     newest = max(
         (n for n in world.nodes.value if n.incarnation and n.name not in doubtful),
         key=lambda n: n.incarnation or 0,
         default=None,
     )
-    if newest is not None and (newest.incarnation or 0) <= newest_incarnation(history):
-        newest = current_node(world, history)
+    if newest is not None and (newest.incarnation or 0) <= newest_incarnation(record):
+        newest = current_node(world, record)
     if newest is None:
-        return history
-    zones = history.zones_used if newest.zone in history.zones_used else (*history.zones_used, newest.zone)
-    fresh = newest.incarnation != history.incarnation
-    history = found_again(history, newest, world.nodes.value) if fresh else history
-    return noted(
-        history,
-        incarnation=newest.incarnation or 0,
-        zone=newest.zone,
-        accepted=True,
+        return record
+    zones = record.zones_used if newest.zone in record.zones_used else (*record.zones_used, newest.zone)
+    fresh = newest.incarnation != record.node.incarnation
+    record = found_again(record, newest, world.nodes.value) if fresh else record
+    return updated(
+        record,
+        node=updated(
+            record.node,
+            incarnation=newest.incarnation or 0,
+            zone=newest.zone,
+            accepted=True,
+            requested_at=newest.created_at if fresh else record.node.requested_at,
+        ),
         zones_used=zones,
-        requested_at=newest.created_at if fresh else history.requested_at,
     )
 
 
-def _heard(history: History, world: World) -> History:
+def _heard(record: Record, world: World) -> Record:
     """
-    Return the history with the TPU as accepted whose workers report, whatever the answer to its create was.
+    Return the record with the TPU as accepted whose workers report, whatever the answer to its create was.
 
     Asked for again by its own name after it has vanished, a second machine would write under its number.
     """
     beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
-    refused = [r.retry for r in history.refusals if r.kind is Kind.NODE]
-    unsure = history.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
-    spoken = unsure and any(b.incarnation == history.incarnation for b in beats)
-    return noted(history, accepted=True) if spoken else history
+    refused = [r.retry for r in record.refusals if r.kind is Kind.NODE]
+    unsure = record.node.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
+    spoken = unsure and any(b.incarnation == record.node.incarnation for b in beats)
+    return updated(record, node=updated(record.node, accepted=True)) if spoken else record
 
 
-def _learn_operation(history: History, result: OperationResult, now: float) -> History:
+def _learn_operation(record: Record, result: OperationResult, now: float) -> Record:
     if not result.done:
-        return history
-    operations = tuple(o for o in history.operations if o.id != result.operation.id)
-    history = replace(history, operations=operations)
+        return record
+    operations = tuple(o for o in record.operations if o.id != result.operation.id)
+    record = replace(record, operations=operations)
     failed = result.retry is not None
     done = result.operation
     if failed and done.kind == "vm" and done.verb in {"create", "start"}:
-        accepted = history.vm_accepted and done.verb == "start"
-        return replace(history, vm_accepted=accepted, refusals=_refused(history, result, now))
-    if failed and done.kind == "node" and done.verb == "create" and done.incarnation == history.incarnation:
-        refusals = _refused(history, result, now)
-        return replace(history, accepted=False, requested_at=0.0, refusals=refusals)
-    if failed and done.kind == "node" and done.verb == "create" and _races(history, done.incarnation):
-        return without(replace(history, refusals=_refused(history, result, now)), done.incarnation)
-    if not failed and (done.kind, done.verb, done.incarnation) == ("node", "delete", history.incarnation):
-        return replace(history, accepted=False, requested_at=0.0)
+        accepted = record.vm.accepted and done.verb == "start"
+        return replace(
+            record, vm=replace(record.vm, accepted=accepted), refusals=_refused(record, result, now)
+        )
+    if (
+        failed
+        and done.kind == "node"
+        and done.verb == "create"
+        and done.incarnation == record.node.incarnation
+    ):
+        refusals = _refused(record, result, now)
+        return replace(record, node=replace(record.node, accepted=False, requested_at=0.0), refusals=refusals)
+    if failed and done.kind == "node" and done.verb == "create" and _races(record, done.incarnation):
+        return without(replace(record, refusals=_refused(record, result, now)), done.incarnation)
+    if not failed and (done.kind, done.verb, done.incarnation) == ("node", "delete", record.node.incarnation):
+        return replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
     if not failed and (done.kind, done.verb) == ("node", "delete"):
-        return without(history, done.incarnation)
-    return history
+        return without(record, done.incarnation)
+    return record
 
 
-def _races(history: History, incarnation: int | None) -> bool:
-    return any(r.incarnation == incarnation for r in history.rivals)
+def _races(record: Record, incarnation: int | None) -> bool:
+    return any(r.incarnation == incarnation for r in record.race.rivals)
 
 
-def _refused(history: History, result: OperationResult, now: float) -> tuple[Refusal, ...]:
+def _refused(record: Record, result: OperationResult, now: float) -> tuple[Refusal, ...]:
     operation = result.operation
     kind, text = Kind(operation.kind), f"{result.code} {result.message}".strip()
-    dear = kind is Kind.NODE and operation.incarnation in history.on_demand
-    flex = kind is Kind.NODE and operation.incarnation in history.flex_start
+    dear = kind is Kind.NODE and operation.incarnation in record.deadline.on_demand
+    flex = kind is Kind.NODE and operation.incarnation in record.deadline.flex_start
     retry = refusal_of(result.retry or Retry.UNKNOWN, flex=flex)
-    return (*history.refusals, Refusal(now, operation.zone, retry, text, kind, result.hint, dear))
+    return (*record.refusals, Refusal(now, operation.zone, retry, text, kind, result.hint, dear))
 
 
-def _learn_success(history: History, world: World) -> History:
-    node, vm = current_node(world, history), world.vm
+def _learn_success(record: Record, world: World) -> Record:
+    node, vm = current_node(world, record), world.vm
     if node is not None and node.state is NodeState.READY:
-        history = forgiven(history, Kind.NODE)
+        record = forgiven(record, Kind.NODE)
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
-        history = forgiven(history, Kind.VM)
-    return history
+        record = forgiven(record, Kind.VM)
+    return record
 
 
-def _sightings(history: History, world: World, now: float) -> dict[str, float]:
+def _sightings(record: Record, world: World, now: float) -> dict[str, float]:
     """
     Return the doubtful states seen now, each with the time it was first seen without a break.
 
@@ -186,21 +198,21 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
     elif not isinstance(world.bucket, Present):
         kept.add("bucket:absent")
     if isinstance(world.nodes, Present):
-        node = current_node(world, history)
-        seen |= _node_doubts(node, history.incarnation)
-        here = {n.incarnation: n for n in world.nodes.value} if history.rivals else {}
-        for rival in history.rivals:
+        node = current_node(world, record)
+        seen |= _node_doubts(node, record.node.incarnation)
+        here = {n.incarnation: n for n in world.nodes.value} if record.race.rivals else {}
+        for rival in record.race.rivals:
             seen |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
         # What has left does not come back, so a report that cannot be read later changes nothing.
-        (seen if node is not None and left(world, node) else kept).add(f"node:{history.incarnation}:left")
-        seen |= {stranger_key(n) for n in strangers(world, history)}
+        (seen if node is not None and left(world, node) else kept).add(f"node:{record.node.incarnation}:left")
+        seen |= {stranger_key(n) for n in strangers(world, record)}
         seen |= {deletion_key(n.name) for n in world.nodes.value if n.state is NodeState.DELETING}
         kept |= {deletion_key(n.name) for n in world.nodes.value}
     else:
-        doubts = (key for key in history.sightings if key.startswith(("node:", "deleting:")))
+        doubts = (key for key in record.sightings if key.startswith(("node:", "deleting:")))
         kept |= {key for key in doubts if not key.endswith(":absent")}
-    found = {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
-    return {**found, **made(history, world), **last_creating(history, world, now)}
+    found = {key: record.sightings.get(key, now) for key in seen | (kept & set(record.sightings))}
+    return {**found, **made(record, world), **last_creating(record, world, now)}
 
 
 def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
@@ -215,15 +227,15 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
     return doubts
 
 
-def _span(node: Node, history: History, now: float) -> Span:
+def _span(node: Node, record: Record, now: float) -> Span:
     """Return the beginning of the bill of a TPU; its type is told where it is not the preferred one."""
-    newest = {history.incarnation, *(r.incarnation for r in history.rivals)}
-    kind = history.substitute if node.incarnation in newest else ""
-    spot = span_spot(history, node.name)
-    return Span("node", node.name, node.zone, billed_since(node, history, now), spot=spot, type=kind)
+    newest = {record.node.incarnation, *(r.incarnation for r in record.race.rivals)}
+    kind = record.node.substitute if node.incarnation in newest else ""
+    spot = span_spot(record, node.name)
+    return Span("node", node.name, node.zone, billed_since(node, record, now), spot=spot, type=kind)
 
 
-def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
+def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
     """Open a span for what is billed now and close those of what is surely not."""
     live: dict[tuple[str, str], Span] = {}
     sure = {"vm"} if isinstance(world.vm, Present | Absent) else set()
@@ -234,14 +246,14 @@ def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
             for n in world.nodes.value
             if n.machine and n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
-        nodes = [_span(n, history, now) for n in billed]
+        nodes = [_span(n, record, now) for n in billed]
         live |= {("node", node.name): node for node in nodes}
     if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
         vm = world.vm.value
         live[("vm", vm.name)] = Span("vm", vm.name, vm.zone, now)
     spans = tuple(
         replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
-        for s in history.spans
+        for s in record.spans
     )
     open_now = {(s.kind, s.name) for s in spans if s.until is None}
     return (*spans, *(span for key, span in live.items() if key not in open_now))

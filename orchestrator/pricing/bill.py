@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.plan import Kind, Plan, Verb
-from orchestrator.domain.record import History, Span
+from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec
 from orchestrator.pricing.cost import Estimate, Hourly, Meter, estimate, hourly
 
@@ -36,22 +36,22 @@ def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = Non
     return hourly(spec, catalog, spec.tpu.zones[0])
 
 
-def rate_now(spec: Spec, catalog: Catalog, history: History) -> float:
+def rate_now(spec: Spec, catalog: Catalog, record: Record) -> float:
     """Return what one hour of all that exists costs, as far as the prices are known."""
     return sum(
         line.billed_usd or 0.0
-        for span in history.spans
+        for span in record.spans
         if span.until is None
         for line in hourly(priced_as(spec, span), catalog, span.zone).lines
         if line.meter in METERS[span.kind]
     )
 
 
-def spent(spec: Spec, catalog: Catalog, history: History, now: float) -> Estimate:
+def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     """Return the cost of all spans up to *now*, each at the price of its own zone."""
     seconds: dict[tuple[Priced, str], dict[Meter, float]] = defaultdict(lambda: defaultdict(float))
     wanted: dict[Priced, Spec] = {}
-    for span in history.spans:
+    for span in record.spans:
         priced = span.type, span.spot
         wanted.setdefault(priced, priced_as(spec, span))
         for meter in METERS[span.kind]:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from orchestrator.domain.observation import Node, NodeState, Present, World
 
 if TYPE_CHECKING:
-    from orchestrator.domain.record import History
+    from orchestrator.domain.record import Record
 
 CREATING = "creating:"
 TO_THE_MINUTE = 60.0
 """Seconds for which a look at a node that is being created is not noted anew: each note is a write."""
 
 
-def billed_since(node: Node, history: "History", now: float) -> float:
+def billed_since(node: Node, record: "Record", now: float) -> float:
     """
     Return since when a TPU is billed that is seen to run *now* and has no open span.
 
@@ -20,10 +20,10 @@ def billed_since(node: Node, history: "History", now: float) -> float:
     stretch has begun since the last look. Of any other nobody knows: it may have run since its creation,
     while no controller could look.
     """
-    creating = history.sightings.get(creating_key(node.name))
+    creating = record.sightings.get(creating_key(node.name))
     if creating is not None:
         return min(creating, now)
-    known = any(span.name == node.name for span in history.spans)
+    known = any(span.name == node.name for span in record.spans)
     return now if known else min(node.created_at or now, now)
 
 
@@ -32,9 +32,9 @@ def creating_key(name: str) -> str:
     return f"{CREATING}{name}"
 
 
-def last_creating(history: "History", world: World, now: float) -> dict[str, float]:
+def last_creating(record: "Record", world: World, now: float) -> dict[str, float]:
     """Return the sightings of nodes that are being created, as of the last look that saw all nodes."""
-    known = {key: at for key, at in history.sightings.items() if key.startswith(CREATING)}
+    known = {key: at for key, at in record.sightings.items() if key.startswith(CREATING)}
     if not isinstance(world.nodes, Present):
         return known
     keys = [creating_key(node.name) for node in world.nodes.value if node.state is NodeState.CREATING]

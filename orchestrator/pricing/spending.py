@@ -15,7 +15,7 @@ from enum import Enum
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.names import home_region, incarnation_of
 from orchestrator.domain.observation import Heartbeat, Phase
-from orchestrator.domain.record import History, Span
+from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.bill import METERS, priced_as, spent
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly
@@ -104,7 +104,7 @@ class Spending:
 def spending(
     spec: Spec,
     catalog: Catalog,
-    history: History,
+    record: Record,
     beats: Sequence[Heartbeat],
     now: float,
     kept: Sequence[Kept] = (),
@@ -116,16 +116,16 @@ def spending(
     requests and traffic are not in it, and budgets do not count it.
     """
     bill = _Bill(spec, catalog, now)
-    parts = stretches(history.spans, beats, now)
-    uses, days, zones = ({} for _ in range(3)) if not history.spans else _split(bill, history.spans, parts)
+    parts = stretches(record.spans, beats, now)
+    uses, days, zones = ({} for _ in range(3)) if not record.spans else _split(bill, record.spans, parts)
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     dear = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
-    items = (*_items(bill, dear, history.spans), *_storage(spec, catalog, kept, now, zones, days, uses))
+    items = (*_items(bill, dear, record.spans), *_storage(spec, catalog, kept, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
-    most = spent(spec, catalog, history, now).most_usd
-    whole = hourly(spec, catalog, history.zone or spec.tpu.zones[0])
-    goes_on = history.started_at and not history.outcome
-    left = max(0.0, history.started_at + spec.watch.ttl - now) if goes_on else None
+    most = spent(spec, catalog, record, now).most_usd
+    whole = hourly(spec, catalog, record.node.zone or spec.tpu.zones[0])
+    goes_on = record.started_at and not record.outcome
+    left = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else None
     budget = spec.watch.budget_usd
     return Spending(
         usd=usd,
@@ -136,7 +136,7 @@ def spending(
         days=dict(sorted(days.items())),
         uses=uses,
         unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
-        rate_usd=sum(bill.rate(span) for span in history.spans if span.until is None),
+        rate_usd=sum(bill.rate(span) for span in record.spans if span.until is None),
         ttl_left=left,
         to_ttl_usd=None if left is None or whole.billed_usd is None else usd + whole.billed_usd * left / 3600,
         budget_usd=budget,

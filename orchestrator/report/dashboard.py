@@ -120,7 +120,7 @@ class Dashboard:
         return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
 
     def _welcome(self) -> Response:
-        """Put the token into a cookie and away from the address, the history and the log."""
+        """Put the token into a cookie and away from the address, the record and the log."""
         response = RedirectResponse(self.folder, 303)
         response.set_cookie(
             COOKIE.format(port=self.port), self.token, httponly=True, samesite="strict", path=self.folder

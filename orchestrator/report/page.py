@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator import __version__
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import Losses
@@ -37,7 +37,7 @@ class Facts:
     """Hold all that the page tells. *status* is what `status --json` prints; *now* is the end of the account."""
 
     status: Mapping[str, Any]
-    history: History
+    record: Record
     beats: Sequence[Heartbeat]
     events: Sequence[Event]
     summary: Summary
@@ -52,7 +52,7 @@ def page(facts: Facts, *, live: bool = False) -> str:
     style = asset("style.css")
     values = {
         **_head(facts),
-        **_machines(timeline(facts.history.spans, facts.beats, facts.events, facts.now)),
+        **_machines(timeline(facts.record.spans, facts.beats, facts.events, facts.now)),
         **_curve(facts.losses),
         **_money(facts),
         "uses": _uses(facts),
@@ -121,7 +121,7 @@ def _head(facts: Facts) -> dict[str, Any]:
     status, summary = facts.status, facts.summary
     outcome = status["outcome"]
     nexts = "; ".join(status["next"])
-    headline = f"{outcome}: {facts.history.reason or 'the deployment has ended'}" if outcome else nexts
+    headline = f"{outcome}: {facts.record.reason or 'the deployment has ended'}" if outcome else nexts
     if not outcome and not nexts:
         headline = "the job runs" if status["workers"] else "nothing runs"
     phases = sorted({worker["phase"] for worker in status["workers"]})
@@ -132,7 +132,7 @@ def _head(facts: Facts) -> dict[str, Any]:
     least = "at least " if summary.redone_at_least else ""
     counted = f"{least}{summary.steps_redone} steps redone"
     redone = f"steps redone: {UNKNOWN}" if summary.steps_redone is None else counted
-    began = f"began {_stamp(facts.history.started_at)} UTC, " if facts.history.started_at else ""
+    began = f"began {_stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
     return {
         "name": status["name"],
         "headline": headline,
@@ -189,7 +189,7 @@ def _curve(losses: Losses) -> dict[str, Any]:
 
 def _uses(facts: Facts) -> list[dict[str, Any]]:
     """Return for each use its time, its share of all time, and what it cost."""
-    parts: Sequence[Stretch] = stretches(facts.history.spans, facts.beats, facts.now)
+    parts: Sequence[Stretch] = stretches(facts.record.spans, facts.beats, facts.now)
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
     whole, at = sum(seconds.values()), 0.0
     rows = []

@@ -27,7 +27,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.queued_tpu import merged
 from orchestrator.planning.update_record import learn
-from tests.planning.worlds import NOW, beat, history, node, spec, vm, world
+from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
 WAITING = QueuedState.WAITING_FOR_RESOURCES
@@ -40,7 +40,7 @@ WRITTEN = Entry(NOW - 9, "node", "create", "demo-tpu-g1", "there is none yet", "
 def seen(was=None, wants=None, watching=HERE, usd=0.0, **shown):
     """Return what a look at a world shows, with the plan that a pass would make of it."""
     wants, now = wants or spec(), world(**shown)
-    learned = learn(was or history(), now)
+    learned = learn(was or record(), now)
     return Seen(wants, now, learned, decide(wants, now, learned, usd), usd, watching, (WRITTEN,))
 
 
@@ -65,11 +65,11 @@ def lately(state):
     return {"nodes": Present((node(state=state),)), **report(updated=NOW - 300)}
 
 
-LOST = history(sightings={"node:1:ready": NOW - 900}, remote_failed_since=NOW - 400, next_remote_at=NOW - 1)
-SILENT = history(sightings={"node:1:ready": NOW - 1300})
-BOOTS = history(sightings={"node:1:ready": NOW - 5})
-ONCE = history(accepted=True)
-REFUSED = history(incarnation=2, accepted=False, requested_at=0.0, refusals=(STOCKOUT,) * 2)
+LOST = record(sightings={"node:1:ready": NOW - 900}, remote_failed_since=NOW - 400, next_remote_at=NOW - 1)
+SILENT = record(sightings={"node:1:ready": NOW - 1300})
+BOOTS = record(sightings={"node:1:ready": NOW - 5})
+ONCE = record(accepted=True)
+REFUSED = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(STOCKOUT,) * 2)
 FORBIDDEN = replace(STOCKOUT, retry=Retry.PERMANENT, message="TPU-202 not allowed", hint="ask the owner")
 ONE_ZONE = spec(tpu=replace(spec().tpu, zones=("us-central1-a",)))
 UNDER_WAY = Operation("op", "vm", "start", "demo-vm", "us-central1-a")
@@ -82,35 +82,35 @@ CASES = {
     "end.failed": (
         "deployment", seen(**report(phase=Phase.FAILED, message="torn")), "delete node",
     ),
-    "end.spent": ("deployment", seen(history(started_at=NOW - 9e6)), "delete node demo-tpu-g1"),
+    "end.spent": ("deployment", seen(record(started_at=NOW - 9e6)), "delete node demo-tpu-g1"),
     "end.refused": ("deployment", seen(bucket=Present(Bucket("b", "europe-west4"))), ""),
     "end.none": ("deployment", seen(), "it ends when its ttl"),
-    "end.down": ("deployment", seen(history(bundle="")), ""),
+    "end.down": ("deployment", seen(record(bundle="")), ""),
     "bucket.first": (
-        "bucket", seen(history(bucket_seen=False, bucket_ready=False), bucket=Absent()), "create bucket",
+        "bucket", seen(record(bucket_seen=False, bucket_ready=False), bucket=Absent()), "create bucket",
     ),
     "bucket.gone": ("bucket", seen(bucket=Absent()), ""),
     "bucket.kept": ("bucket", seen(), ""),
     "vm.none": ("VM", seen(wants=spec(vm="none"), vm=Absent()), ""),
-    "vm.make": ("VM", seen(history(vm_accepted=False), vm=Absent()), "create vm demo-vm"),
+    "vm.make": ("VM", seen(record(vm_accepted=False), vm=Absent()), "create vm demo-vm"),
     "vm.start": ("VM", seen(vm=Present(vm(state=VmState.TERMINATED))), "start vm demo-vm"),
     "vm.moves": (
         "VM",
         seen(
-            history(operations=(UNDER_WAY,)), vm=Present(vm(state=VmState.STAGING)),
+            record(operations=(UNDER_WAY,)), vm=Present(vm(state=VmState.STAGING)),
             operations=(OperationResult(UNDER_WAY, False),),
         ),
         "an operation is running",
     ),
     "vm.kept": ("VM", seen(), ""),
-    "tpu.make": ("TPU", seen(history(incarnation=0, accepted=False, zone=""), **NO_NODE), "create node"),
+    "tpu.make": ("TPU", seen(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create node"),
     "tpu.lost": ("TPU", seen(**lately(NodeState.PREEMPTED)), "delete node demo-tpu-g1"),
     "tpu.left": (
         "TPU", seen(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create node demo-tpu-g2",
     ),
     "tpu.race": (
         "TPU",
-        seen(history(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
+        seen(record(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
         "CREATING",
     ),
     "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
@@ -125,13 +125,13 @@ CASES = {
     ),
     "tpu.mute": ("TPU", seen(SILENT, heartbeats=Present(())), "create node demo-tpu-g2"),
     "tpu.kept": ("TPU", seen(), ""),
-    "tpu.unwanted": ("TPU", seen(history(shape="v4-8", unwanted=1)), "create node demo-tpu-g2"),
+    "tpu.unwanted": ("TPU", seen(record(shape="v4-8", unwanted=1)), "create node demo-tpu-g2"),
     "refused.wait": ("TPU", seen(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
     "refused.final": (
         "TPU", seen(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
     ),
     "job.waits": ("job", seen(**lately(NodeState.PREEMPTED)), "it starts by itself"),
-    "job.push": ("job", seen(history(pushed="other"), **report(bundle="old")), "update job"),
+    "job.push": ("job", seen(record(pushed="other"), **report(bundle="old")), "update job"),
     "job.silent": ("job", seen(**report(updated=NOW - 600)), "create job"),
     "job.starts": ("job", seen(BOOTS, heartbeats=Present(())), "report"),
     "job.uncommitted": (
@@ -218,6 +218,6 @@ def test_evidence_has_its_source_and_its_time():
 
 def test_what_is_left_after_down_is_named():
     """Machines that exist though nothing is wanted are shown, with the way to remove them."""
-    told = part("deployment", explain(seen(history(bundle=""))))
+    told = part("deployment", explain(seen(record(bundle=""))))
     assert [e.text.split()[0] for e in told.evidence] == ["demo-tpu-g1", "demo-vm"]
     assert "tpuctl down" in told.you

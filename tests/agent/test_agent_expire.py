@@ -13,14 +13,14 @@ import pytest
 from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, Seen, stays, turn
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE
-from orchestrator.domain.record import History
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata import answer
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.machine_room import View
-from orchestrator.engine.record_store import encode
+from orchestrator.engine.record_format import encode
 from tests.agent.agent_lab import BUCKET, Lab, Machine
 from tests.emulator.cloud_kit import NODES, a_lab, node_body
+from tests.kit.records import record_of
 
 LONG_AGO = MARGIN + 60.0
 
@@ -37,7 +37,7 @@ class Stage:
     def record(self, ended_ago: float | None) -> None:
         """Let the deployment have ended *ended_ago* seconds ago; None: it may not delete itself."""
         end = 0.0 if ended_ago is None else time.time() - ended_ago
-        self.lab.put(RECORD, encode(History(started_at=1.0, expires_at=end, incarnation=1), "lab"))
+        self.lab.put(RECORD, encode(record_of(started_at=1.0, expires_at=end, incarnation=1), "lab"))
 
     def lease(self, age: float) -> None:
         """Let somebody have renewed the lease *age* seconds ago."""
@@ -152,7 +152,7 @@ def test_what_is_not_certain_keeps_the_node(stage: Stage, case: str) -> None:
     if case == "damaged":
         stage.lab.put(RECORD, stage.lab.read(RECORD).replace(b'"expires_at": 1', b'"expires_at": 0'))
     if case == "foreign":
-        stage.lab.put(RECORD, encode(History(expires_at=1.0), "another"))
+        stage.lab.put(RECORD, encode(record_of(expires_at=1.0), "another"))
     if case == "missing":
         stage.lab.put(RECORD, b"")
     if case == "refused":

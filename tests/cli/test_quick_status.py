@@ -18,12 +18,13 @@ from orchestrator.app.quick import _may_be_over, keep_mark, seen_here
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
-from orchestrator.domain.record import History, Span
+from orchestrator.domain.record import Span
 from orchestrator.domain.units import Duration
 from orchestrator.engine.published_status import Publisher
-from orchestrator.engine.record_store import encode
+from orchestrator.engine.record_format import encode
 from tests.cli.cli_kit import environment, here
 from tests.cli.test_front_door import HEAVY
+from tests.kit.records import record_of
 
 FILE = """\
 name: mine
@@ -61,8 +62,8 @@ def kept(session, started=0.0, *, ended=True):
     """Write the record of a deployment that began at *started*."""
     until = started + 1 if ended else None
     span = Span("node", f"{session.spec.name}-tpu-g1", "europe-west4-b", started, until)
-    history = History(started_at=started, spans=(span,) if started else ())
-    (session.folder / "record.json").write_bytes(encode(history, session.spec.name))
+    record = record_of(started_at=started, spans=(span,) if started else ())
+    (session.folder / "record.json").write_bytes(encode(record, session.spec.name))
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_no_deployment_that_a_sweep_would_end_is_passed_over(watched, capsys):
         other.spec = replace(other.spec, watch=replace(other.spec.watch, ttl=Duration.parse(ttl)))
         remember(other)
         spans = (Span("node", "n", "europe-west4-b", now - age, until),) if age else ()
-        history = History(started_at=now - age if age else 0.0, spans=spans, accepted=asked)
-        (other.folder / "record.json").write_bytes(encode(history, "other"))
+        record = record_of(started_at=now - age if age else 0.0, spans=spans, accepted=asked)
+        (other.folder / "record.json").write_bytes(encode(record, "other"))
         swept = [spec.name for spec in _expired(state_folder("gcp"), now)]
         assert _may_be_over(other.folder / "spec.json", now) == ("other" in swept), (age, ttl, until, asked)

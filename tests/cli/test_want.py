@@ -4,43 +4,49 @@ from dataclasses import replace
 
 from orchestrator.app.artifacts import ended, want
 from orchestrator.domain.observation import Phase, Present, Unknown
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.planning.job import job_digest
-from tests.planning.worlds import NOW, beat, history, spec
+from tests.kit.records import changed
+from tests.planning.worlds import NOW, beat, record, spec
 
-RUNNING = history(bundle="b", agent="a", job="j", pushed="b")
+RUNNING = record(bundle="b", agent="a", job="j", pushed="b")
 
 
 def test_the_first_up_has_no_running_job_to_change():
     """Nothing was pushed yet, so there are no other settings anywhere."""
-    first = want(History(), "b", "a", "j", NOW)
-    assert (first.bundle, first.job, first.settings_due, first.started_at) == ("b", "j", False, NOW)
+    first = want(Record(), "b", "a", "j", NOW)
+    assert (first.job.bundle, first.job.settings, first.job.settings_due, first.started_at) == (
+        "b",
+        "j",
+        False,
+        NOW,
+    )
 
 
 def test_other_settings_are_due_on_running_machines():
     """They stay due until a push has brought them."""
-    changed = want(RUNNING, "b", "a", "k", NOW)
-    assert changed.settings_due
-    assert want(changed, "b", "a", "k", NOW).settings_due
-    assert not want(RUNNING, "b", "a", "j", NOW).settings_due
+    after = want(RUNNING, "b", "a", "k", NOW)
+    assert after.job.settings_due
+    assert want(after, "b", "a", "k", NOW).job.settings_due
+    assert not want(RUNNING, "b", "a", "j", NOW).job.settings_due
 
 
 def test_other_settings_reach_machines_that_took_the_code_from_the_bucket():
     """Nothing was ever pushed to these; machines that are not asked for yet are made with the new ones."""
-    unpushed = replace(RUNNING, pushed="")
+    unpushed = changed(RUNNING, pushed="")
     assert want(unpushed, "b", "a", "k", NOW).settings_due
-    assert not want(replace(unpushed, accepted=False, requested_at=0.0), "b", "a", "k", NOW).settings_due
+    assert not want(changed(unpushed, accepted=False, requested_at=0.0), "b", "a", "k", NOW).settings_due
 
 
 def test_a_failed_deployment_is_opened_again_under_a_new_incarnation():
     """The old incarnation's reports still say that it failed."""
-    again = want(replace(RUNNING, outcome="failed"), "b", "a", "j", NOW)
-    assert (again.outcome, again.incarnation, again.accepted) == ("", 2, False)
+    again = want(changed(RUNNING, outcome="failed"), "b", "a", "j", NOW)
+    assert (again.outcome, again.node.incarnation, again.node.accepted) == ("", 2, False)
 
 
 def test_a_done_deployment_stays_done_until_something_changes():
     """A second `up` must not train for nothing."""
-    done = replace(RUNNING, outcome="done")
+    done = changed(RUNNING, outcome="done")
     assert want(done, "b", "a", "j", NOW).outcome == "done"
     assert want(done, "c", "a", "j", NOW).outcome == ""
     assert want(done, "b", "a", "k", NOW).outcome == ""
@@ -58,13 +64,13 @@ def test_an_end_that_nobody_watched_is_taken_from_the_reports():
     """New settings for a job that ended meanwhile open a new incarnation instead of ending it once more."""
     done = ended(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
     assert done.outcome == "done"
-    assert want(done, "b", "a", "k", NOW).incarnation == 2
+    assert want(done, "b", "a", "k", NOW).node.incarnation == 2
     lies = beat(phase=Phase.UNCLAIMED, unclaimed_files=1, uncommitted="a.pt")
     left = ended(spec(), Present((lies,)), RUNNING)
     assert left.outcome == "unclaimed"
     assert "a.pt lies in unclaimed/" in left.reason
     failed = ended(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
-    assert want(failed, "b", "a", "j", NOW).incarnation == 2
+    assert want(failed, "b", "a", "j", NOW).node.incarnation == 2
 
 
 def test_a_running_or_unknown_job_has_not_ended():

@@ -56,7 +56,7 @@ def up(stage, spec, place=HERE):
         def over(result):
             for failure in result.failures:
                 _stop_on(failure, result)
-            raise_stockout(made.history, spec.tpu.zones)
+            raise_stockout(made.record, spec.tpu.zones)
             return at_rest(result)
 
         return made.run(over)

@@ -57,8 +57,8 @@ def next_command(stage):
                 yield
 
         @property
-        def record(self):
-            return self._made.record
+        def records(self):
+            return self._made.records
 
         @property
         def deployment(self):

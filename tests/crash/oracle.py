@@ -8,7 +8,7 @@ from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.observe import zones_to_look_at
-from orchestrator.engine.record_store import decode
+from orchestrator.engine.record_format import decode
 from tests.simulation import invariants
 from tests.simulation.invariants import Live
 

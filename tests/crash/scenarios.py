@@ -12,7 +12,7 @@ from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, folder_name
 from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import sealed
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands
@@ -85,8 +85,8 @@ def strangers(stage):
     cloud = stage.open(other)
     orders = Blueprint(other, cloud.account, f"tpuctl:{KEY}")
     cloud.buckets.create(orders.bucket_order())
-    cloud.vms.create(orders.vm_order(History()))
-    cloud.nodes.create(orders.node_order(History(), ZONE, 1))
+    cloud.vms.create(orders.vm_order(Record()))
+    cloud.nodes.create(orders.node_order(Record(), ZONE, 1))
     stage.wait(10)
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from orchestrator.domain.all_zones import Everywhere, both, expected_in, outside, within
 from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown
-from orchestrator.domain.record import Candidate, History
+from orchestrator.domain.record import Candidate
 from orchestrator.errors import Retry
+from tests.kit.records import record_of
 
 A, B, C = "us-east1-b", "us-east1-c", "us-west4-a"
 TPUS = tuple(Node(f"in-{zone}", zone, NodeState.READY, 1) for zone in (A, B, C))
@@ -44,6 +45,6 @@ def test_two_lists_are_known_when_both_are():
 
 def test_where_a_tpu_should_be_its_zone_is_asked():
     """The newest one's zone, and those of a race; who never asked for one expects it nowhere."""
-    assert expected_in(History(zone=A), (A, B, C)) == ()
-    history = History(incarnation=4, zone=C, rivals=(Candidate(5, A, 0.0),))
-    assert expected_in(history, (A, B, C)) == (A, C)
+    assert expected_in(record_of(zone=A), (A, B, C)) == ()
+    record = record_of(incarnation=4, zone=C, rivals=(Candidate(5, A, 0.0),))
+    assert expected_in(record, (A, B, C)) == (A, C)

@@ -21,12 +21,12 @@ from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Refusal
 from orchestrator.engine.delete import closed
-from orchestrator.engine.record_store import decode, encode
+from orchestrator.engine.record_format import decode, encode
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import next_zone
 from orchestrator.planning.update_record import learn
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 
 A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
 KIND = "v5litepod-8"
@@ -114,12 +114,12 @@ def test_each_refusal_grant_and_loss_counts_once():
     last = Refusal(NOW - 5, ZONE, Retry.CAPACITY)
     vm, dear = replace(last, kind=Kind.VM), replace(last, on_demand=True)
     others = (replace(last, retry=Retry.TRANSIENT), dear, vm)
-    asked = history(accepted=False, refusals=(*others, last), sightings={})
+    asked = record(accepted=False, refusals=(*others, last), sightings={})
     made = asked
     for _ in range(3):
         made = learn(made, world(nodes=Present(())))
     assert place_of(made.places, ZONE, KIND).refused == 1
-    up = learn(history(sightings={}, places=made.places), world())
+    up = learn(record(sightings={}, places=made.places), world())
     up = learn(up, world(seen_at=NOW + 60))
     assert (place_of(up.places, ZONE, KIND).granted, place_of(up.places, ZONE, KIND).out_at) == (1, 0.0)
     gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + HOUR)
@@ -131,7 +131,7 @@ def test_each_refusal_grant_and_loss_counts_once():
 def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     """The worker says it first."""
     told = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
-    warned = learn(history(), world(heartbeats=told))
+    warned = learn(record(), world(heartbeats=told))
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=told, seen_at=NOW + 30)
     assert place_of(warned.places, ZONE, KIND).lives == 1
     assert place_of(learn(warned, dead).places, ZONE, KIND).lives == 1
@@ -140,7 +140,7 @@ def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
 def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
     """A zone that the file names earlier was passed over for a reason."""
     lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
-    made = learn(history(), lost)
+    made = learn(record(), lost)
     changes = [c for c in decide(spec(), lost, made).changes if c.kind is Kind.NODE]
     create = next(c for c in changes if c.verb is Verb.CREATE)
     assert create.zone == next_zone(spec(), made, NOW) == OTHER_ZONE
@@ -152,7 +152,7 @@ def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
 
 def test_the_memory_outlives_down():
     """It is kept in the record, which stays in the bucket."""
-    known = history(places=refused(A, 60), bundle="b" * 64, agent="a" * 64)
+    known = record(places=refused(A, 60), bundle="b" * 64, agent="a" * 64)
     assert decode(encode(closed(known, NOW), "demo"), "demo").places == known.places
 
 
@@ -161,7 +161,7 @@ def test_a_pass_stays_cheap():
     places = ()
     for number in range(MOST_PLACES):
         places = after_refusal(places, f"zone-{number}", "", NOW)
-    known, calm = history(places=places), World(world().bucket, world().vm, world().nodes, world().heartbeats)
+    known, calm = record(places=places), World(world().bucket, world().vm, world().nodes, world().heartbeats)
     began = time.process_time()
     for _ in range(50):
         learn(known, calm)

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.domain.maintenance import Maintenance, maintenance_of, maintenance_text
 from orchestrator.domain.observation import Present
 from orchestrator.planning.decide import decide
-from tests.planning.worlds import NOW, history, node, spec, world
+from tests.planning.worlds import NOW, node, record, spec, world
 
 SHOWN = {
     "type": "SCHEDULED", "canReschedule": False, "maintenanceStatus": "PENDING",
@@ -54,4 +54,4 @@ def test_it_is_told_with_its_time(change, text):
 def test_a_tpu_that_works_is_never_thrown_away_for_it(status):
     """It may well train on through it."""
     found = node(maintenance=Maintenance(status, "SCHEDULED", NOW, NOW + 60))
-    assert decide(spec(), world(nodes=Present((found,))), history()).empty
+    assert decide(spec(), world(nodes=Present((found,))), record()).empty

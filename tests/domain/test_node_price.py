@@ -15,7 +15,7 @@ from orchestrator.planning.forecast import forecast
 from orchestrator.planning.next_zone import next_zone, why_there, zone_order
 from orchestrator.pricing.cost import hourly
 from tests.planning.planning_kit import make_spec
-from tests.planning.worlds import NOW, history
+from tests.planning.worlds import NOW, record
 
 HERE, BESIDE, AWAY = "europe-west4-b", "europe-west4-a", "us-west4-a"
 KIND = "v5litepod-8"
@@ -51,7 +51,7 @@ def test_the_way_has_the_price_of_the_table(region, bucket, usd):
 def test_zones_beside_the_bucket_are_asked_first_wherever_the_file_names_them():
     """And why is said."""
     spec, table = known()
-    past = history(incarnation=0, zone="", type=KIND)
+    past = record(incarnation=0, zone="", type=KIND)
     assert zone_order(spec, past, NOW, table) == (HERE, BESIDE, AWAY)
     assert zone_order(spec, past, NOW) == (HERE, AWAY, BESIDE)
     assert why_there(spec, past, NOW, BESIDE, table).endswith(f"{AWAY} is far from the bucket")
@@ -63,7 +63,7 @@ def test_a_refusal_beside_the_bucket_sends_the_next_one_away_until_it_is_old():
     spec, table = known()
     places = after_refusal((), HERE, KIND, NOW)
     places = after_refusal(places, BESIDE, KIND, NOW)
-    past = history(zone=AWAY, type=KIND, places=places)
+    past = record(zone=AWAY, type=KIND, places=places)
     assert next_zone(spec, past, NOW, table) == AWAY
     assert next_zone(spec, past, NOW + 6 * 3600, table) == HERE
 

@@ -14,51 +14,51 @@ from orchestrator.domain.observation import (
     VmState,
 )
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import History, Refusal
+from orchestrator.domain.record import Record, Refusal
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import SECOND_WITNESS
 from orchestrator.planning.update_record import learn
-from tests.planning.worlds import NOW, ZONE, beat, history, node, spec, vm, world
+from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
 
 CREATE = Operation("o1", "node", "create", "demo-tpu-g1", ZONE, 1)
 
 
 def test_a_lost_record_is_rebuilt_from_labels():
     """The newest labelled node says which incarnation we are at."""
-    learned = learn(History(), world(nodes=Present((node(3), node(7)))))
-    assert (learned.incarnation, learned.accepted, learned.zone) == (7, True, ZONE)
+    learned = learn(Record(), world(nodes=Present((node(3), node(7)))))
+    assert (learned.node.incarnation, learned.node.accepted, learned.node.zone) == (7, True, ZONE)
 
 
 def test_an_older_node_does_not_turn_the_incarnation_back():
     """A stale list cannot make us reuse a number."""
-    assert learn(history(incarnation=5), world(nodes=Present((node(2),)))).incarnation == 5
+    assert learn(record(incarnation=5), world(nodes=Present((node(2),)))).node.incarnation == 5
 
 
 def test_a_stockout_in_the_operation_becomes_a_refusal():
     """The create call succeeded; the answer came later, inside the operation."""
     failed = OperationResult(CREATE, done=True, retry=Retry.CAPACITY, message="no more capacity")
-    learned = learn(history(operations=(CREATE,)), world(nodes=Present(()), operations=(failed,)))
+    learned = learn(record(operations=(CREATE,)), world(nodes=Present(()), operations=(failed,)))
     assert learned.operations == ()
-    assert not learned.accepted
+    assert not learned.node.accepted
     assert [(r.zone, r.retry) for r in learned.refusals] == [(ZONE, Retry.CAPACITY)]
 
 
 def test_a_running_operation_stays_on_the_record():
     """Operations are polled by passes until they are done."""
     running = OperationResult(CREATE, done=False)
-    assert learn(history(operations=(CREATE,)), world(operations=(running,))).operations == (CREATE,)
+    assert learn(record(operations=(CREATE,)), world(operations=(running,))).operations == (CREATE,)
 
 
 def test_a_ready_node_forgives_earlier_refusals():
     """Success resets the back-off."""
-    refused = history(refusals=(Refusal(NOW, ZONE, Retry.CAPACITY),))
+    refused = record(refusals=(Refusal(NOW, ZONE, Retry.CAPACITY),))
     assert learn(refused, world()).refusals == ()
 
 
 def test_an_absence_keeps_the_time_of_its_first_sighting():
     """The second witness needs to know when the first one spoke."""
-    first = learn(history(), world(nodes=Present(())))
+    first = learn(record(), world(nodes=Present(())))
     assert first.sightings["node:1:absent"] == NOW
     later = learn(first, world(nodes=Present(()), seen_at=NOW + 40))
     assert later.sightings["node:1:absent"] == NOW
@@ -66,21 +66,21 @@ def test_an_absence_keeps_the_time_of_its_first_sighting():
 
 def test_a_sighting_in_between_clears_the_absence():
     """Absent, present, absent: the count starts again."""
-    first = learn(history(), world(nodes=Present(())))
+    first = learn(record(), world(nodes=Present(())))
     seen = learn(first, world(seen_at=NOW + 10))
     assert "node:1:absent" not in seen.sightings
 
 
 def test_blindness_neither_confirms_nor_clears_an_absence():
     """Not seeing is no evidence."""
-    first = learn(history(), world(vm=Absent()))
+    first = learn(record(), world(vm=Absent()))
     blind = learn(first, world(vm=Unknown("timeout"), seen_at=NOW + 100))
     assert blind.sightings["vm:absent"] == NOW
 
 
 def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
     """CREATING and PREEMPTED nodes are not counted as running."""
-    ready = learn(history(), world())
+    ready = learn(record(), world())
     assert [(s.kind, s.until) for s in ready.spans] == [("node", None), ("vm", None)]
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + 60)
     assert [(s.kind, s.until) for s in learn(ready, dead).spans] == [("node", NOW + 60), ("vm", None)]
@@ -88,13 +88,13 @@ def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
 
 def test_a_node_that_ran_while_nobody_could_look_is_billed_from_its_creation():
     """Else an hour without a bucket would not count against the budget."""
-    unseen = learn(history(), world(nodes=Present((node(created_at=NOW - 3600),))))
+    unseen = learn(record(), world(nodes=Present((node(created_at=NOW - 3600),))))
     assert unseen.spans[0].since == NOW - 3600
 
 
 def seen_creating(times):
     """Return the record after looks at these times at a node that is being created, since an hour."""
-    known = history(spans=())
+    known = record(spans=())
     for at in times:
         nodes = Present((node(state=NodeState.CREATING, created_at=NOW - 3600),))
         known = learn(known, world(nodes=nodes, seen_at=at))
@@ -121,14 +121,14 @@ def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_s
 
 def test_the_bill_of_a_node_runs_on_while_nobody_can_see_it():
     """Unknown may cost money: it is never booked as gone."""
-    ready = learn(history(), world())
+    ready = learn(record(), world())
     blind = learn(ready, world(nodes=Unknown("503"), seen_at=NOW + 60))
     assert blind.spans[0].until is None
 
 
 def test_a_stopped_vm_is_no_longer_billed_as_running():
     """TERMINATED costs its disk only."""
-    ready = learn(history(), world())
+    ready = learn(record(), world())
     stopped = learn(ready, world(vm=Present(vm(state=VmState.TERMINATED)), seen_at=NOW + 5))
     assert [s.until for s in stopped.spans if s.kind == "vm"] == [NOW + 5]
 
@@ -136,17 +136,17 @@ def test_a_stopped_vm_is_no_longer_billed_as_running():
 def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():
     """An old list shows what a `down` has deleted: our own TPU is not given up for it, and nothing else is done."""
     both = {"nodes": Present((node(1), node(6)))}
-    once = learn(history(), world(**both))
-    assert once.incarnation == 1
+    once = learn(record(), world(**both))
+    assert once.node.incarnation == 1
     assert decide(spec(), world(**both), once).changes == ()
-    assert learn(once, world(seen_at=NOW + 29, **both)).incarnation == 1
-    assert learn(once, world(seen_at=NOW + 30, **both)).incarnation == 6
+    assert learn(once, world(seen_at=NOW + 29, **both)).node.incarnation == 1
+    assert learn(once, world(seen_at=NOW + 30, **both)).node.incarnation == 6
 
 
 def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
     """It may be ours, made by a computer whose record was lost, and train."""
     alone = world(nodes=Present((node(6),)))
-    refused = history(accepted=False, refusals=(Refusal(NOW - 600, ZONE, Retry.CAPACITY),))
+    refused = record(accepted=False, refusals=(Refusal(NOW - 600, ZONE, Retry.CAPACITY),))
     learned = learn(refused, alone)
     plan = decide(spec(), alone, learned)
     assert plan.changes == ()
@@ -155,10 +155,10 @@ def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
 
 def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
     """Two complete lists in a row have to show it."""
-    once = learn(history(), world(nodes=Present((node(1), node(6)))))
+    once = learn(record(), world(nodes=Present((node(1), node(6)))))
     gone = learn(once, world(seen_at=NOW + 20))
     again = learn(gone, world(seen_at=NOW + 40, nodes=Present((node(1), node(6)))))
-    assert again.incarnation == 1
+    assert again.node.incarnation == 1
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
 def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats, accepted):
     """Its number is used up (wide seed 13): once it has vanished, the next one gets another number."""
     lost = Refusal(NOW - 60, ZONE, Retry.TRANSIENT, "TPU-401 the answer was lost")
-    asked = history(accepted=False, requested_at=NOW - 900, refusals=(lost,))
+    asked = record(accepted=False, requested_at=NOW - 900, refusals=(lost,))
     gone = world(nodes=Present(()), heartbeats=Present(beats))
     first = learn(asked, gone)
-    assert first.accepted is accepted
+    assert first.node.accepted is accepted
     later = replace(gone, seen_at=NOW + SECOND_WITNESS)
     made = [c for c in decide(spec(), later, learn(first, later)).changes if c.kind is Kind.NODE]
     assert [c.incarnation for c in made] == [2 if accepted else 1]
@@ -180,5 +180,5 @@ def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats,
 
 def test_reports_of_a_deleted_tpu_make_it_no_existing_one():
     """What is surely gone stays gone; its last report lies in the bucket."""
-    gone = history(accepted=False, requested_at=0.0)
-    assert not learn(gone, world(nodes=Present(()), heartbeats=Present((beat(),)))).accepted
+    gone = record(accepted=False, requested_at=0.0)
+    assert not learn(gone, world(nodes=Present(()), heartbeats=Present((beat(),)))).node.accepted

@@ -6,16 +6,17 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Verb
-from orchestrator.domain.record import History, Span
+from orchestrator.domain.record import Record, Span
 from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
-from orchestrator.engine.record_store import decode, encode
+from orchestrator.engine.record_format import decode, encode
 from orchestrator.planning.decide import decide
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending
-from tests.planning.worlds import NOW, ZONE, history, spec, world
+from tests.kit.records import changed
+from tests.planning.worlds import NOW, ZONE, record, spec, world
 
 SMALL, LARGE = shape_of(spec()), "v5litepod-16"
-RUNNING = history(shape=SMALL)
+RUNNING = record(shape=SMALL)
 
 
 def test_the_shape_follows_what_a_node_cannot_change():
@@ -33,14 +34,14 @@ def test_another_shape_replaces_the_node_under_a_new_incarnation():
     plan = decide(spec(), world(), asked)
     assert [(c.verb, c.incarnation) for c in plan.changes] == [(Verb.DELETE, 1), (Verb.CREATE, 2)]
     assert LARGE in plan.changes[0].why
-    assert not unwanted(replace(asked, incarnation=2))
+    assert not unwanted(changed(asked, incarnation=2))
 
 
 def test_the_same_shape_and_an_unknown_one_replace_nothing():
     """Records of earlier versions hold none; before the first node there is nothing to replace."""
-    for kept in (RUNNING, replace(RUNNING, shape="")):
+    for kept in (RUNNING, changed(RUNNING, shape="")):
         assert decide(spec(), world(), reshaped(kept, SMALL)).empty
-    assert not unwanted(reshaped(replace(History(), shape=SMALL), LARGE))
+    assert not unwanted(reshaped(changed(Record(), shape=SMALL), LARGE))
 
 
 def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
@@ -50,17 +51,17 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
     dear = spec(tpu=replace(tpu, type="v5litepod-16", spot=not tpu.spot))
     old = Span("node", "demo-tpu-g1", ZONE, NOW - hour, NOW)
     new = Span("node", "demo-tpu-g2", ZONE, NOW, NOW + hour)
-    one, other = (spent(s, catalog, history(spans=(old,)), NOW).known_usd for s in (spec(), dear))
+    one, other = (spent(s, catalog, record(spans=(old,)), NOW).known_usd for s in (spec(), dear))
     assert one < other
-    changed = reshaped(history(shape=shape_of(spec()), spans=(old,)), shape_of(dear))
-    changed = replace(changed, spans=(*changed.spans, new))
-    assert spent(dear, catalog, changed, NOW + hour).known_usd == pytest.approx(one + other)
-    told = spending(dear, catalog, changed, [], NOW + hour)
+    after = reshaped(record(shape=shape_of(spec()), spans=(old,)), shape_of(dear))
+    after = changed(after, spans=(*after.spans, new))
+    assert spent(dear, catalog, after, NOW + hour).known_usd == pytest.approx(one + other)
+    told = spending(dear, catalog, after, [], NOW + hour)
     assert told.usd == pytest.approx(one + other)
     assert sum(told.zones.values()) == sum(told.days.values()) == pytest.approx(one + other)
     assert {"TPU v5litepod-8", "TPU v5litepod-16"} <= {item.what for item in told.items}
-    kept = replace(changed, bundle="b" * 64, agent="a" * 64, uploaded="", pushed="")
-    assert decode(encode(kept, "demo"), "demo").spans == changed.spans
+    kept = changed(after, bundle="b" * 64, agent="a" * 64, uploaded="", pushed="")
+    assert decode(encode(kept, "demo"), "demo").spans == after.spans
 
 
 def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
@@ -68,9 +69,9 @@ def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
     catalog, spot = load_catalog(), spec(tpu=replace(spec().tpu, spot=True))
     ondemand = spec(tpu=replace(spot.tpu, spot=False))
     spans = (Span("node", "demo-tpu-g1", ZONE, NOW - 3600, NOW),)
-    cheap, dear = (spent(s, catalog, history(spans=spans), NOW).known_usd for s in (spot, ondemand))
-    changed = reshaped(history(shape=shape_of(spot), spans=spans), shape_of(ondemand))
-    both = replace(changed, spans=(*changed.spans, Span("node", "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
+    cheap, dear = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, ondemand))
+    after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(ondemand))
+    both = changed(after, spans=(*after.spans, Span("node", "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
     told = spending(ondemand, catalog, both, [], NOW + 3600)
     assert told.usd == pytest.approx(cheap + dear)
     assert told.ondemand_usd == pytest.approx(2 * dear)

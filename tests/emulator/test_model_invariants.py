@@ -54,7 +54,7 @@ def act_on_vm(lab, verb, name):
 
 
 def act(lab, kind, what, name):
-    """Do one step of a history."""
+    """Do one step of a record."""
     if kind == "wait":
         lab.after(what)
     elif kind == "fault":
@@ -89,10 +89,10 @@ def check(lab):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACTS, max_size=25))
-def test_nothing_leaks_or_doubles_whatever_happens(history):
+def test_nothing_leaks_or_doubles_whatever_happens(record):
     """Machines, disks, addresses and billed stretches match the resources after each step."""
     lab = a_lab()
-    for kind, what, name in history:
+    for kind, what, name in record:
         act(lab, kind, what, name)
         check(lab)
     delete_everything(lab)

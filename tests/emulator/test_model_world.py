@@ -18,12 +18,12 @@ HOUR = 3600.0
 def test_equal_seeds_give_equal_clouds():
     """Two clouds with one seed and one history answer byte for byte the same; another seed does not."""
 
-    def history(seed):
+    def record(seed):
         lab = a_lab(seed=seed)
         return [lab.node(**SPOT_NODE), lab.vm(), lab.ok("GET", NODES)]
 
-    assert history(7) == history(7)
-    assert history(7) != history(8)
+    assert record(7) == record(7)
+    assert record(7) != record(8)
 
 
 def test_the_cloud_says_when_it_has_something_to_do():

@@ -22,7 +22,7 @@ CREATE = "tpu.queuedResources.create"
 DAY = 24 * 3600
 
 
-def history(lab, seconds, step=0.1):
+def record(lab, seconds, step=0.1):
     """Return the states seen in the next *seconds*, each once in a row."""
     seen = []
     for _ in range(round(seconds / step)):
@@ -49,7 +49,7 @@ def test_stock_that_goes_while_nodes_are_made_puts_it_back():
     submit(lab)
     lab.after(2.0)
     lab.cloud.kernel.settings = replace(lab.cloud.kernel.settings, stockouts=frozenset({ZONE}))
-    assert history(lab, 3) == ["PROVISIONING", "WAITING_FOR_RESOURCES"]
+    assert record(lab, 3) == ["PROVISIONING", "WAITING_FOR_RESOURCES"]
     assert (node_states(lab), lab.hosts.calls) == ({}, [])
 
 
@@ -74,7 +74,7 @@ def test_provisioning_falls_back_once():
     lab.cloud.fail_next(CREATE, ["fall-back"])
     submit(lab)
     waiting = ["WAITING_FOR_RESOURCES", "PROVISIONING"]
-    assert history(lab, 8) == [None, "CREATING", *waiting, *waiting, "ACTIVE"]
+    assert record(lab, 8) == [None, "CREATING", *waiting, *waiting, "ACTIVE"]
     assert [call for call, _ in lab.hosts.calls] == ["boot"]
 
 
@@ -94,7 +94,7 @@ def test_provisioning_can_fail_late():
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["late-failure"])
     submit(lab)
-    assert history(lab, 6)[-3:] == ["PROVISIONING", ("SUSPENDING", "SERVICE"), ("FAILED", "SERVICE")]
+    assert record(lab, 6)[-3:] == ["PROVISIONING", ("SUSPENDING", "SERVICE"), ("FAILED", "SERVICE")]
     error = lab.ok("GET", f"{QUEUED}/q1")["state"]["failedData"]["error"]
     assert error == {"code": 13, "message": "an internal error has occurred"}
     assert node_states(lab) == {}

@@ -92,11 +92,11 @@ def check(lab):
 # Each change is checked with the same histories; a longer run, by the variable, draws new ones.
 @settings(max_examples=EXAMPLES, deadline=None, derandomize="TPUCTL_QUEUED_EXAMPLES" not in os.environ)
 @given(st.lists(st.tuples(ACTS, PAUSES), min_size=8, max_size=25), st.booleans())
-def test_no_node_without_its_queued_resource_and_no_leak(history, several):
+def test_no_node_without_its_queued_resource_and_no_leak(record, several):
     """After each step all agree; after a forced deletion of everything nothing is left, running or billed."""
     lab = a_lab()
     an_active(lab, *([slices(2)] if several else [spec("a")]), name="a")
-    for (what, argument), pause in history:
+    for (what, argument), pause in record:
         act(lab, what, argument)
         check(lab)
         lab.after(pause)

@@ -40,7 +40,7 @@ from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome
 from orchestrator.engine.reconcile import Reconciler
-from orchestrator.engine.record_store import Record
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
@@ -214,7 +214,7 @@ class Controller:
         self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
         self.cloud = lab.open(spec)
         self.blueprint = Blueprint(spec, self.cloud.account, f"tpuctl:{KEY}")
-        self.record = Record(folder / "record.json", self.cloud.store, spec.name, now=lab.clock.now)
+        self.records = RecordStore(folder / "record.json", self.cloud.store, spec.name, now=lab.clock.now)
         me = lab.holder(who, yields)
         if not beside:
             lab.ended.update(lab.processes)
@@ -223,30 +223,32 @@ class Controller:
         self.clock.set(lab.clock.now() + ahead)
         self.lease = Lease(self.cloud.store, self.clock, me, lab.dead)
         self.lease.acquire()
-        self.record.load(forgiving=forgiving)
-        self.record.claim(self.lease.token, over=self.lease.taken_over)
+        self.records.load(forgiving=forgiving)
+        self.records.claim(self.lease.token, over=self.lease.taken_over)
         self.journal = Journal(folder / "journal.jsonl", self.cloud.store, self.clock)
-        self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.history.bucket_seen)
+        self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.record.bucket.seen)
         catalog = load_catalog()
 
-        def cost(history, now):
-            return spent(spec, catalog, history, now).known_usd
+        def cost(record, now):
+            return spent(spec, catalog, record, now).known_usd
 
         self.deployment = Deployment(
-            spec, self.cloud, self.blueprint, lab.folder / "bundles", self.record, self.journal, self.lease,
+            spec, self.cloud, self.blueprint, lab.folder / "bundles", self.records, self.journal, self.lease,
             self.clock, self.sink, cost,
         )  # fmt: skip
         self.reconciler = Reconciler(self.deployment)
         self.watcher = Watcher(self.deployment)
 
     @property
-    def history(self):
-        return self.record.history
+    def record(self):
+        return self.records.current
 
     def want(self):
         """Want the code of this lab, as `up` does first."""
         now = self.lab.clock.now()
-        self.record.update(lambda h: as_wanted(self.spec, h, DIGEST["bundle"], DIGEST["agent"], now))
+        self.records.update(
+            lambda record: as_wanted(self.spec, record, DIGEST["bundle"], DIGEST["agent"], now)
+        )
 
     def up(self, **options):
         """Run passes until nothing is left to do or to wait for, as `tpuctl up --wait` does."""
@@ -265,7 +267,7 @@ class Controller:
             self.lab.cloud.tick()
             self.lab.machines.report()
             self.waiting = result.plan.waiting
-            raise_hopeless(self.history)
+            raise_hopeless(self.record)
 
         result = self.watcher.run(lambda r: until(r) or self.lab.clock.now() - start >= seconds, after)
         raise_outcome(result)

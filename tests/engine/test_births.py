@@ -27,7 +27,7 @@ def test_a_tpu_that_never_runs_its_startup_script_is_replaced_after_six_minutes(
     controller.run(lambda _: lab.nodes() == G2, seconds=1500)
     assert lab.nodes() == G2
     assert SILENT_DEADLINE <= lab.clock.now() - began <= GRANT_SETTLES + 60
-    assert controller.history.zone == OTHER_ZONE
+    assert controller.record.node.zone == OTHER_ZONE
 
 
 @pytest.mark.parametrize("health", ["UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE"])

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.contract import object_names
 from orchestrator.domain.capacity import Place, after_grant, after_refusal, merged, place_of
 from orchestrator.engine.capacity_memory import SPACING, decoded, encoded
-from orchestrator.engine.record_store import decode, encode
+from orchestrator.engine.record_format import decode, encode
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 SPEC = a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none")
@@ -76,10 +76,10 @@ def test_a_lost_record_does_not_lose_the_memory(lab, damage):
         for name in lab.objects(object_names.JOURNAL):
             controller.cloud.store.delete(name)
     later = lab.controller(SPEC)
-    assert later.history.places == ()
+    assert later.record.places == ()
     later.want()
     later.one_pass()
-    assert place_of(later.history.places, ZONE, KIND).refused == kept(lab).refused
+    assert place_of(later.record.places, ZONE, KIND).refused == kept(lab).refused
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_damaged_object_knows_nothing_and_is_written_anew(lab, data):
     lab.put(object_names.CAPACITY, data)
     later = lab.controller(SPEC)
     later.run(seconds=60)
-    assert later.history.places == controller.history.places
+    assert later.record.places == controller.record.places
     assert kept(lab).refused
 
 
@@ -102,11 +102,11 @@ def test_what_another_has_written_in_between_is_read_and_not_lost(lab):
     now = lab.clock.now()
     other = after_grant((), "us-west4-a", KIND, now)
     lab.put(object_names.CAPACITY, encoded(other))
-    lab.cloud.preempt(f"demo-tpu-g{controller.history.incarnation}", notice=False)
+    lab.cloud.preempt(f"demo-tpu-g{controller.record.node.incarnation}", notice=False)
     controller.up()
     lab.wait(120)
     controller.run(seconds=300)
-    assert place_of(controller.history.places, "us-west4-a", KIND).granted == 1
+    assert place_of(controller.record.places, "us-west4-a", KIND).granted == 1
     found = decoded(lab.get(object_names.CAPACITY))
     assert {one.zone for one in found} == {ZONE, OTHER_ZONE, "us-west4-a"}
 
@@ -126,7 +126,7 @@ def test_a_store_that_refuses_stops_no_pass(lab, monkeypatch):
     monkeypatch.setattr(controller.cloud.store, "write", refuse)
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
-    assert controller.history.incarnation == 2
+    assert controller.record.node.incarnation == 2
 
 
 def test_the_later_event_of_two_memories_counts_and_none_of_the_future():
@@ -142,10 +142,10 @@ def test_the_later_event_of_two_memories_counts_and_none_of_the_future():
 def test_a_record_of_before_keeps_its_memory(lab):
     """An older tpuctl kept it in the record alone."""
     controller = remembering(lab)
-    places = controller.history.places
-    assert decode(encode(controller.history, "demo"), "demo").places == places
+    places = controller.record.places
+    assert decode(encode(controller.record, "demo"), "demo").places == places
     controller.cloud.store.delete(object_names.CAPACITY)
     later = lab.controller(SPEC)
     later.run(seconds=60)
-    assert later.history.places == places
+    assert later.record.places == places
     assert decoded(lab.get(object_names.CAPACITY)) == places

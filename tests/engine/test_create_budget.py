@@ -112,7 +112,7 @@ def test_a_stockout_of_one_deployment_sends_the_other_elsewhere_at_once(tmp_path
     lab = Lab(tmp_path)
     one, two = with_budget(lab, "one"), with_budget(lab, "two")
     lab.change(stockouts=frozenset({ZONE}))
-    one.run(lambda r: one.history.zone == OTHER_ZONE)
+    one.run(lambda r: one.record.node.zone == OTHER_ZONE)
     lab.wait(ZONE_PAUSE)
     two.one_pass()
     assert [zone for _, zone in creates(one)] == [ZONE, OTHER_ZONE]

@@ -86,7 +86,7 @@ def test_a_disk_that_somebody_else_writes_to_is_waited_for_and_named(lab):
     controller.want()
     controller.run(seconds=600, passes=500)
     assert list(lab.nodes()) == ["other-tpu-g1"]
-    (refusal, *_) = controller.history.refusals
+    (refusal, *_) = controller.record.refusals
     assert "TPU-408" in refusal.message
     assert "other-tpu-g1" in refusal.message
     lab.cloud.tpu.delete(ZONE, "other-tpu-g1")

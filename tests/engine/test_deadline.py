@@ -73,8 +73,8 @@ def test_with_spot_at_hand_nothing_is_bought_on_demand(lab):
     result = controller.run(lambda r: r.plan.outcome is not None and not r.plan.waiting, passes=1000)
     assert result.plan.outcome.value == "done"
     assert tiers(lab) == [True]
-    assert controller.history.on_demand == ()
-    assert controller.history.progress.pace == pytest.approx(PACE, rel=0.05)
+    assert controller.record.deadline.on_demand == ()
+    assert controller.record.deadline.progress.pace == pytest.approx(PACE, rel=0.05)
 
 
 def to_the_end(controller, **options):
@@ -98,7 +98,7 @@ def test_a_stockout_of_spot_leads_to_on_demand_in_time(lab):
     controller.run(lambda r: bool(tiers(lab)), passes=1000)
     assert lab.clock.now() - start > 0.2 * HOUR, "the slack was not used to wait for spot"
     again = lab.controller(due())
-    assert again.history.on_demand == (again.history.incarnation,)
+    assert again.record.deadline.on_demand == (again.record.node.incarnation,)
     _, result = to_the_end(again)
     assert result.plan.outcome.value == "done"
     assert lab.clock.now() - start < 3.2 * HOUR
@@ -134,10 +134,10 @@ def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
         for use in lab.cloud.kernel.state.usage
         if not use.free
     )
-    estimate = spent(controller.spec, load_catalog(), controller.history, now).known_usd
+    estimate = spent(controller.spec, load_catalog(), controller.record, now).known_usd
     assert estimate == pytest.approx(metered, rel=0.1)
     assert metered < 5.0 * 1.1
-    items = spending(controller.spec, load_catalog(), controller.history, (), now).items
+    items = spending(controller.spec, load_catalog(), controller.record, (), now).items
     assert any(item.what.endswith(", on demand") for item in items)
 
 
@@ -149,7 +149,7 @@ def test_without_quota_for_on_demand_spot_goes_on(lab):
     controller.run(seconds=1.2 * HOUR, passes=3000)
     assert tiers(lab) == []
     result = controller.one_pass()
-    forecast = told(controller.spec, result.world, controller.history)
+    forecast = told(controller.spec, result.world, controller.record)
     assert forecast["forecast"] == "cannot be met"
     lab.change(stockouts=frozenset())
     to_the_end(controller)

@@ -8,12 +8,13 @@ from orchestrator.domain.observation import Absent, NodeState, Unknown
 from orchestrator.domain.ports import BucketOrder
 from orchestrator.planning.next_zone import SECOND_WITNESS
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+from tests.kit.records import changed
 
 
 def stranger(controller, lab):
     """Make a node and a VM of another deployment."""
-    node = controller.blueprint.node_order(controller.history, ZONE, 7)
-    vm = controller.blueprint.vm_order(controller.history)
+    node = controller.blueprint.node_order(controller.record, ZONE, 7)
+    vm = controller.blueprint.vm_order(controller.record)
     labels = {"tpuctl-deployment": "other"}
     controller.cloud.nodes.create(replace(node, name="other-tpu-g7", labels=labels))
     controller.cloud.vms.create(replace(vm, name="other-vm", labels=labels))
@@ -76,7 +77,7 @@ def test_down_needs_no_record(lab):
     controller = lab.up()
     controller.cloud.buckets.delete(lab.bucket)
     elsewhere = lab.controller(state="another computer")
-    assert elsewhere.history.incarnation == 0
+    assert elsewhere.record.node.incarnation == 0
     assert elsewhere.sweep().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
@@ -112,7 +113,7 @@ def test_down_leaves_other_deployments_alone(lab):
 def test_down_sweeps_what_no_record_knows(lab):
     """A node of an incarnation that nobody remembers goes too."""
     controller = lab.up()
-    controller.cloud.nodes.create(controller.blueprint.node_order(controller.history, ZONE, 40))
+    controller.cloud.nodes.create(controller.blueprint.node_order(controller.record, ZONE, 40))
     assert controller.sweep().machines() == ()
     assert lab.nodes() == {}
 
@@ -183,7 +184,7 @@ def test_down_says_when_the_bucket_cannot_be_deleted(lab):
 def test_down_waits_for_a_create_whose_answer_was_lost(lab):
     """An order that nobody confirmed may still show; one empty list right after it proves nothing."""
     controller = lab.up()
-    controller.record.update(lambda h: replace(h, accepted=False, requested_at=lab.clock.now()))
+    controller.records.update(lambda record: changed(record, accepted=False, requested_at=lab.clock.now()))
     begun = lab.clock.now()
     assert controller.sweep().machines() == ()
     assert lab.clock.now() - begun >= 30
@@ -210,7 +211,7 @@ def test_down_waits_for_an_order_that_is_still_running(lab, monkeypatch):
 def test_down_says_first_that_the_deployment_goes(lab):
     """Killed in the middle, it leaves a record that no `watch` takes for a deployment to keep alive."""
     lab.up().sweep().begin()
-    assert lab.controller(state="another computer").history.bundle == ""
+    assert lab.controller(state="another computer").record.job.bundle == ""
 
 
 def test_down_is_not_done_before_the_record_is_closed(lab):
@@ -222,7 +223,7 @@ def test_down_is_not_done_before_the_record_is_closed(lab):
     controller.lease.keep()
     lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 5)
     assert sweep.close() is None
-    assert lab.controller(state="another computer").history.incarnation == 2
+    assert lab.controller(state="another computer").record.node.incarnation == 2
     later = lab.controller().sweep()
     lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 500)
     left = later.close()
@@ -287,9 +288,9 @@ def test_down_names_machines_of_our_label_in_zones_that_nobody_names(lab):
     It costs one list of TPUs and one of VMs.
     """
     controller = lab.up()
-    order = controller.blueprint.node_order(controller.history, OTHER_ZONE, 7)
+    order = controller.blueprint.node_order(controller.record, OTHER_ZONE, 7)
     controller.cloud.nodes.create(order)
-    controller.cloud.vms.create(replace(controller.blueprint.vm_order(controller.history), zone="us-east5-a"))
+    controller.cloud.vms.create(replace(controller.blueprint.vm_order(controller.record), zone="us-east5-a"))
     lab.wait(5)
     lab.cloud.set_zone_state("us-west4-a", "unreachable")
     sweep = controller.sweep()

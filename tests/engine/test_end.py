@@ -1,13 +1,12 @@
 """How deployments end: done, failed, out of money, out of time."""
 
-from dataclasses import replace
-
 import pytest
 
 from orchestrator.domain.observation import Absent, NodeState
 from orchestrator.domain.plan import Outcome
 from orchestrator.errors import JobFailedError, SpendStopError
 from tests.engine.engine_lab import Lab, a_spec
+from tests.kit.records import changed
 
 
 def test_a_done_job_leaves_nothing_billed_and_nothing_to_do(lab):
@@ -37,7 +36,7 @@ def test_up_after_the_end_changes_nothing_unless_the_code_is_new(lab):
     lab.up()
     assert lab.mutations() == before
     reopened = lab.controller()
-    reopened.record.update(lambda h: replace(h, bundle="other"))
+    reopened.records.update(lambda record: changed(record, bundle="other"))
     reopened.want()
     reopened.run(lambda r: r.plan.empty and not r.plan.waiting)
     assert lab.nodes() == {"demo-tpu-g3": NodeState.READY}
@@ -76,7 +75,7 @@ def test_a_failed_job_ends_with_its_reason(lab):
         controller.run()
     lab.clock.advance(10)
     assert lab.nodes() == {}
-    assert controller.history.outcome == "failed"
+    assert controller.record.outcome == "failed"
 
 
 def test_up_after_a_failure_starts_again(lab):
@@ -98,7 +97,7 @@ def test_the_budget_stops_before_one_poll_too_many(tmp_path):
         controller.run(passes=2000)
     lab.clock.advance(300)
     assert lab.nodes() == {}
-    hourly = 2.0 / (controller.history.spans[0].until - controller.history.spans[0].since) * 3600
+    hourly = 2.0 / (controller.record.spans[0].until - controller.record.spans[0].since) * 3600
     billed = sum(line.usd or 0 for line in lab.cloud.bill())
     assert 1.9 <= billed <= 2.0 + hourly * (60 + 60 + 20) / 3600
     before = lab.mutations()
@@ -114,7 +113,7 @@ def test_the_time_to_live_ends_a_deployment(lab):
         controller.run()
     lab.clock.advance(10)
     assert lab.nodes() == {}
-    assert lab.clock.now() - controller.history.started_at <= 2 * 3600 + 600
+    assert lab.clock.now() - controller.record.started_at <= 2 * 3600 + 600
 
 
 def test_signals_and_silence_are_not_an_end(lab):

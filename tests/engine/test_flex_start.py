@@ -59,7 +59,7 @@ def test_a_zone_that_does_not_offer_it_is_left_for_the_next(tmp_path):
     lab = Lab(tmp_path)
     controller = lab.up(flex(tpu__zones=[ELSEWHERE, ZONE]))
     assert list(lab.queued().values()) == ["ACTIVE"]
-    assert controller.history.zone == ZONE
+    assert controller.record.node.zone == ZONE
     assert any("TPU-351" in e.text for e in controller.events if e.kind == "refused")
 
 

@@ -40,7 +40,7 @@ def test_flex_start_helps_out_where_spot_does_not(lab):
     assert result.plan.outcome.value == "done"
     assert took < 3.2 * HOUR
     assert tiers(lab) == [False]
-    assert [span.spot for span in controller.history.spans if span.kind == "node"] == [False]
+    assert [span.spot for span in controller.record.spans if span.kind == "node"] == [False]
 
 
 def test_a_zone_that_does_not_offer_it_gives_on_demand_in_time(lab):
@@ -83,10 +83,14 @@ def test_a_controller_that_dies_at_the_order_leaves_one_tpu_and_one_order(lab):
         controller.run(dear(lab), passes=2000)
     lab.wire.after = lambda what: None
     again = lab.controller(resort())
-    assert again.history.flex_start == again.history.on_demand == (again.history.incarnation,)
+    assert (
+        again.record.deadline.flex_start
+        == again.record.deadline.on_demand
+        == (again.record.node.incarnation,)
+    )
     again.run(dear(lab), passes=2000)
     again.run(seconds=300, passes=500)
-    name = f"demo-tpu-g{again.history.incarnation}"
+    name = f"demo-tpu-g{again.record.node.incarnation}"
     assert (lab.queued(), lab.nodes()) == ({name: "ACTIVE"}, {name: NodeState.READY})
 
 

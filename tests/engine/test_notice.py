@@ -60,7 +60,7 @@ def test_an_overdue_heartbeat_ends_a_long_pause(lab):
     controller = lab.up(a_spec(watch__poll="1h"))
     lab.machines.report()
     seen = passes(controller, 59 * MINUTE, lambda: lab.cloud.preempt("demo-tpu-g1", notice=False), at=20)
-    assert controller.history.incarnation == 2
+    assert controller.record.node.incarnation == 2
     assert min(at for at in seen if at > 20) <= 20 + 2 * 4 * 30 + 5
 
 
@@ -80,7 +80,7 @@ def test_the_replacement_is_asked_for_when_the_old_job_rests_not_before(tmp_path
     plan = controller.one_pass().plan
     wanted = [("DELETE", 1), ("CREATE", 2)] if preempted else []
     assert [(c.verb.name, c.incarnation) for c in plan.changes] == wanted
-    assert controller.history.preemptions == len(wanted) // 2
+    assert controller.record.node.preemptions == len(wanted) // 2
 
 
 def test_a_slice_is_left_only_when_its_last_worker_rests(tmp_path):
@@ -107,6 +107,6 @@ def test_a_preemption_with_notice_is_counted_once(tmp_path):
     controller.run(seconds=120)
     lab.change(stockouts=frozenset())
     controller.run(seconds=15 * MINUTE)
-    assert controller.history.preemptions == 1
+    assert controller.record.node.preemptions == 1
     assert controller.kinds().count("preempted") == 1
     assert [s for n, s in lab.nodes().items() if s is NodeState.READY] == [NodeState.READY]

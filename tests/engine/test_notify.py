@@ -16,12 +16,12 @@ from orchestrator.domain.notify_spec import EVENTS, NotifySpec
 from orchestrator.domain.observation import Heartbeat, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
-from orchestrator.domain.record import History
 from orchestrator.engine import receivers
 from orchestrator.engine.outbox import OUTBOX, PAUSES, SENT, Outbox, Postman
 from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import PreconditionError, TransientError
 from orchestrator.planning.notices import Notice, due, stopped
+from tests.kit.records import changed, record_of
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import world
 
@@ -194,25 +194,25 @@ def beat(phase=Phase.RUN, incarnation=1, **more):
     return Heartbeat(incarnation, 0, phase, 990.0, **more)
 
 
-def told(history, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
+def told(record, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
     """Return what is due, by event."""
-    found = due(spec, world(heartbeats=Present(beats), seen_at=at), history, outcome, "why", spent)
+    found = due(spec, world(heartbeats=Present(beats), seen_at=at), record, outcome, "why", spent)
     return {one.event: one for one in found}
 
 
-FIRST = History(started_at=100.0, incarnation=1, zone="z")
+FIRST = record_of(started_at=100.0, incarnation=1, zone="z")
 
 
 def test_what_people_are_told_and_under_which_id():
     """The id names the life of the deployment and the thing, so it is the same in each pass."""
     assert told(FIRST) == {}
     assert told(FIRST, beat())["up"].id == f"{SPEC.name}-100-up"
-    second = replace(FIRST, incarnation=2, preemptions=1)
+    second = changed(FIRST, incarnation=2, preemptions=1)
     assert told(second)["preempted"].id.endswith("-preempted-1")
     assert set(told(second, beat())) == {"preempted"}, "a report of the machine before proves nothing"
     resumed = told(second, beat(incarnation=2, resumed_from=40))["resumed"]
     assert (resumed.id, resumed.data["resumed_from"]) == (f"{SPEC.name}-100-resumed-2", 40)
-    again = replace(FIRST, started_at=200.0)
+    again = changed(FIRST, started_at=200.0)
     assert told(again, beat())["up"].id != told(FIRST, beat())["up"].id
 
 
@@ -235,7 +235,7 @@ def test_a_stall_is_told_once_for_each_last_step():
 
 def test_a_machine_that_tells_another_time_in_each_report_is_told_of_once():
     """Else it would have a webhook called every few seconds, and a program started."""
-    now, made = 1.0e9, replace(FIRST, requested_at=1.0e9 - 3.5 * SPEC.watch.stall)
+    now, made = 1.0e9, changed(FIRST, requested_at=1.0e9 - 3.5 * SPEC.watch.stall)
     times = [now - SPEC.watch.stall - 100.0 * number for number in range(2000)]
     found = {told(made, beat(progress_at=at, step=7), at=now)["stalled"].id for at in times}
     assert len(found) <= 4

@@ -19,7 +19,7 @@ def test_up_brings_uv_once_and_a_machine_can_check_it(tmp_path):
     one = lab.controller()
     artifacts.bring_uv(a_spec(), one.deployment.bundles)
     one.up()
-    one.run(until=lambda _: one.history.uploaded != "")
+    one.run(until=lambda _: one.record.job.uploaded != "")
     program = gzip.decompress(lab.get(OURS))
     assert hashlib.sha256(program).hexdigest() == PROGRAMS[platform.machine()]
 

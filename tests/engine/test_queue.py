@@ -4,11 +4,11 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import NodeState
-from orchestrator.domain.record import History
 from orchestrator.domain.units import Duration
 from orchestrator.errors import TpuctlError
 from orchestrator.pricing.bill import spent
 from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, Kill, Lab, a_spec
+from tests.kit.records import record_of
 
 CREATE, DELETE = "tpu.queuedResources.create", "tpu.queuedResources.delete"
 
@@ -33,8 +33,8 @@ def test_up_waits_in_the_queue_and_gets_one_tpu(tmp_path, latency):
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
     assert lab.mutations()[CREATE] == 1
     assert lab.mutations()["tpu.nodes.create"] == 0
-    assert controller.history.incarnation == 1
-    assert controller.history.refusals == ()
+    assert controller.record.node.incarnation == 1
+    assert controller.record.refusals == ()
 
 
 def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
@@ -46,8 +46,8 @@ def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
     assert lab.queued() == {"demo-tpu-g1": "WAITING_FOR_RESOURCES"}
     assert lab.mutations()[CREATE] == 1
     assert any("in the queue since " in text for text in controller.waiting)
-    bill = spent(queued(), load_catalog(), controller.history, lab.clock.now())
-    assert not any(span.kind == "node" for span in controller.history.spans), bill
+    bill = spent(queued(), load_catalog(), controller.record, lab.clock.now())
+    assert not any(span.kind == "node" for span in controller.record.spans), bill
     lab.change(stockouts=frozenset())
     controller.run(ready(lab))
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
@@ -67,7 +67,7 @@ def test_a_preempted_tpu_takes_its_suspended_queued_resource_along(lab):
         (successor,) = lab.nodes()
         assert successor != name
         assert lab.queued() == {successor: "ACTIVE"}
-    assert controller.history.preemptions == 3
+    assert controller.record.node.preemptions == 3
     assert all(lab.cloud.calls[method] <= 3 * 2 + 1 for method in (CREATE, DELETE))
 
 
@@ -89,7 +89,7 @@ def test_an_order_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
     controller.run(ready(lab), passes=1000)
     controller.run(seconds=120)
     assert lab.queued() == {"demo-tpu-g2": "ACTIVE"}
-    assert controller.history.zone == OTHER_ZONE
+    assert controller.record.node.zone == OTHER_ZONE
     assert [e.kind for e in controller.events].count("refused") == 1
     assert "preempted" not in controller.kinds()
 
@@ -107,7 +107,7 @@ def test_provisioning_that_goes_wrong_ends_in_a_ready_tpu(tmp_path, fate, orders
     controller.run(seconds=300)
     assert lab.mutations()[CREATE] == orders
     assert lab.queued() == {f"demo-tpu-g{orders}": "ACTIVE"}
-    assert controller.history.preemptions == (fate == "late-failure"), "its machine was taken away"
+    assert controller.record.node.preemptions == (fate == "late-failure"), "its machine was taken away"
 
 
 def test_a_permission_that_is_missing_ends_at_once(lab):
@@ -137,7 +137,7 @@ def test_down_finds_an_order_without_record_and_bucket(lab):
     controller.run(seconds=60)
     controller.cloud.buckets.delete(lab.bucket)
     elsewhere = lab.controller(a_spec(vm="none"), state="another computer")
-    assert elsewhere.history == History(fence=elsewhere.history.fence)
+    assert elsewhere.record == record_of(fence=elsewhere.record.fence)
     assert elsewhere.sweep().machines() == ()
     assert lab.queued() == {}
 
@@ -147,7 +147,7 @@ def test_an_order_whose_answer_was_lost_is_adopted(lab):
     lab.cloud.fail_next(CREATE, ["drop-answer"])
     controller = lab.up(queued())
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
-    assert controller.history.incarnation == 1
+    assert controller.record.node.incarnation == 1
 
 
 def test_a_controller_killed_after_the_order_finds_it_again(lab):

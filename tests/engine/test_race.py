@@ -39,8 +39,8 @@ def settled(lab, controller):
     ((name, state),) = lab.nodes().items()
     assert state is NodeState.READY
     assert [job.endswith(name) for job in jobs(lab)] == [True], jobs(lab)
-    assert name == f"demo-tpu-g{controller.history.incarnation}"
-    assert controller.history.rivals == ()
+    assert name == f"demo-tpu-g{controller.record.node.incarnation}"
+    assert controller.record.race.rivals == ()
     return name
 
 
@@ -65,7 +65,7 @@ def test_the_zones_that_have_none_do_not_hold_up_the_one_that_has(slow):
     began = slow.clock.now()
     controller = slow.controller(RACE)
     controller.up()
-    assert controller.history.zone == THREE[2]
+    assert controller.record.node.zone == THREE[2]
     assert slow.clock.now() - began < 400
     settled(slow, controller)
 
@@ -78,7 +78,7 @@ def test_a_zone_with_capacity_again_joins_the_race(slow):
     controller.run(seconds=120, passes=200)
     slow.change(stockouts=frozenset(THREE[1:]))
     settled(slow, controller)
-    assert controller.history.zone == THREE[0]
+    assert controller.record.node.zone == THREE[0]
 
 
 def test_a_lost_winner_is_replaced_by_a_new_race(slow):
@@ -114,9 +114,9 @@ def test_the_controller_yields_to_a_machine_that_was_faster(slow):
             slow.put(f"{object_names.CLAIM}1", json.dumps({"incarnation": 3}).encode())
 
     slow.wire.before = faster
-    controller.run(lambda r: controller.history.claimed, seconds=900)
+    controller.run(lambda r: controller.record.race.claimed, seconds=900)
     assert claimed
-    assert controller.history.incarnation == claim(slow) == 3
+    assert controller.record.node.incarnation == claim(slow) == 3
 
 
 def test_a_controller_that_is_killed_after_each_create_continues_the_race(slow):
@@ -171,4 +171,4 @@ def test_failover_asks_no_more_than_before(slow):
     controller = slow.up(a_spec(**THERE))
     assert asked(controller) == {THREE[0]: 1}
     assert slow.objects(object_names.CLAIM) == []
-    assert controller.history.round == 0
+    assert controller.record.race.round == 0

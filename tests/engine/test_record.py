@@ -14,6 +14,7 @@ from orchestrator.errors import (
     TransientError,
 )
 from tests.engine.engine_lab import ZONE, a_spec
+from tests.kit.records import changed
 
 
 def test_of_two_controllers_the_slower_one_is_refused(lab):
@@ -32,10 +33,10 @@ def test_what_was_refused_does_not_count_as_newer_here(lab):
     """The refused change of the slower controller is on no disk: started again, it knows what the other did."""
     first = lab.up()
     second = lab.controller(state="another computer")
-    second.record.update(lambda h: replace(h, preemptions=3))
+    second.records.update(lambda record: changed(record, preemptions=3))
     with pytest.raises(LeaseHeldError):
-        first.record.update(lambda h: replace(h, preemptions=8))
-    assert lab.controller().history.preemptions == 3
+        first.records.update(lambda record: changed(record, preemptions=8))
+    assert lab.controller().record.node.preemptions == 3
 
 
 @pytest.mark.parametrize("lost", [["drop-answer"], ["drop-answer", "drop-answer"]])
@@ -45,9 +46,9 @@ def test_a_write_of_our_own_with_a_lost_answer_is_no_second_controller(lab, lost
     lab.cloud.fail_next("storage.objects.insert", lost)
     for number in range(len(lost)):
         with pytest.raises(TransientError):
-            controller.record.update(lambda h, number=number: replace(h, preemptions=10 + number))
-    controller.record.update(lambda h: replace(h, preemptions=99))
-    assert lab.controller(state="another computer").history.preemptions == 99
+            controller.records.update(lambda record, number=number: changed(record, preemptions=10 + number))
+    controller.records.update(lambda record: changed(record, preemptions=99))
+    assert lab.controller(state="another computer").record.node.preemptions == 99
 
 
 def test_the_copy_in_the_bucket_is_the_record(lab):
@@ -55,15 +56,15 @@ def test_the_copy_in_the_bucket_is_the_record(lab):
     controller = lab.controller()
     controller.want()
     controller = lab.controller()
-    assert controller.history.bundle
+    assert controller.record.job.bundle
     controller.up()
-    seen = controller.history
+    seen = controller.record
     other = lab.controller(state="another computer")
-    assert replace(other.history, serial=0, fence=0) == replace(seen, serial=0, fence=0)
-    other.record.update(lambda h: replace(h, preemptions=7))
+    assert changed(other.record, serial=0, fence=0) == replace(seen, serial=0, fence=0)
+    other.records.update(lambda record: changed(record, preemptions=7))
     old = lab.folder / "state" / "record.json"
     old.write_bytes(old.read_bytes().replace(b'"serial": ', b'"serial": 99'))
-    assert lab.controller().history.preemptions == 7
+    assert lab.controller().record.node.preemptions == 7
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"null", b'{"schema": 1, "history": 5}', b"\xff", b"[" * 9000])
@@ -72,19 +73,23 @@ def test_a_damaged_record_is_rebuilt_and_nothing_is_made_twice(lab, data, where)
     """The other copy, or journal and labels, tell what is there; the damaged copy is kept for a look."""
     lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
-    before = lab.up().history
+    before = lab.up().record
     calls = lab.mutations()
     if where != "bucket":
         (lab.folder / "state" / "record.json").write_bytes(data)
     if where != "disk":
         lab.put(".tpuctl/record.json", data)
     controller = lab.controller()
-    assert bool(controller.record.damaged) == (where != "disk")
+    assert bool(controller.records.damaged) == (where != "disk")
     controller.up()
     made = {m: n for m, n in lab.mutations().items() if not m.startswith("storage")}
     assert made == {m: n for m, n in calls.items() if not m.startswith("storage")}
-    after = controller.history
-    assert (after.incarnation, after.zone, after.zones_used) == (2, before.zone, before.zones_used)
+    after = controller.record
+    assert (after.node.incarnation, after.node.zone, after.zones_used) == (
+        2,
+        before.node.zone,
+        before.zones_used,
+    )
     assert after.started_at == pytest.approx(before.started_at, abs=60)
     kept = lab.objects(".tpuctl/record.json.damaged")
     assert [lab.get(name) for name in kept] == ([data] if where != "disk" and data else [])
@@ -188,16 +193,16 @@ def test_ids_of_intents_do_not_collide(lab):
 
 def test_a_write_that_fails_undoes_its_own_change_and_none_that_was_noted(lab, monkeypatch):
     """What a call has brought about waits for the next write; an intent that is not saved is not held."""
-    record = lab.up().record
-    record.note(lambda h: replace(h, preemptions=3))
+    records = lab.up().records
+    records.update_later(lambda record: changed(record, preemptions=3))
 
     def refuse(*_, **__):
         raise TransientError("no answer")
 
     with monkeypatch.context() as broken:
-        broken.setattr(record._store, "write", refuse)
+        broken.setattr(records._store, "write", refuse)
         with pytest.raises(TransientError):
-            record.update(lambda h: replace(h, reason="never"))
-    assert (record.history.preemptions, record.history.reason) == (3, "")
-    record.flush()
-    assert record.load().preemptions == 3
+            records.update(lambda record: changed(record, reason="never"))
+    assert (records.current.node.preemptions, records.current.reason) == (3, "")
+    records.flush()
+    assert records.load().node.preemptions == 3

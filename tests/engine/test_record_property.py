@@ -1,6 +1,6 @@
 """What is written of a deployment can be read again, whatever has got into it."""
 
-from dataclasses import fields, replace
+from typing import get_type_hints
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,13 +8,24 @@ from hypothesis import strategies as st
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Candidate, History, Refusal, Span
-from orchestrator.engine.record_store import decode, encode
+from orchestrator.domain.record import Candidate, Record, Refusal, Span
+from orchestrator.engine.record_format import STORED, decode, encode, stored_values
 from orchestrator.errors import Retry
 from orchestrator.planning.record_limits import LATEST, MOST
+from tests.kit.records import changed
 
 KEY = b"k" * 32
-ANY = {field.name: st.from_type(field.type) for field in fields(History)}
+
+
+def type_of(path):
+    """Return the type of a value of a record."""
+    kind = Record
+    for name in path.split("."):
+        kind = get_type_hints(kind)[name]
+    return kind
+
+
+ANY = {key: st.from_type(type_of(path)) for key, path in STORED.items()}
 """Values of each field's type: floats that are none, numbers without end, text of any kind."""
 ANY |= {
     "sightings": st.dictionaries(st.text(), st.floats()),
@@ -55,20 +66,18 @@ SANE = {
 @given(st.fixed_dictionaries({}, optional=SANE))
 def test_what_is_encoded_is_decoded(values):
     """Every field, alone and with others, and nothing is changed on the way."""
-    history = replace(History(), **values)
-    assert decode(encode(history, "demo", "me", KEY), "demo") == history
+    record = changed(Record(), **values)
+    assert decode(encode(record, "demo", "me", KEY), "demo") == record
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.fixed_dictionaries({}, optional=ANY), st.fixed_dictionaries({}, optional=SANE))
 def test_what_nobody_could_read_is_left_out_and_nothing_else(any_values, sane_values):
     """A record that cannot be read forgets what earlier TPUs have cost, and keeps `ttl` from its end."""
-    history = replace(
-        History(), **any_values, **{k: v for k, v in sane_values.items() if k not in any_values}
-    )
-    again = decode(encode(history, "demo", "me", KEY), "demo")
-    for field in fields(History):
-        found, nothing = getattr(again, field.name), getattr(History(), field.name)
-        assert found in (getattr(history, field.name), nothing), field.name
-        if field.name not in any_values:
-            assert found == getattr(history, field.name), field.name
+    record = changed(Record(), **any_values, **{k: v for k, v in sane_values.items() if k not in any_values})
+    again = stored_values(decode(encode(record, "demo", "me", KEY), "demo"))
+    given, nothing = stored_values(record), stored_values(Record())
+    for key, found in again.items():
+        assert found in (given[key], nothing[key]), key
+        if key not in any_values:
+            assert found == given[key], key

@@ -62,7 +62,7 @@ def test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass
     controller.up()
     lab.wait(60)
     assert lab.nodes() == READY
-    assert controller.history.preemptions == 1
+    assert controller.record.node.preemptions == 1
     assert [m for m in lab.machines.running if "-g2-" in m]
     assert lab.remote.pushes == [], "the way back needs no SSH"
 
@@ -150,7 +150,7 @@ def test_preemption_after_preemption_keeps_one_node(lab):
         controller.up()
     lab.wait(10)
     assert lab.nodes() == {"demo-tpu-g11": NodeState.READY}
-    assert controller.history.preemptions == 10
+    assert controller.record.node.preemptions == 10
 
 
 def test_a_node_preempted_while_it_is_created_is_replaced(lab):
@@ -205,7 +205,7 @@ def test_a_node_out_of_reach_for_five_minutes_is_replaced(lab, poll):
     controller = lab.up(a_spec(watch__poll=poll))
     lab.cloud.kill_worker("demo-tpu-g1", 0)
     lab.remote.error = "no route to host"
-    controller.run(lambda r: controller.history.incarnation == 2, passes=200)
+    controller.run(lambda r: controller.record.node.incarnation == 2, passes=200)
     lab.remote.error = ""
     controller.up()
     lab.wait(10)

@@ -26,9 +26,9 @@ def test_a_stockout_inside_the_operation_moves_on_to_the_next_zone(lab):
     """The first zone has none, the second one serves."""
     lab.change(stockouts=frozenset({ZONE}))
     controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
-    assert controller.history.zone == OTHER_ZONE
+    assert controller.record.node.zone == OTHER_ZONE
     assert the_one_node(lab) == "demo-tpu-g2"
-    assert controller.history.refusals == ()
+    assert controller.record.refusals == ()
 
 
 def test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_returns(lab):
@@ -148,7 +148,7 @@ def test_no_tpu_is_asked_for_when_the_first_vm_is_refused_for_good(lab, case):
         lab.up()
     assert lab.mutations()["tpu.nodes.create"] == 0
     lab.cloud.kernel.state.faults.clear()
-    assert lab.up().history.vm_accepted
+    assert lab.up().record.vm.accepted
     assert len(lab.nodes()) == 1
 
 
@@ -203,7 +203,7 @@ def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
     start = lab.clock.now()
     controller = lab.up(passes=500)
     assert CREATE_DEADLINE <= lab.clock.now() - start <= CREATE_DEADLINE + 60
-    assert controller.history.incarnation == 2
+    assert controller.record.node.incarnation == 2
     assert the_one_node(lab) == "demo-tpu-g2"
 
 
@@ -238,7 +238,7 @@ def test_a_vm_that_cannot_be_had_is_asked_for_again_in_a_bounded_way(lab, case):
     controller = lab.up(BOTH)
     assert lab.vms() == {"demo-vm": "RUNNING"}
     assert lab.mutations()["compute.instances.insert"] == 4
-    assert controller.history.zone == ZONE
+    assert controller.record.node.zone == ZONE
     assert the_one_node(lab) == "demo-tpu-g1"
 
 
@@ -257,7 +257,7 @@ def test_a_vm_that_cannot_be_started_is_asked_in_a_bounded_way(lab):
 def test_a_stranger_with_the_nodes_name_is_refused_and_left_alone(lab):
     """A node of that name without our label is somebody's: one clear error, and nothing is deleted."""
     controller = lab.controller()
-    order = controller.blueprint.node_order(controller.history, ZONE, 1)
+    order = controller.blueprint.node_order(controller.record, ZONE, 1)
     from dataclasses import replace
 
     controller.cloud.nodes.create(replace(order, labels={}))
@@ -275,7 +275,7 @@ def test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are(lab, mon
     def old(self, *words):
         return listed(self, *words) if lab.clock.now() > since + 20 else Present(())
 
-    controller.cloud.nodes.create(controller.blueprint.node_order(controller.history, ZONE, 1))
+    controller.cloud.nodes.create(controller.blueprint.node_order(controller.record, ZONE, 1))
     monkeypatch.setattr(type(controller.cloud.nodes), "labelled", old)
     controller.up()
     assert list(lab.nodes()) == ["demo-tpu-g1"]
@@ -288,7 +288,7 @@ def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
     from dataclasses import replace
 
     controller = lab.controller()
-    order = controller.blueprint.vm_order(controller.history)
+    order = controller.blueprint.vm_order(controller.record)
     controller.cloud.vms.create(replace(order, labels={"owner": "somebody"}))
     lab.clock.advance(5)
     if not running:

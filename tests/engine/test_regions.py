@@ -44,7 +44,7 @@ def test_the_bucket_stays_and_the_tpu_goes_to_the_other_region_and_comes_back(la
     assert (where(lab), location(lab)) == ([AWAY], region_of(ZONE))
     lab.wait(6 * 3600)
     lab.change(stockouts=frozenset())
-    lab.cloud.preempt(f"demo-tpu-g{controller.history.incarnation}", notice=False)
+    lab.cloud.preempt(f"demo-tpu-g{controller.record.node.incarnation}", notice=False)
     controller.up()
     assert asked(controller)[-1] == ZONE
 
@@ -96,7 +96,7 @@ def test_a_race_stays_in_one_region_and_goes_on_in_the_other(tmp_path):
     assert sorted(asked(controller)) == [OTHER_ZONE, ZONE]
     lab.wait(300)
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
-    lab.cloud.preempt(f"demo-tpu-g{controller.history.incarnation}", notice=False)
+    lab.cloud.preempt(f"demo-tpu-g{controller.record.node.incarnation}", notice=False)
     controller.run(seconds=900)
     assert len({region_of(zone) for zone in where(lab)}) == 1
     assert region_of(where(lab)[0]) != region_of(ZONE)

@@ -29,7 +29,7 @@ def test_a_reservation_in_use_is_waited_for_as_any_place_in_the_queue(tmp_path):
     """One order only; nothing is asked for outside of the reservation."""
     lab = Lab(tmp_path, reservations=MINE)
     other = lab.controller(reserved(name="other"), state="other")
-    other.cloud.queued.create(other.blueprint.node_order(other.history, ZONE, 1), None)
+    other.cloud.queued.create(other.blueprint.node_order(other.record, ZONE, 1), None)
     controller = lab.controller(reserved())
     controller.want()
     controller.run(seconds=3600, passes=200)

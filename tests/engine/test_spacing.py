@@ -1,16 +1,16 @@
 """One object is written once a second at most: what belongs together is one write."""
 
 from collections import defaultdict
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from orchestrator.contract.object_names import JOURNAL, LEASE, LEASE_BACK, RECORD
 from orchestrator.engine.held import current
-from orchestrator.engine.record_store import decode
+from orchestrator.engine.record_format import decode
 from orchestrator.errors import LeaseHeldError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
+from tests.kit.records import changed
 
 SECOND = 1.0
 MACHINES = ".tpuctl/heartbeat/"
@@ -61,7 +61,7 @@ def refusals(lab, monkeypatch):
 
 def gone(lab, controller):
     """End a command: what it knows is in the bucket, and the lease given back."""
-    controller.record.flush()
+    controller.records.flush()
     controller.lease.release()
     lab.wait(10)
 
@@ -114,8 +114,8 @@ def test_what_a_pass_brought_about_is_in_the_bucket_before_a_long_pause(lab):
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.run(lambda r: "demo-tpu-g2" in lab.nodes())
     other = lab.controller(state="elsewhere", beside=False)
-    assert replace(other.history, serial=0, fence=0) == replace(controller.history, serial=0, fence=0)
-    assert other.history.accepted
+    assert changed(other.record, serial=0, fence=0) == changed(controller.record, serial=0, fence=0)
+    assert other.record.node.accepted
 
 
 def test_new_code_goes_to_the_machine_without_waiting_for_the_claim(lab, monkeypatch):
@@ -123,12 +123,12 @@ def test_new_code_goes_to_the_machine_without_waiting_for_the_claim(lab, monkeyp
     gone(lab, lab.up())
     refused = refusals(lab, monkeypatch)
     controller = lab.controller()
-    before = controller.record._generation
-    controller.record.note(lambda h: replace(h, settings_due=True))
+    before = controller.records._generation
+    controller.records.update_later(lambda record: changed(record, settings_due=True))
     assert controller.one_pass().plan.changes
     assert refused == []
-    assert controller.record._generation != before
-    assert controller.history.fence == controller.lease.token
+    assert controller.records._generation != before
+    assert controller.record.fence == controller.lease.token
     assert decode(lab.get(RECORD), "demo").fence == controller.lease.token
 
 
@@ -141,7 +141,7 @@ def test_a_lease_that_was_taken_over_is_claimed_at_once(lab, written):
     assert second.lease.taken_over
     assert written[RECORD]
     with pytest.raises(LeaseHeldError):
-        first.record.update(lambda h: replace(h, preemptions=9))
+        first.records.update(lambda record: changed(record, preemptions=9))
 
 
 def test_a_command_that_has_nothing_to_do_gives_its_lease_back_without_waiting(lab, monkeypatch):

@@ -17,13 +17,13 @@ from orchestrator.planning.approval import (
     sights_of,
 )
 from orchestrator.planning.forecast import forecast, foresee
-from tests.planning.worlds import NOW, beat, history, node, spec, vm, world
+from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 KIND = load_catalog().accelerator("v5litepod-8")
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "there is none yet", "us-central1-a", 1)
 FRESH = Approved(
     "demo", "my-project", "gcp", "/w/tpuctl.yaml", "f1", "1.0", "b1", "a1", {},
-    sights_of(World(Absent(), Absent(), Present(()), Present(())), history(incarnation=0, uploaded="")),
+    sights_of(World(Absent(), Absent(), Present(()), Present(())), record(incarnation=0, uploaded="")),
     (Change(Kind.BUCKET, Verb.CREATE, "", "none").as_dict(), NODE.as_dict()), "p.json",
 )  # fmt: skip
 
@@ -101,13 +101,13 @@ def test_a_plan_for_one_cloud_is_not_carried_out_on_the_other():
 def test_on_unknown_no_plan_is_made(what):
     """It would be a guess."""
     with pytest.raises(TransientError, match="503"):
-        sights_of(world(**{what: Unknown("503")}), history())
+        sights_of(world(**{what: Unknown("503")}), record())
 
 
 def test_from_nothing_it_foresees_what_the_forecast_says():
     """The two roads to a plan are one."""
     nothing = World(Absent(), Absent(), Present(()), Present(()), seen_at=NOW)
-    fresh = history(
+    fresh = record(
         incarnation=0, bucket_seen=False, bucket_ready=False, uploaded="", pushed="", vm_accepted=False,
         accepted=False, zone="", sightings={}, requested_at=0.0,
     )  # fmt: skip
@@ -131,5 +131,5 @@ WORLDS = {
 def test_from_what_exists_it_foresees_the_rest_and_comes_to_rest(case):
     """Deletions, starts and ends are foreseen too."""
     shown, steps = WORLDS[case]
-    plan = foresee(spec(), KIND, world(**shown), history())
+    plan = foresee(spec(), KIND, world(**shown), record())
     assert [f"{c.verb.name.lower()} {c.kind.value}" for c in plan.changes] == steps

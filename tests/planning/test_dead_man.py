@@ -12,7 +12,7 @@ from orchestrator.domain.units import Duration
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.planning.dead_man import alone, legs
 from orchestrator.planning.termination import expiry
-from tests.planning.worlds import NOW, ZONE, history, spec
+from tests.planning.worlds import NOW, ZONE, record, spec
 
 ARMED = spec(watch=WatchSpec(ttl=Duration(7200), self_delete=True))
 
@@ -44,14 +44,14 @@ def test_the_plan_says_what_a_tpu_that_deletes_itself_needs():
 
 def test_tpus_act_on_an_end_only_when_they_may_and_the_deployment_has_begun():
     """What is switched off is told as 0, which disarms the machines that run already."""
-    assert expiry(ARMED, history(started_at=NOW)) == NOW + 7200
-    assert expiry(ARMED, history(started_at=0.0)) == 0.0
-    assert expiry(spec(), history(started_at=NOW)) == 0.0
+    assert expiry(ARMED, record(started_at=NOW)) == NOW + 7200
+    assert expiry(ARMED, record(started_at=0.0)) == 0.0
+    assert expiry(spec(), record(started_at=NOW)) == 0.0
 
 
 def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
     """Its machines know the end that they were made with; the VM has Google's limit."""
-    known = history(expires_at=NOW + 7200)
+    known = record(expires_at=NOW + 7200)
     armed, plain = (Blueprint(s, CloudAccount("p", "me@p"), "key") for s in (ARMED, spec()))
     made = armed.scripts("tpu", known, incarnation=1, node="demo-tpu-g1", zone=ZONE)
     assert f"TPUCTL_EXPIRES_AT='{NOW + 7200:.0f}'" in made.job_env

@@ -16,14 +16,15 @@ from orchestrator.domain.observation import (
     Worker,
 )
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.domain.record import History, Refusal
+from orchestrator.domain.record import Record, Refusal
 from orchestrator.domain.spec import BucketSpec, JobSpec, WatchSpec
 from orchestrator.domain.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import create_gate
 from orchestrator.planning.tpu import CREATE_DEADLINE, REPAIR_DEADLINE
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, vm, world
+from tests.kit.records import record_of
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, vm, world
 
 
 def steps(plan):
@@ -38,7 +39,7 @@ NODE_DELETE_1 = (Kind.NODE, Verb.DELETE, 1)
 
 def test_a_running_deployment_is_left_alone():
     """When everything is as it should be, the plan is empty and waits for nothing."""
-    plan = decide(spec(), world(), history())
+    plan = decide(spec(), world(), record())
     assert plan.empty
     assert plan.waiting == ()
 
@@ -46,7 +47,7 @@ def test_a_running_deployment_is_left_alone():
 def test_the_first_pass_creates_bucket_vm_and_tpu_side_by_side():
     """Nothing exists yet: the three resources are asked for in one plan."""
     empty = world(bucket=Absent(), vm=Absent(), nodes=Present(()), heartbeats=Present(()))
-    plan = decide(spec(), empty, History(bundle="b", agent="a"))
+    plan = decide(spec(), empty, record_of(bundle="b", agent="a"))
     assert steps(plan) == [
         (Kind.BUCKET, Verb.CREATE, None),
         (Kind.VM, Verb.CREATE, None),
@@ -57,20 +58,20 @@ def test_the_first_pass_creates_bucket_vm_and_tpu_side_by_side():
 @pytest.mark.parametrize("state", [NodeState.PREEMPTED, NodeState.TERMINATED, NodeState.STOPPED])
 def test_a_lost_node_is_deleted_and_the_next_incarnation_created_at_once(state):
     """The API's own terminal state needs no second witness, and a report of a moment ago is older than it."""
-    plan = decide(spec(), world(nodes=Present((node(state=state),))), history())
+    plan = decide(spec(), world(nodes=Present((node(state=state),))), record())
     assert steps(plan) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
 def test_a_node_that_somebody_deletes_is_replaced_but_not_deleted_again():
     """DELETING is on its way out already."""
     going = node(state=NodeState.DELETING, created_at=NOW - 10)
-    assert steps(decide(spec(), world(nodes=Present((going,))), history())) == [NODE_CREATE_2]
+    assert steps(decide(spec(), world(nodes=Present((going,))), record())) == [NODE_CREATE_2]
 
 
 @pytest.mark.parametrize("sight", ["bucket", "vm", "nodes", "heartbeats"])
 def test_what_is_unknown_leads_to_no_change(sight):
     """Unknown is not absent: an error or a partial list creates and destroys nothing."""
-    plan = decide(spec(), world(**{sight: Unknown("503")}), history())
+    plan = decide(spec(), world(**{sight: Unknown("503")}), record())
     assert plan.empty
     assert any("503" in text for text in plan.waiting)
 
@@ -78,29 +79,29 @@ def test_what_is_unknown_leads_to_no_change(sight):
 def test_a_vanished_node_counts_as_gone_only_after_a_second_sighting():
     """One empty list is not believed; two, 30 s apart, are."""
     gone = world(nodes=Present(()))
-    first = history(sightings={"node:1:absent": NOW - 5})
+    first = record(sightings={"node:1:absent": NOW - 5})
     assert decide(spec(), gone, first).empty
-    second = history(sightings={"node:1:absent": NOW - 31})
+    second = record(sightings={"node:1:absent": NOW - 31})
     assert steps(decide(spec(), gone, second)) == [NODE_CREATE_2]
 
 
 def test_a_create_that_was_never_confirmed_is_repeated_under_the_same_name():
     """A killed controller repeats its own create: the name makes that safe."""
-    plan = decide(spec(), world(nodes=Present(())), history(incarnation=3, accepted=False))
+    plan = decide(spec(), world(nodes=Present(())), record(incarnation=3, accepted=False))
     assert steps(plan) == [(Kind.NODE, Verb.CREATE, 3)]
 
 
 def test_a_create_whose_operation_runs_is_waited_for():
     """The node may not be in sight yet although its create was accepted."""
     running = Operation("o", "node", "create", "demo-tpu-g1", ZONE, 1)
-    plan = decide(spec(), world(nodes=Present(())), history(operations=(running,), requested_at=NOW - 5))
+    plan = decide(spec(), world(nodes=Present(())), record(operations=(running,), requested_at=NOW - 5))
     assert plan.empty
 
 
 def test_a_create_without_end_is_given_up():
     """A stuck operation must not hold the deployment for ever."""
     running = Operation("o", "node", "create", "demo-tpu-g1", ZONE, 1)
-    old = history(operations=(running,), requested_at=NOW - CREATE_DEADLINE)
+    old = record(operations=(running,), requested_at=NOW - CREATE_DEADLINE)
     assert steps(decide(spec(), world(nodes=Present(())), old)) == [NODE_CREATE_2]
 
 
@@ -111,36 +112,36 @@ def test_a_passing_state_is_waited_out_and_then_replaced(state):
     """REPAIRING and its like may heal; after the deadline they count as lost."""
     odd = world(nodes=Present((node(state=state),)), heartbeats=SILENT)
     key = f"node:1:{state.name.lower()}"
-    assert decide(spec(), odd, history(sightings={key: NOW - 10})).empty
-    late = history(sightings={key: NOW - REPAIR_DEADLINE})
+    assert decide(spec(), odd, record(sightings={key: NOW - 10})).empty
+    late = record(sightings={key: NOW - REPAIR_DEADLINE})
     assert steps(decide(spec(), odd, late)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
 def test_nodes_of_older_incarnations_are_deleted():
     """Whatever was left behind by a killed controller is swept: it is billed and holds quota."""
     both = world(nodes=Present((node(1), node(2))), heartbeats=Present((beat(incarnation=2),)))
-    assert steps(decide(spec(), both, history(incarnation=2))) == [NODE_DELETE_1]
+    assert steps(decide(spec(), both, record(incarnation=2))) == [NODE_DELETE_1]
 
 
 def test_a_ready_node_that_is_silent_and_out_of_reach_is_replaced():
     """READY does not mean alive: a silent worker whose SSH failed for six heartbeats is a loss."""
-    lost = history(remote_failed_since=NOW - 180, next_remote_at=NOW + 1)
+    lost = record(remote_failed_since=NOW - 180, next_remote_at=NOW + 1)
     silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
     assert steps(decide(spec(), silent, lost)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
 def test_one_witness_does_not_condemn_a_ready_node():
     """A worker that reports is alive behind any firewall, and failures of long ago are no failures now."""
-    lost = history(remote_failed_since=NOW - 900, next_remote_at=NOW + 1)
+    lost = record(remote_failed_since=NOW - 900, next_remote_at=NOW + 1)
     assert decide(spec(), world(), lost).empty
     silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
-    long_ago = history(remote_failed_since=NOW - 900, next_remote_at=NOW - 600)
+    long_ago = record(remote_failed_since=NOW - 900, next_remote_at=NOW - 600)
     assert NODE_DELETE_1 not in steps(decide(spec(), silent, long_ago))
 
 
 def test_after_a_stockout_the_next_zone_is_asked():
     """Zones are tried in order of preference."""
-    refused = history(accepted=False, refusals=(Refusal(NOW - 1, ZONE, Retry.CAPACITY),))
+    refused = record(accepted=False, refusals=(Refusal(NOW - 1, ZONE, Retry.CAPACITY),))
     plan = decide(spec(), world(nodes=Present(())), refused)
     assert [(c.zone, c.incarnation) for c in plan.changes] == [(OTHER_ZONE, 2)]
 
@@ -148,7 +149,7 @@ def test_after_a_stockout_the_next_zone_is_asked():
 def test_a_zone_that_refused_is_not_asked_again_before_its_delay():
     """It waits about 5 s after the first refusal for capacity."""
     refusals = (Refusal(NOW - 3, ZONE, Retry.CAPACITY), Refusal(NOW - 1, OTHER_ZONE, Retry.CAPACITY))
-    tried = history(accepted=False, refusals=refusals)
+    tried = record(accepted=False, refusals=refusals)
     plan = decide(spec(), world(nodes=Present(())), tried)
     assert plan.empty
     assert plan.wake_in == pytest.approx(create_gate(spec(), tried, ZONE) - NOW)
@@ -156,16 +157,14 @@ def test_a_zone_that_refused_is_not_asked_again_before_its_delay():
 
 def test_a_permission_problem_is_not_asked_again():
     """Permanent refusals stop the creates at once."""
-    refused = history(
-        accepted=False, refusals=(Refusal(NOW - 1000, ZONE, Retry.PERMANENT, "TPU-203 denied"),)
-    )
+    refused = record(accepted=False, refusals=(Refusal(NOW - 1000, ZONE, Retry.PERMANENT, "TPU-203 denied"),))
     assert decide(spec(), world(nodes=Present(())), refused).empty
 
 
 @pytest.mark.parametrize("state", [VmState.TERMINATED, VmState.SUSPENDED])
 def test_a_stopped_vm_is_started(state):
     """This is what `watch -n 600 gcloud compute instances start` did by hand."""
-    plan = decide(spec(), world(vm=Present(vm(state=state))), history())
+    plan = decide(spec(), world(vm=Present(vm(state=state))), record())
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.VM, Verb.START)]
 
 
@@ -174,26 +173,26 @@ def test_a_stopped_vm_is_started(state):
 )
 def test_a_vm_on_its_way_is_waited_for(state):
     """A start is refused while the VM is still stopping, so it is not asked for."""
-    plan = decide(spec(), world(vm=Present(vm(state=state))), history())
+    plan = decide(spec(), world(vm=Present(vm(state=state))), record())
     assert plan.empty
     assert plan.waiting
 
 
 def test_a_deployment_without_vm_asks_for_none():
     """`vm: none` is allowed."""
-    assert decide(spec(vm="none"), world(vm=Absent()), history()).empty
+    assert decide(spec(vm="none"), world(vm=Absent()), record()).empty
 
 
 def test_a_bucket_that_held_data_is_not_created_anew():
     """A bucket deleted by hand is said, not papered over with an empty one."""
-    plan = decide(spec(), world(bucket=Absent()), history())
+    plan = decide(spec(), world(bucket=Absent()), record())
     assert all(c.kind is not Kind.BUCKET for c in plan.changes)
     assert any("bucket" in text for text in plan.waiting)
 
 
 def test_a_done_job_leaves_no_machine_billed():
     """The TPU is deleted and the VM stopped as soon as every worker is done."""
-    plan = decide(spec(), world(heartbeats=Present((beat(phase=Phase.DONE),))), history())
+    plan = decide(spec(), world(heartbeats=Present((beat(phase=Phase.DONE),))), record())
     assert plan.outcome is Outcome.DONE
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.NODE, Verb.DELETE), (Kind.VM, Verb.STOP)]
 
@@ -202,20 +201,20 @@ def test_a_slice_is_done_only_when_every_worker_is():
     """One finished worker of two is not the end."""
     half = (beat(0, workers=2, phase=Phase.DONE), beat(1, workers=2))
     slice_of_two = node(workers=(Worker(0, "a"), Worker(1, "b")))
-    plan = decide(spec(), world(nodes=Present((slice_of_two,)), heartbeats=Present(half)), history())
+    plan = decide(spec(), world(nodes=Present((slice_of_two,)), heartbeats=Present(half)), record())
     assert plan.outcome is None
 
 
 def test_a_missing_report_of_one_worker_is_not_the_end_either():
     """Only worker 0 of two has reported: nobody may conclude that all are done."""
-    plan = decide(spec(), world(heartbeats=Present((beat(0, workers=2, phase=Phase.DONE),))), history())
+    plan = decide(spec(), world(heartbeats=Present((beat(0, workers=2, phase=Phase.DONE),))), record())
     assert plan.outcome is None
 
 
 def test_a_job_that_gave_up_ends_the_deployment_with_its_reason():
     """The agent counts failures without progress; its verdict is final."""
     failed = beat(phase=Phase.FAILED, message="5 failures without progress, last exit 1")
-    plan = decide(spec(), world(heartbeats=Present((failed,))), history())
+    plan = decide(spec(), world(heartbeats=Present((failed,))), record())
     assert plan.outcome is Outcome.FAILED
     assert "last exit 1" in plan.reason
 
@@ -223,7 +222,7 @@ def test_a_job_that_gave_up_ends_the_deployment_with_its_reason():
 def test_the_budget_stops_spending_and_keeps_the_bucket():
     """The hard stop deletes the TPU and never the data."""
     limited = spec(watch=WatchSpec(budget_usd=10.0))
-    plan = decide(limited, world(), history(), spent_usd=10.0)
+    plan = decide(limited, world(), record(), spent_usd=10.0)
     assert plan.outcome is Outcome.SPENT
     assert {c.kind for c in plan.changes} == {Kind.NODE, Kind.VM}
 
@@ -231,24 +230,24 @@ def test_the_budget_stops_spending_and_keeps_the_bucket():
 def test_the_time_to_live_ends_the_deployment():
     """A forgotten deployment ends by itself."""
     short = spec(watch=WatchSpec(ttl=Duration(1000)))
-    assert decide(short, world(), history()).outcome is Outcome.SPENT
+    assert decide(short, world(), record()).outcome is Outcome.SPENT
 
 
 def test_new_code_is_pushed_to_a_running_job():
     """Another bundle than the machines have means a push."""
-    plan = decide(spec(), world(), history(bundle="c", uploaded="c:a"))
+    plan = decide(spec(), world(), record(bundle="c", uploaded="c:a"))
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, Verb.UPDATE)]
 
 
 def test_new_settings_reach_a_job_that_runs_the_same_code():
     """A changed command or variable needs a restart although the bundle is the same."""
-    plan = decide(spec(), world(), history(settings_due=True))
+    plan = decide(spec(), world(), record(settings_due=True))
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, Verb.UPDATE)]
 
 
 def test_code_goes_to_the_bucket_before_it_goes_to_machines():
     """A machine that is replaced finds its code without us."""
-    plan = decide(spec(), world(), history(bundle="c"))
+    plan = decide(spec(), world(), record(bundle="c"))
     assert Kind.BUNDLE in {c.kind for c in plan.changes}
 
 
@@ -260,7 +259,7 @@ def test_a_silent_worker_is_looked_after_over_ssh():
     """
     for age, verb in ((500, Verb.CREATE), (1000, Verb.UPDATE)):
         silent = replace(beat(), updated=NOW - age)
-        plan = decide(spec(), world(heartbeats=Present((silent,))), history())
+        plan = decide(spec(), world(heartbeats=Present((silent,))), record())
         assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, verb)]
         assert "silent" in plan.changes[0].why
 
@@ -268,7 +267,7 @@ def test_a_silent_worker_is_looked_after_over_ssh():
 def test_a_node_without_workers_is_not_a_node_with_all_workers_ready():
     """An empty worker list means that nobody knows them yet."""
     bare = world(nodes=Present((node(workers=()),)), heartbeats=Present(()))
-    plan = decide(spec(), bare, history())
+    plan = decide(spec(), bare, record())
     assert plan.empty
     assert any("no workers" in text for text in plan.waiting)
 
@@ -276,27 +275,27 @@ def test_a_node_without_workers_is_not_a_node_with_all_workers_ready():
 def test_a_job_on_the_vm_is_told_the_address_of_each_new_tpu():
     """In the style of 2020 the VM's job needs the TPU's address, so a new incarnation means a new start."""
     on_vm = spec(job=JobSpec(command="x", run_on="vm"))
-    plan = decide(on_vm, world(heartbeats=Present(())), history(pushed="0:b"))
+    plan = decide(on_vm, world(heartbeats=Present(())), record(pushed="0:b"))
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, Verb.CREATE)]
-    assert decide(on_vm, world(), history(pushed="1:b")).empty
+    assert decide(on_vm, world(), record(pushed="1:b")).empty
 
 
 def test_a_bucket_whose_creation_may_be_unfinished_is_finished():
     """A killed create may have left out the grant; creating again is harmless and completes it."""
-    plan = decide(spec(), world(), history(bucket_ready=False))
+    plan = decide(spec(), world(), record(bucket_ready=False))
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.BUCKET, Verb.CREATE)]
 
 
 def test_an_adopted_bucket_is_never_changed():
     """The user gave it; granting is theirs too."""
     adopted = spec(bucket=BucketSpec(name="b", adopt=True))
-    assert decide(adopted, world(), history(bucket_ready=False)).empty
+    assert decide(adopted, world(), record(bucket_ready=False)).empty
 
 
 def test_a_bucket_in_another_region_is_refused_before_anything_is_made():
     """Same region is a rule: a wrong one costs thousands in egress."""
     far = world(bucket=Present(Bucket("b", "europe-west4")), nodes=Present(()), vm=Absent())
-    plan = decide(spec(), far, History())
+    plan = decide(spec(), far, Record())
     assert plan.outcome is Outcome.REFUSED
     assert plan.empty
 
@@ -304,7 +303,5 @@ def test_a_bucket_in_another_region_is_refused_before_anything_is_made():
 @pytest.mark.parametrize("bucket", [Absent(), Unknown("429")])
 def test_no_tpu_is_asked_for_while_the_bucket_was_missed_and_not_seen_again(bucket):
     """Somebody may have taken the deployment down; a look that fails does not bring the bucket back."""
-    missed = history(
-        accepted=False, requested_at=0.0, bucket_seen=True, sightings={"bucket:absent": NOW - 60}
-    )
+    missed = record(accepted=False, requested_at=0.0, bucket_seen=True, sightings={"bucket:absent": NOW - 60})
     assert decide(spec(vm="none"), world(bucket=bucket, nodes=Present(())), missed).changes == ()

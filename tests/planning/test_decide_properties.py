@@ -22,10 +22,11 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.record import History, Refusal, Span
+from orchestrator.domain.record import Refusal, Span
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import learn
+from tests.kit.records import record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, spec
 
 ZONES = st.sampled_from([ZONE, OTHER_ZONE])
@@ -89,7 +90,7 @@ WORLDS = st.builds(
     st.just(NOW),
 )
 HISTORIES = st.builds(
-    History,
+    record_of,
     started_at=TIMES,
     incarnation=NUMBERS,
     zone=ZONES,
@@ -132,19 +133,19 @@ def of_node(plan, verb):
 
 @fast
 @given(SPECS, WORLDS, HISTORIES, st.floats(0, 10))
-def test_a_decision_is_always_made_and_always_the_same(deployment, world, history, usd):
+def test_a_decision_is_always_made_and_always_the_same(deployment, world, record, usd):
     """
     Pure and total: no world and no record make it raise, and equal questions get equal answers.
 
     At most one node is asked for in a pass, and none when the deployment has ended.
     """
-    learned = learn(history, world)
+    learned = learn(record, world)
     plan = decide(deployment, world, learned, usd)
     assert plan == decide(deployment, world, learned, usd)
     assert len(of_node(plan, Verb.CREATE)) <= 1
     assert not (plan.outcome is not None and of_node(plan, Verb.CREATE))
     for change in of_node(plan, Verb.CREATE):
-        assert change.incarnation >= learned.incarnation
+        assert change.incarnation >= learned.node.incarnation
         assert change.incarnation >= 1
     for change in of_node(plan, Verb.DELETE):
         assert any(n.name == change.name for n in world.nodes.value)
@@ -152,19 +153,23 @@ def test_a_decision_is_always_made_and_always_the_same(deployment, world, histor
 
 @fast
 @given(SPECS, WORLDS, HISTORIES)
-def test_what_cannot_be_seen_is_not_changed(deployment, world, history):
+def test_what_cannot_be_seen_is_not_changed(deployment, world, record):
     """Unknown nodes: no node is made or deleted; the same for VM and bucket."""
     for name, kind in (("nodes", Kind.NODE), ("vm", Kind.VM), ("bucket", Kind.BUCKET)):
         dark = replace(world, **{name: Unknown("503")})
-        plan = decide(deployment, dark, learn(history, dark))
+        plan = decide(deployment, dark, learn(record, dark))
         assert kind not in {c.kind for c in plan.changes}
 
 
 @fast
 @given(WORLDS, HISTORIES)
-def test_learning_never_forgets_an_incarnation(world, history):
+def test_learning_never_forgets_an_incarnation(world, record):
     """The newest incarnation only grows, and learning twice from the same world adds nothing."""
-    once = learn(history, world)
-    assert once.incarnation >= history.incarnation
+    once = learn(record, world)
+    assert once.node.incarnation >= record.node.incarnation
     again = learn(once, replace(world, operations=()))
-    assert (again.incarnation, again.sightings, again.spans) == (once.incarnation, once.sightings, once.spans)
+    assert (again.node.incarnation, again.sightings, again.spans) == (
+        once.node.incarnation,
+        once.sightings,
+        once.spans,
+    )

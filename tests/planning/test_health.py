@@ -10,7 +10,7 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import SECOND_WITNESS
 from orchestrator.planning.tpu import SICK_DEADLINE
-from tests.planning.worlds import NOW, beat, history, node, spec, world
+from tests.planning.worlds import NOW, beat, node, record, spec, world
 
 SILENT = Present((beat(updated=NOW - 200),))
 NODE_CREATE_2 = (Kind.NODE, Verb.CREATE, 2)
@@ -35,21 +35,21 @@ def steps(plan):
 def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
     """A fresh heartbeat is evidence of life; state and health are hearsay, for however long."""
     key = odd.state.name.lower()
-    long = history(sightings={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
+    long = record(sightings={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
     assert decide(spec(), world(nodes=Present((odd,))), long).empty
 
 
 @pytest.mark.parametrize(
-    ("change", "record", "lost"),
+    ("change", "known", "lost"),
     [
         ({}, {}, True),
         ({"boots": (beat(phase=Phase.BOOT, script=True, updated=NOW - 300),)}, {}, False),
         ({}, {"granted_at": NOW - GRANT_SETTLES + 1}, False),
     ],
 )
-def test_silence_is_no_witness_while_a_boot_may_be_why(change, record, lost):
+def test_silence_is_no_witness_while_a_boot_may_be_why(change, known, lost):
     """SSH may be closed by a firewall; a startup script that works, or a role that is new, explains the silence."""
-    tried = history(remote_failed_since=NOW - 400, next_remote_at=NOW, **record)
+    tried = record(remote_failed_since=NOW - 400, next_remote_at=NOW, **known)
     silent = world(heartbeats=Present(()), **change)
     assert (NODE_DELETE_1 in steps(decide(spec(), silent, tried))) is lost
 
@@ -59,7 +59,7 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
     """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
     first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
     seen = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
-    plan = decide(spec(), seen, history(sightings={"node:1:unhealthy": NOW - age}))
+    plan = decide(spec(), seen, record(sightings={"node:1:unhealthy": NOW - age}))
     assert (NODE_DELETE_1 in steps(plan)) is replaced
 
 
@@ -76,7 +76,7 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
 def test_a_silent_unhealthy_node_is_replaced_after_a_while(beats, since, replaced):
     """At once if it has never reported, after minutes if it has, and never on an answer that did not come."""
     sick = world(nodes=Present((SICK,)), heartbeats=beats)
-    plan = decide(spec(), sick, history(sightings={"node:1:unhealthy": NOW - since}))
+    plan = decide(spec(), sick, record(sightings={"node:1:unhealthy": NOW - since}))
     assert [s for s in steps(plan) if s in {NODE_DELETE_1, NODE_CREATE_2}] == (
         [NODE_DELETE_1, NODE_CREATE_2] if replaced else []
     )
@@ -86,14 +86,14 @@ def test_a_node_of_health_timeout_gets_the_time_of_any_start():
     """TIMEOUT is also what a machine shows that is still warming up."""
     cold = world(nodes=Present((replace(SICK, timed_out=True),)), heartbeats=Present(()))
     sightings = {"node:1:unhealthy": NOW - 900, "node:1:ready": NOW - 900}
-    assert NODE_DELETE_1 not in steps(decide(spec(), cold, history(sightings=sightings)))
+    assert NODE_DELETE_1 not in steps(decide(spec(), cold, record(sightings=sightings)))
     late = {"node:1:unhealthy": NOW - 1300, "node:1:ready": NOW - 1300}
-    assert NODE_DELETE_1 in steps(decide(spec(), cold, history(sightings=late)))
+    assert NODE_DELETE_1 in steps(decide(spec(), cold, record(sightings=late)))
 
 
 def test_after_three_that_never_reported_a_sick_one_gets_the_time_of_any_start():
     """Replacing them by the half minute would only spend the grant."""
     sick = world(nodes=Present((SICK,)), heartbeats=Present(()))
     three = tuple((n, NOW - 100.0) for n in (1, 2, 3))
-    often = history(sightings={"node:1:unhealthy": NOW - 60}, mute=three)
+    often = record(sightings={"node:1:unhealthy": NOW - 60}, mute=three)
     assert NODE_DELETE_1 not in steps(decide(spec(), sick, often))

@@ -10,14 +10,15 @@ from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import deletion_key
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
-from tests.planning.worlds import NOW, ZONE, history, node, spec, world
+from tests.kit.records import changed
+from tests.planning.worlds import NOW, ZONE, node, record, spec, world
 
 STRANGER = world(nodes=Present((node(labels={}),)))
 LABELS = names.labels(spec(), "tpu", 1)
 OURS = node(labels=LABELS)
 ONE = world(nodes=Present((OURS,)))
 NONE = world(nodes=Present(()))
-FRESH = history(incarnation=1, accepted=True)
+FRESH = record(incarnation=1, accepted=True)
 
 
 def make(number, kind=Kind.NODE, verb=Verb.CREATE, name=""):
@@ -29,7 +30,7 @@ REMOVE = make(1, verb=Verb.DELETE)
 CASES = {
     "two at once": ("one TPU", Plan((make(2), make(2))), NONE, FRESH),
     "beside one that runs": ("one TPU", Plan((make(2),)), ONE, FRESH),
-    "a name of long ago": ("a new name", Plan((make(1),)), NONE, history(incarnation=2)),
+    "a name of long ago": ("a new name", Plan((make(1),)), NONE, record(incarnation=2)),
     "the name of the present one": ("a new name", Plan((make(1),)), NONE, FRESH),
     "another name": ("a new name", Plan((make(2, name="demo-tpu"),)), NONE, FRESH),
     "nodes unseen": ("unknown", Plan((make(2),)), world(nodes=Unknown("503")), FRESH),
@@ -47,8 +48,8 @@ FINE = {
     "beside one that is preempted": (
         Plan((make(2),)), world(nodes=Present((replace(OURS, state=NodeState.PREEMPTED),))), FRESH),
     "beside one whose deletion was asked for": (
-        Plan((make(2),)), ONE, replace(FRESH, sightings={deletion_key(OURS.name): NOW})),
-    "asked for again by its own name": (Plan((make(1),)), NONE, replace(FRESH, accepted=False)),
+        Plan((make(2),)), ONE, changed(FRESH, sightings={deletion_key(OURS.name): NOW})),
+    "asked for again by its own name": (Plan((make(1),)), NONE, changed(FRESH, accepted=False)),
     "the end": (Plan((REMOVE, make(0, Kind.VM, Verb.STOP)), outcome=Outcome.DONE), ONE, FRESH),
 }  # fmt: skip
 
@@ -69,4 +70,4 @@ def test_a_plan_that_breaks_none_passes(name):
 def test_what_is_decided_in_an_empty_world_passes():
     """The first pass makes everything."""
     empty = world(nodes=Present(()))
-    assert broken(spec(), decide(spec(), empty, history(incarnation=0)), empty, history(incarnation=0)) == ""
+    assert broken(spec(), decide(spec(), empty, record(incarnation=0)), empty, record(incarnation=0)) == ""

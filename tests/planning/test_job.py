@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Absent, NodeState, Phase, Present, U
 from orchestrator.domain.spec import JobSpec, WatchSpec
 from orchestrator.domain.units import Duration
 from orchestrator.planning.job import BOOT_GRACE, SILENCE, decide_job, heartbeat_interval, push_mark
-from tests.planning.worlds import NOW, beat, history, node, spec, vm, world
+from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 
 @pytest.mark.parametrize(("poll", "beat_every"), [(0.5, 2.0), (5, 10.0), (15, 30.0), (600, 30.0)])
@@ -20,7 +20,7 @@ def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
     """The job waits for the TPU."""
     silent = Present((beat(updated=NOW - 900),))
     odd = world(nodes=Present((node(state=state),)), heartbeats=silent)
-    step = decide_job(spec(), odd, history(pushed=""))
+    step = decide_job(spec(), odd, record(pushed=""))
     assert step.changes == ()
     assert step.waiting
 
@@ -30,7 +30,7 @@ def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
 )
 def test_nothing_is_pushed_while_its_bucket_or_its_reports_cannot_be_seen(change):
     """Unknown is not silent, and code without a bucket could save nothing."""
-    step = decide_job(spec(), world(**change), history())
+    step = decide_job(spec(), world(**change), record())
     assert step.changes == ()
     assert step.waiting
 
@@ -39,16 +39,16 @@ def test_nothing_is_pushed_while_its_bucket_or_its_reports_cannot_be_seen(change
 def test_a_job_on_the_vm_waits_for_the_vm(state):
     """The TPU alone is not enough for the style of 2020."""
     on_vm = spec(job=JobSpec(command="x", run_on="vm"))
-    step = decide_job(on_vm, world(vm=Present(vm(state=state))), history(pushed=""))
+    step = decide_job(on_vm, world(vm=Present(vm(state=state))), record(pushed=""))
     assert step.changes == ()
-    assert push_mark(on_vm, history()) == "1:b"
+    assert push_mark(on_vm, record()) == "1:b"
 
 
 def test_silence_counts_after_four_heartbeats_and_not_before():
     """One late report is no silence."""
     limit = SILENCE * heartbeat_interval(spec())
     for age, silent in ((limit - 1, False), (limit + 1, True)):
-        step = decide_job(spec(), world(heartbeats=Present((beat(updated=NOW - age),))), history())
+        step = decide_job(spec(), world(heartbeats=Present((beat(updated=NOW - age),))), record())
         assert bool(step.changes) is silent
 
 
@@ -56,20 +56,20 @@ def test_silence_counts_after_four_heartbeats_and_not_before():
 def test_who_has_finished_may_be_silent(phase):
     """An agent that has said its last word is not woken again."""
     last = beat(updated=NOW - 9e5, phase=phase)
-    assert decide_job(spec(), world(heartbeats=Present((last,))), history()).changes == ()
+    assert decide_job(spec(), world(heartbeats=Present((last,))), record()).changes == ()
 
 
 def test_a_machine_gets_time_to_boot_before_its_silence_counts():
     """A worker that has never reported is looked after only after the grace of its boot."""
     two = world(nodes=Present((node(workers=(Worker(0, "a"), Worker(1, "b"))),)))
     for age, pushed in ((BOOT_GRACE - 5, False), (BOOT_GRACE + 5, True)):
-        step = decide_job(spec(), two, history(sightings={"node:1:ready": NOW - age}))
+        step = decide_job(spec(), two, record(sightings={"node:1:ready": NOW - age}))
         assert bool(step.changes) is pushed
 
 
 def test_a_failed_push_is_not_repeated_at_once():
     """The next try has its time."""
     late = world(heartbeats=Present((beat(updated=NOW - 500),)))
-    step = decide_job(spec(), late, history(next_remote_at=NOW + 3))
+    step = decide_job(spec(), late, record(next_remote_at=NOW + 3))
     assert step.changes == ()
     assert step.wake_in == pytest.approx(3)

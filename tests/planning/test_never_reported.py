@@ -1,13 +1,11 @@
 """TPUs that never report are replaced; after an hour of nothing else the deployment ends."""
 
-from dataclasses import replace
-
 import pytest
 
 from orchestrator.domain.bucket_grants import GRANT_SETTLES
 from orchestrator.domain.observation import Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.domain.record import Candidate, History, Span
+from orchestrator.domain.record import Candidate, Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.never_reported import (
@@ -19,6 +17,7 @@ from orchestrator.planning.never_reported import (
     with_mute,
 )
 from orchestrator.planning.update_record import learn
+from tests.kit.records import changed, record_of
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, spec, world
 
 READY = "node:1:ready"
@@ -26,12 +25,12 @@ READY = "node:1:ready"
 
 def known(waited, **fields):
     """Return a record whose first TPU has been READY for so many seconds."""
-    base = History(
+    base = record_of(
         incarnation=1, zone=ZONE, accepted=True, requested_at=NOW - waited - 200, zones_used=(ZONE,),
         bucket_seen=True, bucket_ready=True, vm_accepted=True, started_at=NOW - waited - 300,
         sightings={READY: NOW - waited},
     )  # fmt: skip
-    return replace(base, **fields)
+    return changed(base, **fields)
 
 
 def silent(**overrides):
@@ -72,12 +71,12 @@ def spans(zone):
         (SOON, silent(boots=(FIRST,)), False),
         (SOON, world(heartbeats=Unknown("503")), False),
         (SOON, silent(nodes=Present((node(healthy=False, health="TIMEOUT", timed_out=True),))), False),
-        (replace(SOON, granted_at=NOW - GRANT_SETTLES + 1), silent(), False),
-        (replace(SOON, granted_at=NOW - GRANT_SETTLES), silent(), True),
-        (replace(SOON, mute=MUTE, spans=spans(ZONE)), silent(), False),
-        (replace(SOON, mute=MUTE), silent(), False),  # nobody knows where they were
-        (replace(SOON, mute=MUTE, spans=spans(OTHER_ZONE)), silent(), True),
-        (replace(SOON, mute=MUTE[1:], spans=spans(ZONE)), silent(), True),
+        (changed(SOON, granted_at=NOW - GRANT_SETTLES + 1), silent(), False),
+        (changed(SOON, granted_at=NOW - GRANT_SETTLES), silent(), True),
+        (changed(SOON, mute=MUTE, spans=spans(ZONE)), silent(), False),
+        (changed(SOON, mute=MUTE), silent(), False),  # nobody knows where they were
+        (changed(SOON, mute=MUTE, spans=spans(OTHER_ZONE)), silent(), True),
+        (changed(SOON, mute=MUTE[1:], spans=spans(ZONE)), silent(), True),
     ],
     ids=[
         "silent", "not yet", "an old script", "it has begun", "unknown", "TIMEOUT", "a new grant",
@@ -102,13 +101,13 @@ def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
 def test_a_first_report_does_not_wipe_the_slate():
     """Scripts that all begin, and of which none comes through, would be paid for without end."""
     looked = silent(boots=(FIRST,))
-    assert learn(known(60, mute=MUTE), looked).mute == MUTE
+    assert learn(known(60, mute=MUTE), looked).silence.never_reported == MUTE
 
 
 def test_the_zone_of_a_mute_one_is_left_for_a_while():
     """The next TPU, of the same plan, is asked for elsewhere."""
     (change,) = deletions(decide(spec(), silent(), SOON))
-    plan = decide(spec(), silent(), replace(SOON, type="v5litepod-8"))
+    plan = decide(spec(), silent(), changed(SOON, type="v5litepod-8"))
     (create,) = (c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE))
     assert (change.zone, create.zone) == (ZONE, OTHER_ZONE)
 
@@ -116,7 +115,7 @@ def test_the_zone_of_a_mute_one_is_left_for_a_while():
 def test_the_record_says_which_scripts_report_first_as_long_as_that_matters():
     """The newest TPU and those that race with it."""
     raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), beacons=(1, 2))
-    assert with_beacon(raced, 3).beacons == (2, 3)
+    assert with_beacon(raced, 3).silence.reports_at_boot == (2, 3)
 
 
 def test_reports_that_cannot_be_read_are_no_silence():
@@ -154,7 +153,7 @@ def test_a_silent_tpu_counts_once_however_often_its_deletion_is_asked_for():
     """A killed controller asks again."""
     (change,) = deletions(decide(spec(), silent(), known(START_DEADLINE)))
     once = with_mute(known(START_DEADLINE), change, NOW)
-    assert once.mute == ((1, NOW),)
+    assert once.silence.never_reported == ((1, NOW),)
     assert with_mute(once, change, NOW + 60) == once
 
 
@@ -162,7 +161,7 @@ def test_a_tpu_that_was_lost_for_another_reason_does_not_count():
     """A preemption during the boot is the market's doing."""
     lost = silent(nodes=Present((node(state=node().state.PREEMPTED),)))
     (change,) = deletions(decide(spec(), lost, known(START_DEADLINE)))
-    assert with_mute(known(START_DEADLINE), change, NOW).mute == ()
+    assert with_mute(known(START_DEADLINE), change, NOW).silence.never_reported == ()
 
 
 def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
@@ -171,7 +170,7 @@ def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
     looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
     (change,) = deletions(decide(spec(), looked, lost))
     assert "out of reach" in change.why
-    assert with_mute(lost, change, NOW).mute == ()
+    assert with_mute(lost, change, NOW).silence.never_reported == ()
 
 
 @pytest.mark.parametrize(
@@ -190,4 +189,4 @@ def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
 def test_one_report_wipes_the_slate_clean():
     """What came up once can come up again."""
     spoken = learn(known(60, mute=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((beat(),))))
-    assert spoken.mute == ()
+    assert spoken.silence.never_reported == ()

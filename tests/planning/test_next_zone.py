@@ -25,7 +25,7 @@ from orchestrator.planning.next_zone import (
 )
 from orchestrator.planning.on_demand import of_mode
 from orchestrator.planning.update_record import learn
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, history, node, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
 TYPE = spec().tpu.type
 CAPACITY = [Refusal(NOW, ZONE, Retry.CAPACITY)]
@@ -33,7 +33,7 @@ CAPACITY = [Refusal(NOW, ZONE, Retry.CAPACITY)]
 
 def refused(*refusals):
     """Return a record with these refusals."""
-    return history(refusals=tuple(refusals))
+    return record(refusals=tuple(refusals))
 
 
 @pytest.mark.parametrize("retry", Retry)
@@ -76,7 +76,7 @@ def test_a_refusal_holds_back_only_its_own_kind_and_zone():
 
 def test_the_next_zone_is_the_first_that_has_not_refused_then_the_least_refused():
     """Preference first, then fairness."""
-    assert next_zone(spec(), history(), NOW) == ZONE
+    assert next_zone(spec(), record(), NOW) == ZONE
     assert next_zone(spec(), refused(*CAPACITY), NOW) == OTHER_ZONE
     both = [*CAPACITY, Refusal(NOW, OTHER_ZONE, Retry.CAPACITY)]
     assert next_zone(spec(), refused(*both), NOW) == ZONE
@@ -84,16 +84,16 @@ def test_the_next_zone_is_the_first_that_has_not_refused_then_the_least_refused(
 
 
 def held(zone, at=NOW, **fields):
-    """Return a history that knows that quota in *zone* has no room beside one of ours."""
-    return history(places=after_full((), zone, TYPE, at), **fields)
+    """Return a record that knows that quota in *zone* has no room beside one of ours."""
+    return record(places=after_full((), zone, TYPE, at), **fields)
 
 
 LOST = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
 
 
-def asked_for(spec, world, history):
+def asked_for(spec, world, record):
     """Return where a TPU is asked for, and the waits."""
-    plan = decide(spec, world, history)
+    plan = decide(spec, world, record)
     creates = [c.zone for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE)]
     return creates, [text for text in plan.waiting if "quota" in text]
 
@@ -101,7 +101,7 @@ def asked_for(spec, world, history):
 def test_a_zone_that_holds_one_is_not_asked_beside_a_node_of_ours():
     """Another zone is asked at once; where there is none, the deletion is waited for, with one line."""
     only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
-    assert asked_for(only, LOST, history()) == ([ZONE], [])
+    assert asked_for(only, LOST, record()) == ([ZONE], [])
     line = f"TPU: quota in {ZONE} holds one TPU; waits for the old one to go"
     assert asked_for(only, LOST, held(ZONE)) == ([], [line])
     assert asked_for(spec(), LOST, held(ZONE)) == ([OTHER_ZONE], [])

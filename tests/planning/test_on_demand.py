@@ -16,7 +16,8 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import hopeless
 from orchestrator.planning.on_demand import ON_DEMAND, learn_progress, situation, told
 from orchestrator.planning.queued_tpu import merged
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, world
+from tests.kit.records import changed
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
 
 HOUR = 3600.0
 KNOWN = Progress(step=0, pace=36.0, cold=200.0, loss=600.0)
@@ -36,7 +37,7 @@ def due(text="20h", **tpu):
 
 def begun(hours, **changes):
     """Return the record of a deployment that was brought up so many hours ago."""
-    return history(**{"started_at": NOW - hours * HOUR, "progress": KNOWN, **changes})
+    return record(**{"started_at": NOW - hours * HOUR, "progress": KNOWN, **changes})
 
 
 def asked(wants, was, **shown):
@@ -61,10 +62,10 @@ def test_the_pace_and_the_last_save_are_learned():
              timings={"first_step": NOW - 500}),
     )  # fmt: skip
     seen = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))
-    learned = learn_progress(history(), seen).progress
+    learned = learn_progress(record(), seen).deadline.progress
     assert (learned.step, learned.pace, learned.cold) == (130, 10.0, 300.0)
     assert learned.loss == 450.0
-    assert learn_progress(history(), world(heartbeats=Present(()))).progress == Progress()
+    assert learn_progress(record(), world(heartbeats=Present(()))).deadline.progress == Progress()
 
 
 def test_without_a_deadline_nothing_is_on_demand():
@@ -123,10 +124,10 @@ def test_on_demand_is_left_for_spot_and_not_again_within_the_hour():
     works = {"nodes": Present((node(),)), "heartbeats": Present((beat(step=5, committed_step=5),))}
     assert asked(due(), dear, **works).details == {}
     for ago, again in ((0.9, False), (1.1, True)):
-        refused = replace(dear, progress=replace(KNOWN, spot_refused_at=NOW - ago * HOUR))
+        refused = changed(dear, progress=replace(KNOWN, spot_refused_at=NOW - ago * HOUR))
         assert (asked(due(), refused, **works) is not None) == again
-    twice = replace(dear, on_demand=(1, 0), progress=replace(KNOWN, spot_refused_at=NOW - 1.1 * HOUR))
-    twice = replace(twice, spans=(Span("node", "demo-tpu-g1", ZONE, NOW - 9, spot=False),), on_demand=(1, 2))
+    twice = changed(dear, on_demand=(1, 0), progress=replace(KNOWN, spot_refused_at=NOW - 1.1 * HOUR))
+    twice = changed(twice, spans=(Span("node", "demo-tpu-g1", ZONE, NOW - 9, spot=False),), on_demand=(1, 2))
     assert asked(due(), twice, **works) is None
 
 

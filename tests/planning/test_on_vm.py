@@ -14,7 +14,7 @@ from orchestrator.domain.scopes import CLOUD_PLATFORM, LOOP_ROLES, MACHINE_SCOPE
 from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.engine.blueprint import LOOP_MARGIN, Blueprint
 from orchestrator.planning.decide import decide
-from tests.planning.worlds import beat, history, node, spec, vm, world
+from tests.planning.worlds import beat, node, record, spec, vm, world
 
 LOOPED = spec(watch=WatchSpec(on_vm=True))
 DONE = Present((beat(phase=Phase.DONE),))
@@ -27,27 +27,27 @@ def kinds(plan):
 
 def test_the_vm_is_stopped_when_no_tpu_is_left_and_the_end_is_recorded():
     """A loop that stopped its own machine first could not see to the rest."""
-    first = decide(LOOPED, world(heartbeats=DONE), history())
+    first = decide(LOOPED, world(heartbeats=DONE), record())
     assert kinds(first) == [(Kind.NODE, Verb.DELETE)]
     assert "the VM is stopped last" in first.waiting
     gone = world(heartbeats=DONE, nodes=Present(()))
-    assert decide(LOOPED, gone, history()).empty, "the end is not recorded yet"
-    assert decide(LOOPED, gone, history()).waiting
-    assert kinds(decide(LOOPED, gone, history(outcome="done", requested_at=0.0))) == [(Kind.VM, Verb.STOP)]
+    assert decide(LOOPED, gone, record()).empty, "the end is not recorded yet"
+    assert decide(LOOPED, gone, record()).waiting
+    assert kinds(decide(LOOPED, gone, record(outcome="done", requested_at=0.0))) == [(Kind.VM, Verb.STOP)]
     unseen = world(heartbeats=DONE, nodes=Unknown("503"))
-    assert decide(LOOPED, unseen, history(outcome="done", requested_at=0.0)).empty
+    assert decide(LOOPED, unseen, record(outcome="done", requested_at=0.0)).empty
 
 
 def test_a_stopped_vm_is_the_end():
     """Then nothing is waited for."""
     over = world(heartbeats=DONE, nodes=Present(()), vm=Present(vm(state=VmState.TERMINATED)))
-    plan = decide(LOOPED, over, history(outcome="done", requested_at=0.0))
+    plan = decide(LOOPED, over, record(outcome="done", requested_at=0.0))
     assert (plan.empty, plan.waiting) == (True, ())
 
 
 def test_without_the_loop_both_go_at_once():
     """The loop runs elsewhere and outlives the VM."""
-    plan = decide(spec(), world(heartbeats=DONE), history())
+    plan = decide(spec(), world(heartbeats=DONE), record())
     assert kinds(plan) == [(Kind.NODE, Verb.DELETE), (Kind.VM, Verb.STOP)]
 
 
@@ -56,14 +56,14 @@ def test_only_a_vm_for_the_loop_may_call_every_api():
     assert vm_scopes(spec()) == MACHINE_SCOPES
     assert vm_scopes(LOOPED) == (CLOUD_PLATFORM,)
     blueprint = Blueprint(replace(LOOPED, vm=VmSpec()), CloudAccount("p", "me@p"), "key")
-    assert blueprint.vm_order(history()).scopes == (CLOUD_PLATFORM,)
-    assert blueprint.node_order(history(), node().zone, 1).scopes == MACHINE_SCOPES
+    assert blueprint.vm_order(record()).scopes == (CLOUD_PLATFORM,)
+    assert blueprint.node_order(record(), node().zone, 1).scopes == MACHINE_SCOPES
 
 
 def test_the_vm_outlives_the_time_to_live_so_that_its_loop_can_end_the_deployment():
     """Google's own limit must not take the loop away before it has deleted the TPU."""
     plain, looped = (
-        Blueprint(s, CloudAccount("p", "me@p"), "key").vm_order(history()) for s in (spec(), LOOPED)
+        Blueprint(s, CloudAccount("p", "me@p"), "key").vm_order(record()) for s in (spec(), LOOPED)
     )
     assert looped.ttl - plain.ttl == LOOP_MARGIN > 0
 
@@ -119,7 +119,7 @@ def test_a_loop_with_an_account_of_its_own_is_made_with_it():
     """The TPU keeps the other one."""
     own = replace(LOOPED, vm=VmSpec(service_account="loop@p"))
     blueprint = Blueprint(own, CloudAccount("p", "me@p"), "key")
-    assert blueprint.vm_order(history()).service_account == "loop@p"
-    assert blueprint.node_order(history(), node().zone, 1).service_account == "me@p"
+    assert blueprint.vm_order(record()).service_account == "loop@p"
+    assert blueprint.node_order(record(), node().zone, 1).service_account == "me@p"
     order = blueprint.bucket_order()
     assert (order.writer, order.vm, order.loop) == ("me@p", "loop@p", True)

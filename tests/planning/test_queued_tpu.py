@@ -18,7 +18,7 @@ from orchestrator.planning.queued_tpu import (
     state_text,
 )
 from orchestrator.planning.update_record import learn
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, history, node, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
 S = QueuedState
 
@@ -32,7 +32,7 @@ def place(state, **fields):
 def looked(queued, nodes=(), was=None, at=NOW):
     """Return what a look learns, and the plan that follows."""
     seen = world(nodes=Present(merged(nodes, queued)), heartbeats=Present(()), seen_at=at)
-    learned = learn(was or history(queued=True), seen)
+    learned = learn(was or record(queued=True), seen)
     return learned, decide(spec(), seen, learned)
 
 
@@ -143,6 +143,6 @@ def test_what_has_become_of_a_lost_tpu_is_told_as_what_it_is(changes, known, tol
     """A flex-start TPU is not preempted; one that goes early has no reason that anybody knows."""
     lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
     wanted = spec(tpu=replace(spec().tpu, **changes))
-    assert loss_text(wanted, history(sightings=ran, **known), lost, NOW) == told
-    unseen = loss_text(wanted, history(sightings={}, **known), lost, NOW)
+    assert loss_text(wanted, record(sightings=ran, **known), lost, NOW) == told
+    unseen = loss_text(wanted, record(sightings={}, **known), lost, NOW)
     assert unseen.startswith("was ended by Google; a flex-start TPU runs for" if "Google" in told else told)

@@ -22,7 +22,8 @@ from orchestrator.planning.forecast import forecast
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.race import asked_for, candidates, undecided
 from orchestrator.planning.update_record import learn
-from tests.planning.worlds import NOW, history, node, spec, world
+from tests.kit.records import changed
+from tests.planning.worlds import NOW, node, record, spec, world
 
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
 RACE = spec(tpu=replace(spec().tpu, zones=ZONES, strategy="race"))
@@ -38,7 +39,7 @@ def running(**more):
     """The record of a race of three that nobody has won yet."""
     rivals = tuple(Candidate(n, ZONES[n - 1], NOW - 60, accepted=True) for n in (2, 3))
     base = {"round": 1, "rivals": rivals, "highest": 3, "requested_at": NOW - 60, "sightings": {}}
-    return history(**{**base, **more})
+    return record(**{**base, **more})
 
 
 def seen(*nodes, **more):
@@ -59,19 +60,19 @@ def deletes(plan):
 
 def test_the_first_round_asks_in_three_zones_with_a_number_for_each():
     """Two more than are needed, never more."""
-    plan = decide(RACE, seen(), history(incarnation=0, zone="", accepted=False))
+    plan = decide(RACE, seen(), record(incarnation=0, zone="", accepted=False))
     assert creates(plan) == [(1, ZONES[0], 1), (2, ZONES[1], 1), (3, ZONES[2], 1)]
-    assert broken(RACE, plan, seen(), history(incarnation=0, zone="", accepted=False)) == ""
+    assert broken(RACE, plan, seen(), record(incarnation=0, zone="", accepted=False)) == ""
 
 
 def test_the_record_finds_every_candidate_in_whatever_order_they_were_asked_for():
     """The first one leads, the others are its rivals; a later round leaves them behind."""
     for order in ((1, 2, 3), (3, 1, 2)):
-        made = history(incarnation=0, zone="", accepted=False)
+        made = record(incarnation=0, zone="", accepted=False)
         for number in order:
             made = asked_for(made, ZONES[number - 1], number, 1, NOW)
-        assert made.incarnation == order[0]
-        assert {made.incarnation, *(c.incarnation for c in candidates(made))} == {1, 2, 3}
+        assert made.node.incarnation == order[0]
+        assert {made.node.incarnation, *(c.incarnation for c in candidates(made))} == {1, 2, 3}
         assert newest_incarnation(made) == 3
     assert candidates(asked_for(made, ZONES[0], 4, 4, NOW)) == ()
 
@@ -90,7 +91,7 @@ def test_the_named_winner_stays_and_all_others_go(winner):
     racers = (racer(1, NodeState.READY), racer(2), racer(3, NodeState.READY))
     now = seen(*racers, claim=Present(Claim(1, winner)))
     made = learn(running(), now)
-    assert (made.incarnation, made.zone, made.claimed) == (winner, ZONES[winner - 1], True)
+    assert (made.node.incarnation, made.node.zone, made.race.claimed) == (winner, ZONES[winner - 1], True)
     assert sorted(deletes(decide(RACE, now, made))) == sorted({1, 2, 3} - {winner})
 
 
@@ -104,14 +105,14 @@ def test_a_winner_that_was_taken_for_refused_is_kept():
     """Its create seemed to fail, its machine is there and was first."""
     now = seen(racer(1, NodeState.READY), racer(2, NodeState.READY), claim=Present(Claim(1, 2)))
     made = learn(running(rivals=()), now)
-    assert (made.incarnation, made.zone) == (2, ZONES[1])
+    assert (made.node.incarnation, made.node.zone) == (2, ZONES[1])
     assert deletes(decide(RACE, now, made)) == [1]
 
 
 def test_the_one_that_is_ready_leads():
     """The controller names the first READY TPU, so that one has to be the newest for the record."""
     made = learn(running(), seen(racer(1), racer(2), racer(3, NodeState.READY)))
-    assert (made.incarnation, made.zone) == (3, ZONES[2])
+    assert (made.node.incarnation, made.node.zone) == (3, ZONES[2])
     assert {c.incarnation for c in candidates(made)} == {1, 2}
 
 
@@ -122,15 +123,15 @@ def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
         result = OperationResult(order, done=True, retry=Retry.CAPACITY, message="no more capacity")
         left = [racer(n) for n in (1, 2, 3) if n != failed]
         made = learn(running(operations=(order,)), seen(*left, operations=(result,)))
-        assert made.incarnation == leader
-        assert failed not in {c.incarnation for c in made.rivals}
+        assert made.node.incarnation == leader
+        assert failed not in {c.incarnation for c in made.race.rivals}
         assert [r.zone for r in made.refusals] == [ZONES[failed - 1]]
 
 
 def test_a_free_place_is_taken_by_a_zone_that_may_be_asked():
     """In the same round, with a new number; not by the zone that has just refused."""
     refused = (Refusal(NOW - 1, ZONES[1], Retry.CAPACITY),)
-    known = running(rivals=running().rivals[1:], refusals=refused)
+    known = running(rivals=running().race.rivals[1:], refusals=refused)
     now = seen(racer(1), racer(3))
     plan = decide(RACE, now, known)
     assert creates(plan) == [(4, ZONES[3], 1)]
@@ -162,17 +163,17 @@ def test_losers_are_remembered_until_they_are_surely_gone():
     won = running(claimed=True)
     gone = {f"node:{n}:absent": NOW - 40 for n in (2, 3)}
     now = seen(racer(1, NodeState.READY))
-    assert len(learn(won, now).rivals) == 2
-    assert learn(replace(won, sightings=gone), now).rivals == ()
-    assert len(learn(replace(won, sightings=gone), replace(now, nodes=Unknown("503"))).rivals) == 2
+    assert len(learn(won, now).race.rivals) == 2
+    assert learn(replace(won, sightings=gone), now).race.rivals == ()
+    assert len(learn(replace(won, sightings=gone), replace(now, nodes=Unknown("503"))).race.rivals) == 2
 
 
 def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():
     """And so its winner can be looked up before anything is deleted."""
     now = seen(racer(1), racer(2), racer(3))
-    made = learn(history(incarnation=0, zone="", accepted=False, requested_at=0.0), now)
-    assert (made.round, undecided(made)) == (1, True)
-    assert {made.incarnation, *(c.incarnation for c in candidates(made))} == {1, 2, 3}
+    made = learn(record(incarnation=0, zone="", accepted=False, requested_at=0.0), now)
+    assert (made.race.round, undecided(made)) == (1, True)
+    assert {made.node.incarnation, *(c.incarnation for c in candidates(made))} == {1, 2, 3}
     assert deletes(decide(RACE, now, made)) == []
 
 
@@ -180,13 +181,13 @@ def test_a_new_type_replaces_every_candidate():
     """Those of a race that was under way have the old one."""
     made = reshaped(running(shape="a"), "b")
     assert unwanted(made)
-    assert unwanted(replace(made, incarnation=3, rivals=()))
-    assert not unwanted(replace(made, incarnation=4))
+    assert unwanted(changed(made, incarnation=3, rivals=()))
+    assert not unwanted(changed(made, incarnation=4))
 
 
 def test_failover_never_asks_twice():
     """And a race in a single zone is none."""
-    empty = history(incarnation=0, zone="", accepted=False)
+    empty = record(incarnation=0, zone="", accepted=False)
     assert creates(decide(spec(), seen(), empty)) == [(1, ZONES[0], 0)]
     one = spec(tpu=replace(RACE.tpu, zones=ZONES[:1]))
     assert creates(decide(one, seen(), empty)) == [(1, ZONES[0], 0)]

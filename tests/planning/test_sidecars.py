@@ -12,55 +12,56 @@ from orchestrator.domain.spec import JupyterSpec, SidecarsSpec, TensorboardSpec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.sidecars import log_folder, sidecars, told
+from tests.kit.records import changed
 from tests.planning import worlds
 from tests.planning.planning_kit import make_spec
 
 BOTH = SidecarsSpec(TensorboardSpec(), JupyterSpec(on="tpu"))
 
 
-def about_sidecars(spec, world, history):
+def about_sidecars(spec, world, record):
     """Return the machines that a pass tells something."""
-    return [c.name for c in decide(spec, world, history).changes if c.kind is Kind.SIDECARS]
+    return [c.name for c in decide(spec, world, record).changes if c.kind is Kind.SIDECARS]
 
 
 def settled(spec, **more):
-    """Return a history in which both machines have the settings of *spec*."""
-    history = worlds.history(**more)
-    history = replace(history, sidecars=told(history, spec, "vm"))
-    return replace(history, sidecars=told(history, spec, "tpu"))
+    """Return a record in which both machines have the settings of *spec*."""
+    record = worlds.record(**more)
+    record = changed(record, sidecars=told(record, spec, "vm"))
+    return changed(record, sidecars=told(record, spec, "tpu"))
 
 
 def test_without_sidecars_nobody_is_told_anything():
     """Deployments of before have no note of sidecars, and need none."""
-    assert about_sidecars(worlds.spec(), worlds.world(), worlds.history()) == []
+    assert about_sidecars(worlds.spec(), worlds.world(), worlds.record()) == []
 
 
 def test_a_changed_setting_reaches_its_machine_only():
     """The other machine and the job are left alone; when told, there is nothing more to do."""
     spec = worlds.spec(sidecars=BOTH)
-    history = settled(spec)
-    assert decide(spec, worlds.world(), history).empty
+    record = settled(spec)
+    assert decide(spec, worlds.world(), record).empty
     moved = replace(spec, sidecars=replace(BOTH, jupyter=JupyterSpec(on="tpu", port=9999)))
-    (change,) = decide(moved, worlds.world(), history).changes
+    (change,) = decide(moved, worlds.world(), record).changes
     assert (change.kind, change.verb, change.name) == (Kind.SIDECARS, Verb.UPDATE, "demo-tpu-g1")
     assert decide(moved, worlds.world(), settled(moved)).empty
 
 
 def test_a_sidecar_that_is_not_wanted_any_more_is_stopped():
     """Its machine is told, too; moved to another machine, both are."""
-    history = settled(worlds.spec(sidecars=BOTH))
+    record = settled(worlds.spec(sidecars=BOTH))
     gone = worlds.spec(sidecars=replace(BOTH, tensorboard="none"))
-    assert about_sidecars(gone, worlds.world(), history) == ["demo-vm"]
+    assert about_sidecars(gone, worlds.world(), record) == ["demo-vm"]
     moved = worlds.spec(sidecars=replace(BOTH, tensorboard=TensorboardSpec(on="tpu")))
-    assert about_sidecars(moved, worlds.world(), history) == ["demo-vm", "demo-tpu-g1"]
+    assert about_sidecars(moved, worlds.world(), record) == ["demo-vm", "demo-tpu-g1"]
 
 
 def test_only_machines_that_run_are_told():
     """What is down learns it when it is made or started again."""
-    spec, history = worlds.spec(sidecars=BOTH), worlds.history()
+    spec, record = worlds.spec(sidecars=BOTH), worlds.record()
     stopped = Present(worlds.vm(state=VmState.STOPPING))
     creating = Present((worlds.node(state=NodeState.CREATING),))
-    assert about_sidecars(spec, worlds.world(vm=stopped, nodes=creating), history) == []
+    assert about_sidecars(spec, worlds.world(vm=stopped, nodes=creating), record) == []
 
 
 def test_a_plan_from_nothing_has_no_extra_step():

@@ -6,7 +6,8 @@ from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.planning.decide import decide
 from orchestrator.planning.stale_list import not_older
 from orchestrator.planning.update_record import learn
-from tests.planning.worlds import NOW, history, node, spec, world
+from tests.kit.records import changed
+from tests.planning.worlds import NOW, node, record, spec, world
 
 EARLIER = node(state=NodeState.DELETING, created_at=NOW - 9000)
 WORKS = node(created_at=NOW - 600)
@@ -14,7 +15,7 @@ WORKS = node(created_at=NOW - 600)
 
 def seen(*looks):
     """Return the record that has learned from *looks*, each of one TPU, or None where it failed."""
-    known = history()
+    known = record()
     for look in looks:
         known = learn(known, world(nodes=Present((look,)) if look else Unknown("503")))
     return known
@@ -59,6 +60,6 @@ def test_the_queued_resource_that_made_the_tpu_is_seen_when_the_tpu_is_gone():
 
 def test_the_record_does_not_grow_with_each_tpu():
     """Times of TPUs that nobody asks for any more are forgotten."""
-    known = replace(seen(WORKS), incarnation=2)
+    known = changed(seen(WORKS), incarnation=2)
     later = learn(known, world(nodes=Present((node(2, created_at=NOW),))))
     assert [key for key in later.sightings if key.startswith("made:")] == ["made:2"]

@@ -20,7 +20,7 @@ from orchestrator.planning.race import asked_for
 from orchestrator.planning.tpu_types import next_type
 from orchestrator.planning.update_record import learn
 from orchestrator.pricing.bill import spent
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, history, node, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
 FIRST, SECOND = "v5litepod-8", "v6e-8"
 BOTH = spec(tpu=replace(spec().tpu, other_types=(SECOND,)))
@@ -46,7 +46,7 @@ def creates(plan):
 
 def test_the_second_type_is_asked_for_when_all_zones_have_refused_the_first():
     """Not before: another zone may have the first one."""
-    known = history(type=FIRST, places=out(FIRST, ZONE))
+    known = record(type=FIRST, places=out(FIRST, ZONE))
     assert next_type(BOTH, known, NOW) == FIRST
     known = replace(known, places=out(FIRST, ZONE, OTHER_ZONE))
     assert next_type(BOTH, known, NOW) == SECOND
@@ -55,23 +55,23 @@ def test_the_second_type_is_asked_for_when_all_zones_have_refused_the_first():
 
 def test_the_first_type_is_asked_for_again_later():
     """When its outage may be over, or when the second one is not to be had either."""
-    known = history(places=out(FIRST, ZONE, OTHER_ZONE, at=NOW - 7200))
+    known = record(places=out(FIRST, ZONE, OTHER_ZONE, at=NOW - 7200))
     assert next_type(BOTH, known, NOW) == FIRST
     both = out(FIRST, ZONE, OTHER_ZONE, at=NOW - 300) + out(SECOND, ZONE, OTHER_ZONE)
-    assert next_type(BOTH, history(places=both), NOW) == FIRST
+    assert next_type(BOTH, record(places=both), NOW) == FIRST
 
 
 def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
     """Both zones have refused; the record then knows which type the next TPU has."""
     refusals = (Refusal(NOW - 100, ZONE, Retry.CAPACITY), Refusal(NOW - 99, OTHER_ZONE, Retry.CAPACITY))
     now = world(nodes=Present(()))
-    made = learn(history(accepted=False, type=FIRST, refusals=refusals), now)
+    made = learn(record(accepted=False, type=FIRST, refusals=refusals), now)
     plan = decide(BOTH, now, made)
     assert creates(plan) == [(ZONE, SECOND)]
     change = next(c for c in plan.changes if c.type)
     assert change.as_dict()["type"] == SECOND
     asked = asked_for(made, change.zone, change.incarnation, change.round, NOW, change.type)
-    assert (asked.type, asked.substitute) == (SECOND, SECOND)
+    assert (asked.node.type, asked.node.substitute) == (SECOND, SECOND)
     again = decide(BOTH, now, replace(asked, refusals=()))
     assert creates(again) == [(ZONE, SECOND)]
 
@@ -80,25 +80,25 @@ def test_the_preferred_type_is_no_substitute():
     """Nothing more is said of it, and the next record forgets the other."""
     lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
     places = after_loss(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
-    known = history(type=SECOND, substitute=SECOND, places=places)
+    known = record(type=SECOND, substitute=SECOND, places=places)
     assert creates(decide(BOTH, lost, known)) == [(ZONE, "")]
-    assert asked_for(known, ZONE, 2, 0, NOW).substitute == ""
+    assert asked_for(known, ZONE, 2, 0, NOW).node.substitute == ""
 
 
 def test_a_substitute_is_not_replaced_for_being_one():
     """The file still wants what it wanted; a change of the first type replaces it."""
-    made = history(type=SECOND, substitute=SECOND, shape=shape_of(BOTH))
+    made = record(type=SECOND, substitute=SECOND, shape=shape_of(BOTH))
     assert not unwanted(reshaped(made, shape_of(BOTH)))
     assert unwanted(reshaped(made, shape_of(spec(tpu=replace(BOTH.tpu, type="v5litepod-4")))))
 
 
 def test_the_order_and_the_bill_are_for_the_type_that_was_taken():
     """With the software of that type, at its price."""
-    made = history(type=SECOND, substitute=SECOND, rivals=(Candidate(2, OTHER_ZONE, NOW),))
+    made = record(type=SECOND, substitute=SECOND, rivals=(Candidate(2, OTHER_ZONE, NOW),))
     orders = Blueprint(BOTH, CloudAccount("p", "a@b"), "key")
     order = orders.node_order(made, ZONE, 1)
     assert (order.type, order.runtime) == (SECOND, "v2-alpha-tpuv6e")
-    assert orders.node_order(history(), ZONE, 1).type == FIRST
+    assert orders.node_order(record(), ZONE, 1).type == FIRST
     seen = learn(made, world(seen_at=NOW))
     (span,) = (s for s in seen.spans if s.kind == "node")
     assert span.type == SECOND

@@ -12,14 +12,15 @@ from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.notices import due
 from orchestrator.planning.unclaimed import lost_text, uncommitted_text
-from tests.planning.worlds import NOW, beat, history, node, spec, world
+from tests.kit.records import changed
+from tests.planning.worlds import NOW, beat, node, record, spec, world
 
 LIES = {"unclaimed_files": 2, "unclaimed_bytes": 3000, "uncommitted": "ckpt.pt", "unclaimed_complete": True}
 
 
 def planned(*beats, was=None, **shown):
     """Return what a pass plans when these workers report."""
-    return decide(spec(), world(heartbeats=Present(beats), **shown), was or history())
+    return decide(spec(), world(heartbeats=Present(beats), **shown), was or record())
 
 
 def test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine():
@@ -51,7 +52,7 @@ def test_nothing_saved_at_all_is_said():
 
 def test_the_end_is_remembered_when_the_reports_are_gone():
     """The record keeps outcome and reason."""
-    was = replace(history(), outcome="unclaimed", reason="why")
+    was = changed(record(), outcome="unclaimed", reason="why")
     plan = planned(was=was, nodes=Present(()))
     assert (plan.outcome, plan.reason) == (Outcome.UNCLAIMED, "why")
 
@@ -91,7 +92,7 @@ def test_of_a_job_without_steps_nothing_is_said_to_be_lost(folder, text):
     """Its files count when it has ended: what is there already is in the bucket, and comes back."""
     saving = CheckpointSpec(format="outputs", dir=folder)
     left = beat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
-    assert text in lost_text(saving, world(heartbeats=Present((left,))), history())
+    assert text in lost_text(saving, world(heartbeats=Present((left,))), record())
 
 
 def test_a_save_elsewhere_is_named_with_its_reason():
@@ -110,7 +111,7 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     assert "runs/ckpt_5.npz lies in the bucket" in ended.reason
     assert "saved nothing" not in ended.reason
     gone = world(heartbeats=Present((beat(phase=Phase.STOPPED, notice=True, **stray),)))
-    assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, history())
+    assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, record())
     ended = planned(beat(phase=Phase.UNCLAIMED, **{**LIES, "uncommitted_place": "home"}))
     assert ended.reason.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR is committed")
 
@@ -140,7 +141,7 @@ def test_a_running_job_that_saves_in_vain_is_told(fields, text):
 def test_who_is_told_of_failures_is_told_of_this_end():
     """And nobody is told that the job is done."""
     plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
-    found = due(spec(), world(), history(), plan.outcome, plan.reason, 0.0)
+    found = due(spec(), world(), record(), plan.outcome, plan.reason, 0.0)
 
     ends = [notice for notice in found if notice.event in {"done", "failed"}]
     assert [(n.event, n.data) for n in ends] == [("failed", {"outcome": "unclaimed"})]

@@ -1,16 +1,14 @@
 """A VM that never comes to run is given up, whoever asked for it; one that has run never is."""
 
-from dataclasses import replace
-
 import pytest
 
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.domain.record import History
 from orchestrator.planning.decide import decide_vm
 from orchestrator.planning.termination import wind_down
 from orchestrator.planning.tpu import CREATE_DEADLINE
 from orchestrator.planning.update_record import learn
+from tests.kit.records import changed, record_of
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import NOW, vm, world
 
@@ -19,11 +17,11 @@ SPEC = make_spec(vm={})
 
 def story(*looks):
     """Return the last world and the record after looks at the VM: pairs of seconds and what was seen."""
-    history = History(vm_accepted=True, bucket_seen=True, bucket_ready=True)
+    record = record_of(vm_accepted=True, bucket_seen=True, bucket_ready=True)
     for seconds, sight in looks:
         now = world(vm=sight, seen_at=NOW + seconds)
-        history = learn(history, now)
-    return now, history
+        record = learn(record, now)
+    return now, record
 
 
 def seen(state):
@@ -49,23 +47,23 @@ def test_a_creation_without_an_end_is_given_up(state):
 def test_a_vm_that_has_run_is_never_given_up(state):
     """Its disk may hold data, whatever state it is in now, and also after looks that failed."""
     looks = ((0, seen(state)), (9, Unknown("x")), (10, seen(VmState.STAGING)))
-    found, history = story(*looks, (9 * CREATE_DEADLINE, seen(VmState.STAGING)))
-    step = decide_vm(SPEC, found, history)
+    found, record = story(*looks, (9 * CREATE_DEADLINE, seen(VmState.STAGING)))
+    step = decide_vm(SPEC, found, record)
     assert (step.changes, step.waiting) == ((), "VM: STAGING")
 
 
 def test_a_new_vm_of_the_same_name_begins_anew():
     """What has run is forgotten with the VM that it was."""
     looks = ((0, seen(VmState.RUNNING)), (10, Absent()), (20, seen(VmState.STAGING)))
-    found, history = story(*looks, (20 + CREATE_DEADLINE, seen(VmState.STAGING)))
-    assert [c.verb for c in decide_vm(SPEC, found, history).changes] == [Verb.DELETE]
+    found, record = story(*looks, (20 + CREATE_DEADLINE, seen(VmState.STAGING)))
+    assert [c.verb for c in decide_vm(SPEC, found, record).changes] == [Verb.DELETE]
 
 
 def test_the_end_of_a_deployment_gives_it_up_too():
     """Nothing stays behind that would run one day, and be billed."""
-    found, history = story((0, seen(VmState.STAGING)), (CREATE_DEADLINE, seen(VmState.STAGING)))
-    plan = wind_down(found, history, Outcome.SPENT, "its budget is used up")
+    found, record = story((0, seen(VmState.STAGING)), (CREATE_DEADLINE, seen(VmState.STAGING)))
+    plan = wind_down(found, record, Outcome.SPENT, "its budget is used up")
     assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
     operation = Operation("delete", "vm", "delete", "demo-vm", "us-central1-a", started_at=NOW)
-    going = replace(history, operations=(operation,))
+    going = changed(record, operations=(operation,))
     assert [c for c in wind_down(found, going, Outcome.SPENT, "x").changes if c.kind is Kind.VM] == []

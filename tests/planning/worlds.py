@@ -14,8 +14,9 @@ from orchestrator.domain.observation import (
     Worker,
     World,
 )
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
+from tests.kit.records import changed, record_of
 
 NOW = 1_800_000_000.0
 ZONE = "us-central1-a"
@@ -69,9 +70,9 @@ def world(**overrides) -> World:
     return replace(base, **overrides)
 
 
-def history(**overrides) -> History:
-    """Return the history of a deployment that runs its first incarnation."""
-    base = History(
+def record(**overrides) -> Record:
+    """Return the record of a deployment that runs its first incarnation."""
+    base = record_of(
         started_at=NOW - 2000,
         incarnation=1,
         zone=ZONE,
@@ -88,4 +89,4 @@ def history(**overrides) -> History:
         sightings={"node:1:ready": NOW - 900},
         type="v5litepod-8",
     )
-    return replace(base, **overrides)
+    return changed(base, **overrides)

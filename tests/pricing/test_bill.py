@@ -7,7 +7,7 @@ from orchestrator.domain.record import Span
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.cost import Meter, estimate, hourly
 from tests.planning.planning_kit import make_spec
-from tests.planning.worlds import NOW, history
+from tests.planning.worlds import NOW, record
 
 CATALOG = load_catalog()
 SPEC = make_spec(tpu__type="v5litepod-8")
@@ -21,34 +21,34 @@ def node(since, until=None, name="n"):
 
 def test_nothing_has_cost_nothing():
     """No span, no money."""
-    assert spent(SPEC, CATALOG, history(), NOW).known_usd == 0.0
+    assert spent(SPEC, CATALOG, record(), NOW).known_usd == 0.0
 
 
 def test_an_open_span_is_billed_up_to_now_and_a_closed_one_to_its_end():
     """Two nodes of an hour each cost twice the hourly rate of one."""
     spans = (node(NOW - 7200, NOW - 3600), node(NOW - 3600, name="m"))
-    hour = spent(SPEC, CATALOG, history(spans=(node(NOW - 3600),)), NOW).known_usd
+    hour = spent(SPEC, CATALOG, record(spans=(node(NOW - 3600),)), NOW).known_usd
     assert hour > 0
-    assert spent(SPEC, CATALOG, history(spans=spans), NOW).known_usd == pytest.approx(2 * hour)
-    assert spent(SPEC, CATALOG, history(spans=spans[:1]), NOW + 9e9).known_usd == pytest.approx(hour)
+    assert spent(SPEC, CATALOG, record(spans=spans), NOW).known_usd == pytest.approx(2 * hour)
+    assert spent(SPEC, CATALOG, record(spans=spans[:1]), NOW + 9e9).known_usd == pytest.approx(hour)
 
 
 def test_a_clock_that_went_backwards_costs_nothing_back():
     """Money is never negative."""
-    assert spent(SPEC, CATALOG, history(spans=(node(NOW + 500),)), NOW).known_usd == 0.0
+    assert spent(SPEC, CATALOG, record(spans=(node(NOW + 500),)), NOW).known_usd == 0.0
 
 
 def test_the_vm_is_billed_with_its_disk():
     """A VM costs its machine and its boot disk, each for the same time."""
     machine = Span("vm", "v", ZONE, NOW - 3600)
     both = estimate(hourly(SPEC, CATALOG, ZONE), {Meter.VM: 3600.0, Meter.DISK: 3600.0})
-    assert spent(SPEC, CATALOG, history(spans=(machine,)), NOW).known_usd == both.known_usd > 0
+    assert spent(SPEC, CATALOG, record(spans=(machine,)), NOW).known_usd == both.known_usd > 0
 
 
 def test_a_price_that_nobody_knows_is_said_and_not_taken_for_zero():
     """The total is unknown, the known part is still there."""
     lost = Span("node", "n", "mars-central1-a", NOW - 3600)
-    found = spent(SPEC, CATALOG, history(spans=(lost, node(NOW - 3600))), NOW)
+    found = spent(SPEC, CATALOG, record(spans=(lost, node(NOW - 3600))), NOW)
     assert found.usd is None
     assert found.known_usd > 0
     assert found.unknown

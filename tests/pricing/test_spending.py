@@ -12,7 +12,7 @@ from orchestrator.domain.record import Span
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import Kept, Use, spending
 from tests.planning.planning_kit import make_spec
-from tests.planning.worlds import beat, history
+from tests.planning.worlds import beat, record
 
 DATA = Path(__file__).parents[2] / "orchestrator" / "data"
 T0 = 1_800_000_000.0 - 1_800_000_000.0 % 86400
@@ -48,9 +48,9 @@ def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_loss_of_the_job():
     won = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
     lost = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
     beats = [beat(timings={"first_step": T0 + 100.0}), beat(incarnation=2, phase=Phase.STOPPED)]
-    known = history(spans=(won, lost), started_at=T0)
+    known = record(spans=(won, lost), started_at=T0)
     found = spending(spec, CATALOG, known, beats, T0 + 3600)
-    alone = spending(spec, CATALOG, history(spans=(won,), started_at=T0), beats[:1], T0 + 3600)
+    alone = spending(spec, CATALOG, record(spans=(won,), started_at=T0), beats[:1], T0 + 3600)
     assert found.usd == pytest.approx(alone.usd * 3660 / 3600)
     assert set(found.uses) == set(alone.uses) == {"starting", "training"}
 
@@ -112,14 +112,14 @@ def by_hand(spec, kind, spans, uses, now):
 def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     """Within one per cent, by use, by day and by zone; and each of these adds up to the whole."""
     spec, kind, spans, beats, uses, now = life(random.Random(seed))
-    found = spending(spec, CATALOG, history(spans=spans), beats, now)
+    found = spending(spec, CATALOG, record(spans=spans), beats, now)
     hand = by_hand(spec, kind, spans, uses, now)
     told = {**found.uses, **found.zones}
     told |= {f"day {number}": usd for number, usd in enumerate(found.days.values())}
     assert told == pytest.approx(hand, rel=0.01)
     for sums in (found.uses, found.days, found.zones):
         assert sum(sums.values()) == pytest.approx(found.usd)
-    assert found.usd == pytest.approx(spent(spec, CATALOG, history(spans=spans), now).known_usd)
+    assert found.usd == pytest.approx(spent(spec, CATALOG, record(spans=spans), now).known_usd)
     assert found.wasted_usd == pytest.approx(hand.get("lost", 0) + hand.get("recovering", 0), rel=0.01)
 
 
@@ -131,7 +131,7 @@ VM = Span("vm", "demo-vm", "europe-west4-b", T0)
 def test_what_comes_after_the_end_is_idle():
     """A job that is done wastes nothing, but a TPU and a VM that stay cost on."""
     done = beat(phase=Phase.DONE, timings={"first_step": T0 + 600}, progress_at=T0 + 3600, updated=T0 + 3700)
-    found = spending(SPEC, CATALOG, history(spans=(NODE, VM), started_at=T0), [done], T0 + 10800)
+    found = spending(SPEC, CATALOG, record(spans=(NODE, VM), started_at=T0), [done], T0 + 10800)
     assert set(found.uses) == {"starting", "training", "idle"}
     assert found.wasted_usd == 0.0
     assert found.uses["idle"] > found.uses["training"] * 0.9
@@ -139,7 +139,7 @@ def test_what_comes_after_the_end_is_idle():
 
 def test_without_a_report_the_use_is_not_known_and_not_called_training():
     """Unknown is not idle either."""
-    found = spending(SPEC, CATALOG, history(spans=(NODE,), started_at=T0), [], T0 + 10800)
+    found = spending(SPEC, CATALOG, record(spans=(NODE,), started_at=T0), [], T0 + 10800)
     assert list(found.uses) == [Use.UNKNOWN.value]
 
 
@@ -148,7 +148,7 @@ def test_without_a_report_the_use_is_not_known_and_not_called_training():
 def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
     """Nobody knows what its time went into, once it had been started."""
     spec = make_spec(vm="none")
-    known = history(spans=(Span("node", "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
+    known = record(spans=(Span("node", "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
     told = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
     found = spending(spec, CATALOG, known, [told], T0 + 3600)
     assert set(found.uses) == uses
@@ -160,7 +160,7 @@ def test_a_tpu_that_never_saved_loses_all_of_its_work():
     """From its first step to its end."""
     after = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 7200)
     lost = beat(timings={"first_step": T0 + 3600}, committed_at=None, updated=T0 + 7200)
-    found = spending(SPEC, CATALOG, history(spans=(NODE, after)), [lost], T0 + 7200)
+    found = spending(SPEC, CATALOG, record(spans=(NODE, after)), [lost], T0 + 7200)
     assert found.uses["lost"] == pytest.approx(found.usd / 2)
 
 
@@ -168,7 +168,7 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     """Two days in all, of which one hour is over; the budget ends it earlier."""
     running = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
     here = {"zone": "europe-west4-b", "started_at": T0}
-    found = spending(SPEC, CATALOG, history(spans=(running, VM), **here), [], T0 + 3600)
+    found = spending(SPEC, CATALOG, record(spans=(running, VM), **here), [], T0 + 3600)
     hour = found.usd
     assert found.rate_usd == pytest.approx(hour)
     assert found.ttl_left == 47 * 3600
@@ -176,28 +176,28 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     assert found.most_usd >= found.usd
     assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
     assert found.ondemand_usd > found.usd
-    over = spending(SPEC, CATALOG, history(spans=(running, VM), outcome="done", **here), [], T0 + 3600)
+    over = spending(SPEC, CATALOG, record(spans=(running, VM), outcome="done", **here), [], T0 + 3600)
     assert (over.ttl_left, over.to_ttl_usd) == (None, None)
 
 
 def test_a_price_that_nobody_knows_is_named_and_left_out():
     """The rest is still told."""
     mars = Span("node", "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
-    found = spending(SPEC, CATALOG, history(spans=(mars, VM)), [], T0 + 3600)
+    found = spending(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)
     assert "TPU v5litepod-8 in mars-central1-a" in found.unknown
     assert found.usd > 0
 
 
 def test_nothing_has_cost_nothing():
     """Before `up` there is no item, and no division by zero."""
-    found = spending(SPEC, CATALOG, history(started_at=0.0), [], T0)
+    found = spending(SPEC, CATALOG, record(started_at=0.0), [], T0)
     assert (found.usd, found.items, found.ttl_left, found.to_ttl_usd) == (0, (), None, None)
 
 
 def test_storage_is_what_the_bucket_holds_since_it_was_written():
     """Ten GiB for half a month, in all sums: by resource, place, day and use; budgets leave it out."""
     kept = [Kept(10.0, T0 - 365 * 3600)]
-    found = spending(SPEC, CATALOG, history(), [], T0, kept)
+    found = spending(SPEC, CATALOG, record(), [], T0, kept)
     usd = 10 * CATALOG.storage_price("europe-west4") / 2
     assert found.usd == pytest.approx(usd)
     assert [(item.what, item.zone) for item in found.items] == [("storage", "europe-west4")]

@@ -12,14 +12,14 @@ import sys
 import time
 import traceback
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.app.holder import gone, only_here, this_process
 from orchestrator.clock import SystemClock
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.record_store import Record
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TransientError
+from tests.kit.records import changed
 
 PATIENCE = 120.0
 """Real seconds after which a process that waits for another one gives up."""
@@ -88,9 +88,9 @@ class Role:
 
     def record(self):
         """Return the record, loaded."""
-        record = Record(self.folder / f"record-{self.name}.json", self.store, "demo")
-        record.load()
-        return record
+        records = RecordStore(self.folder / f"record-{self.name}.json", self.store, "demo")
+        records.load()
+        return records
 
     @contextmanager
     def taken(self):
@@ -124,15 +124,15 @@ class Role:
         """Take the lease and act; later, when told to go on, try to act once more."""
         lease = self.lease()
         lease.acquire()
-        record = self.record()
-        record.claim(lease.token)
+        records = self.record()
+        records.claim(lease.token)
         append(self.folder, "enter", lease.token)
         note(self.folder, "held", pid=os.getpid(), token=lease.token, who=self.me.who)
         until((self.folder / "go").exists, "the holder is told to go on")
         note(
             self.folder,
             "woken",
-            write=_refusal(lambda: record.update(lambda h: replace(h, preemptions=99))),
+            write=_refusal(lambda: records.update(lambda record: changed(record, preemptions=99))),
             keep=_refusal(lease.keep),
             again=_refusal(lease.keep),
             release=_refusal(lease.release),
@@ -142,9 +142,9 @@ class Role:
         """Take the lease from the holder once it may be taken, act, and keep it until told to end."""
         held = until(lambda: read(self.folder, "held"), "somebody holds the lease")
         with self.taken() as lease:
-            record = self.record()
-            record.claim(lease.token)
-            record.update(lambda h: replace(h, preemptions=h.preemptions + 1))
+            records = self.record()
+            records.claim(lease.token)
+            records.update(lambda record: changed(record, preemptions=record.node.preemptions + 1))
             note(self.folder, f"took-{self.name}", token=lease.token, before=held["token"])
             until((self.folder / "end").exists, "the taker is told to end")
 

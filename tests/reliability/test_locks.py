@@ -24,13 +24,12 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE, Holder
-from orchestrator.domain.record import History
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.record_store import decode, encode
+from orchestrator.engine.record_format import decode, encode
 from orchestrator.errors import LeaseHeldError, PreconditionError
 from tests.agent.agent_lab import is_alive
 from tests.direct.door import Door
@@ -38,6 +37,7 @@ from tests.direct.store import DirectStore
 from tests.emulator.cloud_kit import a_lab
 from tests.emulator.http_fixture import serve
 from tests.figures import tell
+from tests.kit.records import record_of
 from tests.reliability.contenders import FastClock, read, until
 from tests.reliability.damage import depth
 
@@ -68,7 +68,7 @@ class Scene:
         self.folder, self.storage, self.url, self.rate = folder, storage, url, rate
         folder.mkdir()
         storage.buckets.create("p", {"name": folder.name})
-        record = encode(History(bucket_seen=True), "demo")
+        record = encode(record_of(bucket_seen=True), "demo")
         storage.objects.insert(folder.name, RECORD, record, {}, Preconditions())
 
     def role(self, kind, name="", **more):

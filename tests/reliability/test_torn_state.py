@@ -20,17 +20,19 @@ from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import sealed
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.engine import atomic_files
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.rebuild_record import _entry, rebuilt
-from orchestrator.engine.record_store import Record, encode
+from orchestrator.engine.record_format import encode, stored_values
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from tests.direct.door import Door
 from tests.direct.store import DirectStore
 from tests.engine.engine_lab import Lab, a_spec
 from tests.figures import tell
+from tests.kit.records import record_of
 from tests.reliability.damage import cuts, damages, depth, flips
 
 BITS = depth("TPUCTL_TORN_BITS", 1)
@@ -78,17 +80,17 @@ def count(name, data, outcomes):
 def test_a_record_here_is_whole_or_seen_to_be_damaged(state, tmp_path):
     """Before the bucket exists this copy is all there is: a damaged one counts as none, and nothing is made yet."""
     path, outcomes = tmp_path / "record.json", Counter()
-    record = Record(path, store_of(state, "no-such-bucket"), "demo")
-    before = History(started_at=1_800_000_000.5, bundle="b" * 64, agent="a" * 64, job="j" * 64)
+    records = RecordStore(path, store_of(state, "no-such-bucket"), "demo")
+    before = record_of(started_at=1_800_000_000.5, bundle="b" * 64, agent="a" * 64, job="j" * 64)
     data = encode(before, "demo", "w" * 32)
     for damaged in damages(data, BITS):
         path.write_bytes(damaged)
-        seen = record.load()
-        assert seen == (History() if record.damaged else before), damaged
-        outcomes["detected" if record.damaged else "harmless"] += 1
+        seen = records.load()
+        assert seen == (Record() if records.damaged else before), damaged
+        outcomes["detected" if records.damaged else "harmless"] += 1
     count("record here", data, outcomes)
     path.write_bytes(data)
-    assert (record.load(), record.damaged) == (before, "")
+    assert (records.load(), records.damaged) == (before, "")
 
 
 def test_a_record_in_the_bucket_is_whole_or_replaced_by_the_one_here(state, tmp_path):
@@ -96,12 +98,12 @@ def test_a_record_in_the_bucket_is_whole_or_replaced_by_the_one_here(state, tmp_
     data, outcomes = state.get(RECORD), Counter()
     path, store = tmp_path / "record.json", store_of(state)
     path.write_bytes(data)
-    whole = Record(path, store, "demo").load()
-    record = Record(path, store, "demo")
+    whole = RecordStore(path, store, "demo").load()
+    records = RecordStore(path, store, "demo")
     for damaged in damages(data, BITS):
         state.put(RECORD, damaged)
-        assert record.load() == whole
-        outcomes["detected" if record.damaged else "harmless"] += 1
+        assert records.load() == whole
+        outcomes["detected" if records.damaged else "harmless"] += 1
     state.put(RECORD, data)
     count("record in the bucket", data, outcomes)
     assert outcomes["detected"] > 0.99 * len(data)
@@ -175,7 +177,7 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over, monkeypatch
     folder.mkdir(parents=True)
     begun = 1_800_000_000.0
     now = begun + (2 if over else 0.5) * 86400
-    (folder / "record.json").write_bytes(encode(History(started_at=begun, accepted=True), "demo"))
+    (folder / "record.json").write_bytes(encode(record_of(started_at=begun, accepted=True), "demo"))
     kept, outcomes = folder / expired.KEPT, Counter()
     data = json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode()
     kept.write_bytes(data)
@@ -220,7 +222,7 @@ PLACES = {
 @pytest.mark.parametrize("kind", ["cut", "flip"])
 def test_the_next_command_goes_on_with_what_is_there(state, kind):
     """Not one machine is made or deleted, and the record says of everything that lives what it said before."""
-    dice, before = random.Random(kind), state.up().history
+    dice, before = random.Random(kind), state.up().record
     calls = {m: n for m, n in state.mutations().items() if not m.startswith("storage")}
 
     def cut(data):
@@ -237,7 +239,7 @@ def test_the_next_command_goes_on_with_what_is_there(state, kind):
     followed = 0
     for where in PLACES.values():
         for _ in range(WATCHES):
-            after = watch_after(state, where, cut if kind == "cut" else flip).history
+            after = watch_after(state, where, cut if kind == "cut" else flip).record
             assert {m: n for m, n in state.mutations().items() if not m.startswith("storage")} == calls
             assert list(state.nodes()) == ["demo-tpu-g2"]
             assert list(state.vms()) == ["demo-vm"]
@@ -250,15 +252,15 @@ def test_the_next_command_goes_on_with_what_is_there(state, kind):
                 "bucket_seen",
                 "bundle",
             ):
-                assert getattr(after, told) == getattr(before, told), (where, told)
+                assert stored_values(after)[told] == stored_values(before)[told], (where, told)
             followed += 1
     FIGURES[f"whole `up` after a {kind}"] = f"{followed} in {len(PLACES)} places, 0 machines made or deleted"
 
 
 def test_what_is_rebuilt_is_what_was_there(state):
     """Journal and reports tell of everything that lives what the record tells."""
-    whole = state.up().history
+    whole = state.up().record
     again = rebuilt(store_of(state))
     for told in ("incarnation", "zone", "zones_used", "accepted", "vm_accepted", "bucket_seen"):
-        assert getattr(again, told) == getattr(whole, told), told
+        assert stored_values(again)[told] == stored_values(whole)[told], told
     assert again == replace(again, started_at=pytest.approx(whole.started_at, abs=60))

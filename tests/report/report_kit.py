@@ -5,11 +5,12 @@ from dataclasses import replace
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat, Phase
-from orchestrator.domain.record import History, Span
+from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import losses
 from orchestrator.report.page import Facts
 from orchestrator.report.summary import summarise
+from tests.kit.records import record_of
 from tests.planning.planning_kit import make_spec
 
 T = 1_800_000_000.0
@@ -41,7 +42,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         beat(3, T + 2400, 400, 253, phase=Phase.DONE, committed_step=400),
     )
     nodes = [Span("node", f"{name}-tpu-g{n + 1}", ZONE, T + 1200 * n, T + 1200 * n + 1100) for n in range(3)]
-    history = History(
+    record = record_of(
         started_at=T - 10, incarnation=3, preemptions=2, bundle="b", outcome="done",
         reason=reason or "all is done",
         spans=(Span("vm", f"{name}-vm", ZONE, T, None), *nodes),
@@ -58,15 +59,15 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     )
     worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint": 400}
     status = {
-        "name": name, "project": "p", "outcome": history.outcome, "incarnation": 3, "preemptions": 2,
+        "name": name, "project": "p", "outcome": record.outcome, "incarnation": 3, "preemptions": 2,
         "cost_usd": 1.5, "next": [], "target_steps": 400,
         "workers": [{**worker, "checkpoint_age_s": 9.0}],
     }  # fmt: skip
     points = [(T + n, n, 4.0 - n / 200, 1 if n < 120 else 2 if n < 260 else 3) for n in range(1, 400, 5)]
     return Facts(
-        status=status, history=history, beats=beats, events=events,
+        status=status, record=record, beats=beats, events=events,
         summary=summary,
-        spending=spending(spec, catalog, history, beats, now), losses=losses(points, beats), now=now,
+        spending=spending(spec, catalog, record, beats, now), losses=losses(points, beats), now=now,
         rehearsed=False,
         **more,
     )  # fmt: skip

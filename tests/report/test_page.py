@@ -13,6 +13,7 @@ from orchestrator.report import drawing
 from orchestrator.report.curve import MOST, losses
 from orchestrator.report.page import NEWEST, page, style_hash
 from orchestrator.report.timeline import timeline
+from tests.kit.records import changed
 from tests.report.report_kit import ZONE, T, beat, facts
 
 HOSTILE = [
@@ -82,7 +83,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
     """No machine, no report, no event: it says so."""
     found = facts()
     bare = replace(
-        found, history=replace(found.history, spans=(), outcome=""), beats=(), events=(), losses={},
+        found, record=changed(found.record, spans=(), outcome=""), beats=(), events=(), losses={},
         status={**found.status, "outcome": None, "workers": [], "next": ["create node x: there is none"]},
         spending=replace(found.spending, items=(), uses={}),
         summary=replace(found.summary, goodput=None, steps=None, recoveries=()),

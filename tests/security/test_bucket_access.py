@@ -29,6 +29,7 @@ from orchestrator.emulator.state.errors import ApiError
 from orchestrator.emulator.state.storage.access import MOST_OPERATORS, holds
 from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.engine.engine_lab import Lab, a_spec
+from tests.kit.records import changed
 
 CONTROL = (
     ".tpuctl/record.json", ".tpuctl/lease", ".tpuctl/lease-wish", ".tpuctl/lease-back",
@@ -111,7 +112,7 @@ def test_a_machine_is_told_when_its_account_got_its_roles(tmp_path):
     """For minutes they may not count yet: a machine that is refused then knows that it may pass."""
     lab = Lab(tmp_path)
     lab.storage.buckets.policy_delay = 120.0
-    began = lab.up().history.started_at
+    began = lab.up().record.started_at
     for kind in ("tpu", "vm"):
         owner = Owner(lab, kind)
         assert owner.ask("GET", owner.object("bundles/agent.pyz") + "?alt=media")[0] == 403
@@ -252,10 +253,10 @@ def test_a_deployment_of_before_gets_the_conditions_at_its_next_up(lab):
     held = lab.storage.buckets.policy(lab.bucket)
     lab.storage.buckets.set_policy(lab.bucket, {**held, "bindings": [wide]})
     controller = lab.controller()
-    controller.record.update(lambda h: replace(h, grants=""))
+    controller.records.update(lambda record: changed(record, grants=""))
     controller.up()
     assert not any(b == wide for b in lab.storage.buckets.policy(lab.bucket)["bindings"])
-    assert controller.history.grants == grants_mark(a_spec())
+    assert controller.record.bucket.grants == grants_mark(a_spec())
     calls = lab.cloud.calls["storage.buckets.setIamPolicy"]
     lab.up()
     assert lab.cloud.calls["storage.buckets.setIamPolicy"] == calls

@@ -16,7 +16,7 @@ from orchestrator.domain.lease import Holder, held_by
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.ports import LARGEST, StoredObject
-from orchestrator.domain.record import Candidate, History
+from orchestrator.domain.record import Candidate
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine import reconcile
 from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, place_of
@@ -27,6 +27,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import learn
 from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import Lab, a_spec
+from tests.kit.records import record_of
 from tests.planning.worlds import node
 
 NAME = ".tpuctl/heartbeat/1/0"
@@ -87,7 +88,7 @@ def test_every_field_times_every_type(lab):
     """Thousands of forged reports: each is read as one that fits, or as none, and orders nothing."""
     controller = lab.up()
     lab.wait(60)
-    world, history, spec = controller.one_pass().world, controller.history, controller.spec
+    world, record, spec = controller.one_pass().world, controller.record, controller.spec
     catalog = load_catalog()
     tried = read = 0
     for body in forgeries():
@@ -101,7 +102,7 @@ def test_every_field_times_every_type(lab):
         if read % 5:
             continue
         seen = replace(world, heartbeats=Present((beat,)))
-        learned = learn(history, seen)
+        learned = learn(record, seen)
         plan = decide(spec, seen, learned, 0.0)
         explain(Seen(spec, seen, learned, plan))
         spending(spec, catalog, learned, [beat], world.seen_at)
@@ -288,7 +289,7 @@ def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
     lab.put(".tpuctl/wake/7", b"x" * (3 << 20))
     lab.put(".tpuctl/claim/7", b"x" * (3 << 20))
     assert Doorbell(a_spec(), store, lab.clock)._rung(7)
-    assert read_claim(store, 7, History(incarnation=7, round=7), Present(())) == Absent()
+    assert read_claim(store, 7, record_of(incarnation=7, round=7), Present(())) == Absent()
     assert sum(taken) < 4 << 10
 
 
@@ -297,7 +298,7 @@ def test_a_forged_claim_names_no_winner(lab, value):
     """A TPU that was asked for in this race, or is in sight with its label, or nobody has won."""
     controller = lab.up()
     lab.put(".tpuctl/claim/7", json.dumps({"incarnation": value}).encode())
-    asked = History(incarnation=7, round=7, rivals=(Candidate(8, "z", 1.0),))
+    asked = record_of(incarnation=7, round=7, rivals=(Candidate(8, "z", 1.0),))
     ours, other = node(9, labels={"tpuctl-round": "7"}), node(10, labels={"tpuctl-round": "6"})
     seen = read_claim(controller.cloud.store, 7, asked, Present((ours, other)))
     assert isinstance(seen, Present if type(value) is int and value in {7, 8, 9} else Absent)
@@ -326,9 +327,9 @@ def test_claims_that_a_lost_machine_has_left_stop_no_later_race(lab, kind):
     for _ in range(40):
         lab.wait(30)
         controller.one_pass()
-    assert controller.history.claimed
+    assert controller.record.race.claimed
     assert [state.name for state in lab.nodes().values()] == ["READY"]
-    assert controller.history.incarnation < 6
+    assert controller.record.node.incarnation < 6
     assert lab.machines.running
 
 

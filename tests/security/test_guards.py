@@ -16,10 +16,10 @@ from orchestrator.app.state_folders import KEPT, state_folder
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.record import History
-from orchestrator.engine.record_store import encode
+from orchestrator.engine.record_format import encode
 from orchestrator.errors import UsageError
 from orchestrator.planning.termination import judge_end
+from tests.kit.records import record_of
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import world
 
@@ -44,11 +44,11 @@ def opened(project, cloud="gcp"):
     return SimpleNamespace(spec=make_spec(name="demo"), project=project, folder=folder, choice=choice)
 
 
-def up(session, **history):
+def up(session, **record):
     """Keep what `up` keeps."""
     session.folder.mkdir(parents=True, exist_ok=True)
     (session.folder / KEPT).write_text("{}")
-    held = History(**{"accepted": True, "incarnation": 1, **history})
+    held = record_of(**{"accepted": True, "incarnation": 1, **record})
     (session.folder / "record.json").write_bytes(encode(held, "demo"))
 
 
@@ -114,7 +114,7 @@ def test_no_deployment_spends_more_than_its_budget_and_one_poll():
         while True:
             spent = rate * now
             seen = world(seen_at=1e9 + now, bucket=Absent())
-            if judge_end(spec, seen, History(started_at=1e9), spent)[0] is Outcome.SPENT:
+            if judge_end(spec, seen, record_of(started_at=1e9), spent)[0] is Outcome.SPENT:
                 break
             now += poll
             assert now < 1000 * poll, seed

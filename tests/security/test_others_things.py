@@ -19,13 +19,13 @@ from orchestrator.domain.checksum import sealed
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.record import History
 from orchestrator.domain.spec import BucketSpec
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from tests.emulator.cloud_kit import node_body, vm_body
 from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, Lab, a_spec
 from tests.figures import tell
+from tests.kit.records import record_of
 from tests.planning.worlds import world
 from tests.reliability.damage import depth
 
@@ -44,7 +44,7 @@ def test_a_bucket_in_another_region_than_the_tpu_is_a_hard_stop(home, away):
     placed = replace(spec, bucket=BucketSpec(location=away))
     assert "bucket.location" in {p.key for p in check(placed, catalog) if p.fatal}
     seen = world(bucket=Present(Bucket("b", away)), nodes=Present(()))
-    plan = decide(spec, seen, History(started_at=1.0, bundle="b", agent="a"), 0.0)
+    plan = decide(spec, seen, record_of(started_at=1.0, bundle="b", agent="a"), 0.0)
     assert plan.outcome is Outcome.REFUSED
     assert plan.changes == ()
 
@@ -100,7 +100,7 @@ def crowd(lab):
 
 def forged(dice, body):
     """Return a record with a few of its values replaced by somebody who can write to the bucket."""
-    history = body["history"]
+    record = body["history"]
     names, zones = (*FOREIGN_NODES, *FOREIGN_VMS, "../x", "demo-tpu-g1"), (ZONE, OTHER_ZONE, "us-central1-a")
     operation = {
         "id": "projects/x/operations/1", "kind": "node", "verb": dice.choice(["create", "delete"]),
@@ -125,7 +125,7 @@ def forged(dice, body):
         "preemptions": 3, "bucket_seen": dice.random() < 0.8, "settings_due": dice.random() < 0.5,
     }  # fmt: skip
     chosen = {key: changes[key] for key in dice.sample(sorted(changes), dice.randint(1, len(changes)))}
-    forgery = {**body, "history": {**history, **chosen}}
+    forgery = {**body, "history": {**record, **chosen}}
     forgery.pop("checksum", None)
     return sealed(forgery)
 

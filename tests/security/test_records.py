@@ -7,14 +7,16 @@ import pytest
 
 from orchestrator.domain.checksum import Origin, origin_of, proven, sealed
 from orchestrator.domain.observation import Operation
-from orchestrator.domain.record import History, Span
-from orchestrator.engine import record_store as engine_record
+from orchestrator.domain.record import Span
+from orchestrator.engine import record_format
 from orchestrator.engine.artifacts import bundle_file, find_artifacts
 from orchestrator.engine.delete import Sweep
-from orchestrator.engine.record_store import Record, decode, encode
+from orchestrator.engine.record_format import decode, encode
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import ConflictError, DamagedRecordError, LeaseHeldError, TpuctlError
 from tests.engine.engine_lab import Lab, a_spec
 from tests.engine.stand_ins import DIGEST
+from tests.kit.records import changed, record_of
 from tests.security.test_forgeries import EVIL
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -34,45 +36,45 @@ def known(lab):
     lab.wait(60)
     controller.one_pass()
     controller.lease.release()
-    record = opened(lab)
-    record.update(lambda h: replace(h, preemptions=3))
-    return record
+    records = opened(lab)
+    records.update(lambda record: changed(record, preemptions=3))
+    return records
 
 
 def opened(lab, key=KEY, folder="state", **options):
     """Return the record as a process of a computer finds it."""
     path, store = lab.folder / folder / "record.json", lab.open(a_spec()).store
-    record = Record(path, store, "demo", key, lab.clock.now)
-    record.load(**options)
-    return record
+    records = RecordStore(path, store, "demo", key, lab.clock.now)
+    records.load(**options)
+    return records
 
 
 def forge(lab, key=b"", **changes):
     """Put a record into the bucket whose checksum fits."""
-    history = decode(lab.get(RECORD), "demo")
-    lab.put(RECORD, encode(replace(history, **changes), "demo", "somebody", key))
+    record = decode(lab.get(RECORD), "demo")
+    lab.put(RECORD, encode(changed(record, **changes), "demo", "somebody", key))
 
 
 def test_what_this_computer_wrote_is_believed(lab, known):
     """Again and again, and by each command."""
     assert opened(lab).doubt == opened(lab).damaged == ""
-    assert opened(lab).history == known.history
+    assert opened(lab).current == known.current
 
 
 @pytest.mark.parametrize("key", [b"", OTHER])
 def test_a_record_under_another_key_or_none_is_asked_about(lab, known, key):
     """Nothing is written before somebody has said that it was he; then it is this computer's."""
     forge(lab, key, serial=10**14, started_at=5.0e9, spans=())
-    record = opened(lab)
-    assert "not by this computer" in record.doubt
+    records = opened(lab)
+    assert "not by this computer" in records.doubt
     before = lab.get(RECORD)
     with pytest.raises(ConflictError, match="not by this computer"):
-        record.update(lambda h: replace(h, preemptions=9))
+        records.update(lambda record: changed(record, preemptions=9))
     with pytest.raises(ConflictError):
-        record.claim(1)
+        records.claim(1)
     assert lab.get(RECORD) == before
-    record.believe()
-    record.update(lambda h: replace(h, preemptions=9))
+    records.believe()
+    records.update(lambda record: changed(record, preemptions=9))
     assert opened(lab).doubt == ""
 
 
@@ -85,43 +87,43 @@ def test_a_computer_that_never_saw_the_deployment_takes_the_record_as_it_is(lab,
     (lab.folder / "before").mkdir()
     (lab.folder / "before/record.json").write_bytes(lab.get(RECORD))
     forge(lab, b"", serial=10**14 + 1)
-    record = opened(lab, KEY, "before")
-    assert (record.doubt, record.history.serial) == ("", 10**14 + 1)
+    records = opened(lab, KEY, "before")
+    assert (records.doubt, records.current.serial) == ("", 10**14 + 1)
 
 
 def test_an_old_record_that_is_put_back_does_not_count(lab, known):
     """Also one that this computer had written: its serial says that it is older than the copy here."""
     old = lab.get(RECORD)
-    known.update(lambda h: replace(h, preemptions=4))
+    known.update(lambda record: changed(record, preemptions=4))
     lab.put(RECORD, old)
-    record = opened(lab)
-    assert record.history.preemptions == 4
-    assert "older than that of the copy here" in record.damaged
-    record.update(lambda h: replace(h, preemptions=5))
-    assert opened(lab).history.preemptions == 5
+    records = opened(lab)
+    assert records.current.node.preemptions == 4
+    assert "older than that of the copy here" in records.damaged
+    records.update(lambda record: changed(record, preemptions=5))
+    assert opened(lab).current.node.preemptions == 5
     assert opened(lab).damaged == ""
 
 
 def test_a_deployment_made_anew_elsewhere_is_not_taken_for_an_old_record(lab, known):
     """Another computer took all down, the record too, and brings it up again: the copy here is old."""
     for number in range(5):
-        known.update(lambda h, n=number: replace(h, preemptions=n + 1))
+        known.update(lambda record, n=number: changed(record, preemptions=n + 1))
     lab.wait(60)
     lab.open(a_spec()).store.delete(RECORD)
     other = opened(lab, KEY, "other")
-    other.update(lambda h: replace(h, bucket_seen=True, preemptions=77))
-    assert opened(lab).history.preemptions == 77
+    other.update(lambda record: changed(record, bucket_seen=True, preemptions=77))
+    assert opened(lab).current.node.preemptions == 77
     assert opened(lab).damaged == ""
 
 
 def test_down_needs_no_agreement(lab, known):
     """It goes on with the copy here, and looks where the other one says that something is, too."""
     forge(lab, OTHER, serial=10**14, zones_used=("us-central1-a",), spans=())
-    record = opened(lab, forgiving=True)
-    assert record.doubt == ""
-    assert record.history.spans == known.history.spans
-    assert "us-central1-a" in record.history.zones_used
-    record.update(lambda h: replace(h, preemptions=9))
+    records = opened(lab, forgiving=True)
+    assert records.doubt == ""
+    assert records.current.spans == known.current.spans
+    assert "us-central1-a" in records.current.zones_used
+    records.update(lambda record: changed(record, preemptions=9))
 
 
 def test_a_proof_covers_every_byte():
@@ -158,11 +160,11 @@ OPERATION = Operation("operations/x", "node", "create", "demo-tpu-g1", "europe-w
 )  # fmt: skip
 def test_a_record_holds_what_tpuctl_writes_or_is_damaged(monkeypatch, changes):
     """Then the copy here counts; `down` finds by label what there is, and ends with nothing left."""
-    monkeypatch.setattr(engine_record, "_readable", lambda history: history)  # A forger writes what he likes.
-    data = encode(replace(History(bucket_seen=True), **changes), "demo")
+    monkeypatch.setattr(record_format, "_readable", lambda record: record)  # A forger writes what he likes.
+    data = encode(changed(record_of(bucket_seen=True), **changes), "demo")
     with pytest.raises(DamagedRecordError):
         decode(data, "demo")
-    whole = History(spans=(SPAN,), operations=(OPERATION,), zones_used=("europe-west4-b",), fence=1 << 60)
+    whole = record_of(spans=(SPAN,), operations=(OPERATION,), zones_used=("europe-west4-b",), fence=1 << 60)
     assert decode(encode(whole, "demo"), "demo") == whole
 
 
@@ -188,7 +190,7 @@ def test_down_goes_on_without_the_lease_when_the_user_says_so(lab):
 
     def racing(name, data, if_generation=None):
         if name == RECORD:
-            lab.put(RECORD, encode(replace(controller.history, preemptions=7), "demo", "somebody"))
+            lab.put(RECORD, encode(changed(controller.record, preemptions=7), "demo", "somebody"))
         return write(name, data, if_generation)
 
     controller.lease.release()
@@ -210,14 +212,14 @@ def test_a_file_that_is_not_what_its_name_says_is_not_sent(lab):
     secret.write_bytes(b"TOP-SECRET")
     for name in ("../backup", str(secret).removesuffix(".tar.gz"), "x", "", "A" * 64):
         with pytest.raises(TpuctlError, match="no sha256"):
-            find_artifacts(replace(controller.history, bundle=name), bundles, store)
+            find_artifacts(changed(controller.record, bundle=name), bundles, store)
     place = bundle_file(bundles, DIGEST["bundle"])
     whole = place.read_bytes()
     place.write_bytes(b"TOP-SECRET")
-    assert find_artifacts(controller.history, bundles, store).bundle.read_bytes() == whole
+    assert find_artifacts(controller.record, bundles, store).bundle.read_bytes() == whole
     place.unlink()
     place.symlink_to(secret)
-    assert find_artifacts(controller.history, bundles, store).bundle.read_bytes() == whole
+    assert find_artifacts(controller.record, bundles, store).bundle.read_bytes() == whole
     assert not place.is_symlink()
     assert secret.read_bytes() == b"TOP-SECRET"
 
@@ -225,9 +227,9 @@ def test_a_file_that_is_not_what_its_name_says_is_not_sent(lab):
 def test_what_is_paid_for_comes_out_of_the_file(lab):
     """A record asks neither for another type nor for one on demand, where the file does not."""
     controller = lab.up()
-    forged = replace(controller.history, substitute="v5litepod-256", type="v5litepod-256", on_demand=(2, 3))
+    forged = changed(controller.record, substitute="v5litepod-256", type="v5litepod-256", on_demand=(2, 3))
     order = controller.blueprint.node_order(forged, "europe-west4-b", 2)
     assert (order.type, order.spot) == (a_spec().tpu.type, True)
     other = lab.controller(a_spec(tpu__other_types=["v5litepod-16"]), state="other")
-    allowed = replace(controller.history, substitute="v5litepod-16")
+    allowed = changed(controller.record, substitute="v5litepod-16")
     assert other.blueprint.node_order(allowed, "europe-west4-b", 2).type == "v5litepod-16"

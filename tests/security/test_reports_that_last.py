@@ -8,11 +8,11 @@ import pytest
 from orchestrator.domain.job_progress import Progress, seconds_left, with_reports
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
-from orchestrator.domain.record import History
 from orchestrator.engine.heartbeats import parse_heartbeat
 from orchestrator.engine.rebuild_record import UNTOLD, rebuilt
-from orchestrator.engine.record_store import decode, encode
+from orchestrator.engine.record_format import decode, encode
 from tests.engine.engine_lab import Lab, a_spec
+from tests.kit.records import record_of
 from tests.planning.worlds import NOW, beat, node
 
 
@@ -22,15 +22,15 @@ def test_no_rate_makes_the_record_unreadable(tmp_path, rate):
     lab = Lab(tmp_path)
     spec = a_spec(vm="none", watch__budget_usd=500.0)
     first = lab.up(spec)
-    number = first.history.incarnation
+    number = first.record.node.incarnation
     report = {"incarnation": number, "worker": 0, "phase": "run", "rate": rate, "step": 1, "total_steps": 9}
     lab.put(f".tpuctl/heartbeat/{number}/0", json.dumps(report).encode())
     first.one_pass()
-    first.record.flush()
+    first.records.flush()
     first.lease.release()
     second = lab.controller(spec)
-    assert not second.record.damaged
-    assert second.history.spans == first.history.spans
+    assert not second.records.damaged
+    assert second.record.spans == first.record.spans
 
 
 @pytest.mark.parametrize("rate", [5e-324, 1e-12, -1.0, 1e300])
@@ -43,9 +43,9 @@ def test_a_rate_that_no_job_has_is_none(rate):
 
 def test_a_record_that_nobody_could_read_is_written_without_its_progress():
     """Whatever has got into it."""
-    broken = History(incarnation=3, progress=Progress(step=7, pace=1e12))
+    broken = record_of(incarnation=3, progress=Progress(step=7, pace=1e12))
     again = decode(encode(broken, "demo"), "demo")
-    assert (again.incarnation, again.progress) == (3, Progress())
+    assert (again.node.incarnation, again.deadline.progress) == (3, Progress())
 
 
 def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
@@ -91,6 +91,6 @@ def test_the_name_of_a_report_sets_no_incarnation_far_beyond_the_journal(tmp_pat
     lab = Lab(tmp_path)
     first = lab.up(a_spec(vm="none"))
     lab.put(".tpuctl/heartbeat/999999999/0", b"{}")
-    assert rebuilt(first.cloud.store).incarnation == first.history.incarnation
-    lab.put(f".tpuctl/heartbeat/{first.history.incarnation + UNTOLD}/0", b"{}")
-    assert rebuilt(first.cloud.store).incarnation == first.history.incarnation + UNTOLD
+    assert rebuilt(first.cloud.store).node.incarnation == first.record.node.incarnation
+    lab.put(f".tpuctl/heartbeat/{first.record.node.incarnation + UNTOLD}/0", b"{}")
+    assert rebuilt(first.cloud.store).node.incarnation == first.record.node.incarnation + UNTOLD

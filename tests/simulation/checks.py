@@ -143,12 +143,12 @@ class Checks:
 
     def _at_end(self, deployment):
         """Say whether the record or the workers tell an end, at which machines may go."""
-        history = self.world.stored_history(deployment)
+        record = self.world.stored_history(deployment)
         gangs = [g for g in self.world.fleet.gangs.values() if g.deployment == deployment]
         spec = self.world.specs[deployment]
         spending = spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
         over = any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
-        return over or spending or (history is not None and history.outcome != "")
+        return over or spending or (record is not None and record.outcome != "")
 
     def passed(self, controller, result):
         """Check everything after one pass."""
@@ -166,20 +166,20 @@ class Checks:
     def moment(self, deployment):
         """Check what must hold at every moment."""
         self._note(deployment)
-        spec, history = self.world.specs[deployment], self.world.stored_history(deployment)
+        spec, record = self.world.specs[deployment], self.world.stored_history(deployment)
         vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
-        known = zones_to_look_at(spec, history) if history is not None else spec.tpu.zones
+        known = zones_to_look_at(spec, record) if record is not None else spec.tpu.zones
         live = [one for one in self.live(deployment) if one.kind != "disk"]
         self.demand("I1", invariants.i1_findable(live, deployment, {*known, *vm_zone}), deployment)
         fleet = self.world.fleet
         self.demand("I2", invariants.i2_one_writer(fleet.writes, fleet.zombie_writes))
         # Another computer may still keep the record of a life whose bucket is gone: it was true then.
-        if history is not None and history.started_at >= self._anew.get(deployment, 0.0):
+        if record is not None and record.started_at >= self._anew.get(deployment, 0.0):
             done = any(d == deployment for d, _ in fleet.truly_done)
-            self.demand("I8", invariants.i8_truly(history.outcome == "done", done), deployment)
+            self.demand("I8", invariants.i8_truly(record.outcome == "done", done), deployment)
             bucket = self.world.bucket(deployment)
             kept = ended_before(bucket.unclaimed(), LATER, fleet.digests["bundle"], "s")
-            self.demand("I8", invariants.i8_saved(history.outcome, bucket.complete(), kept), deployment)
+            self.demand("I8", invariants.i8_saved(record.outcome, bucket.complete(), kept), deployment)
 
     def _note(self, deployment):
         """Note since when each node works."""

@@ -158,10 +158,10 @@ class Story:
                 raise Violation(f"I4 {deployment}: {problem}")
 
     def demand_settled(self, owner):
-        history = self.world.stored_history(owner.name)
+        record = self.world.stored_history(owner.name)
         # Its last save may have been on its way when the gang was put to rest.
         done = any(deployment == owner.name for deployment, _ in self.world.fleet.truly_done)
-        ending = (done or self._may_end(owner.name)) and history is not None and history.outcome
+        ending = (done or self._may_end(owner.name)) and record is not None and record.outcome
         if self.world.specs[owner.name].tpu.request == "flex-start" and self._unsettled(owner):
             # Its TPU may have had its time just now: the next one comes within half an hour.
             self.world.scheduler.run_until(self.world.now() + HOUR / 2)
@@ -175,9 +175,9 @@ class Story:
             return 0
         # A gang of a new TPU does not rest, so its job may come to its end.
         if method == "compute.instances.stop":
-            history = self.world.stored_history(deployment)
+            record = self.world.stored_history(deployment)
             # One that has saved in vain ends, too, and is none of the truly done.
-            in_vain = history is not None and history.outcome == "unclaimed"
+            in_vain = record is not None and record.outcome == "unclaimed"
             return in_vain + sum(done == deployment for done, _ in self.world.fleet.truly_done)
         if not method.startswith("tpu.queuedResources."):
             return 0

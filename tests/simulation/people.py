@@ -98,7 +98,7 @@ class Owner:
             if result.plan.outcome is Outcome.REFUSED:
                 raise_outcome(result)
             if result.plan.outcome is None:
-                raise_hopeless(controller.record.history)
+                raise_hopeless(controller.records.current)
             self._tick(process)
 
         with controller.alone():
@@ -109,7 +109,7 @@ class Owner:
     def _watch(self, process):
         controller = Controller(self.world, self.spec, process, "watch")
         with controller.alone():
-            if not controller.record.history.bundle:
+            if not controller.records.current.job.bundle:
                 return
             watcher = process.watcher = controller.watcher(self.checks.began)
 
@@ -117,7 +117,7 @@ class Owner:
                 self.checks.passed(controller, result)
                 controller.sink.flush()
                 if result.plan.outcome is None:
-                    raise_hopeless(controller.record.history)
+                    raise_hopeless(controller.records.current)
                 self._tick(process)
 
             result = watcher.run(lambda _: False, after)

@@ -5,8 +5,7 @@ from dataclasses import replace
 from orchestrator.agent import expire, gang, outcome
 from orchestrator.app import expired
 from orchestrator.contract import object_names
-from orchestrator.domain import names
-from orchestrator.domain import record as history
+from orchestrator.domain import names, record
 from orchestrator.domain.observation import Claim, Phase, Present
 from orchestrator.domain.plan import Plan
 from orchestrator.engine import apply, delete, journal, lease_object, observe, reconcile, record_store
@@ -14,6 +13,7 @@ from orchestrator.errors import TransientError
 from orchestrator.google import bodies, client_errors, clients, nodes, zone_lists
 from orchestrator.planning import decide, next_zone, termination, tpu
 from orchestrator.ssh import watchdog
+from tests.kit.records import changed
 from tests.simulation import machines
 from tests.simulation.switch import Switch
 
@@ -64,9 +64,9 @@ def _newest_removed(complete, keep):
 
 def _forgetful(intend):
     def wrong(self, changes):
-        zones = self._record.history.zones_used
+        zones = self._records.current.zones_used
         intend(self, changes)
-        self._record.update(lambda h: replace(h, zones_used=zones, spans=()))
+        self._records.update(lambda record: changed(record, zones_used=zones, spans=()))
 
     return wrong
 
@@ -133,8 +133,8 @@ MECHANISMS = {
         ((tpu, "deleting", lambda *_: True),),
         (f"{PLANNING}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
     "M3 zones of earlier files are looked at": Switch(
-        ((observe, "zones_to_look_at", lambda spec, history: spec.tpu.zones),
-         (delete, "zones_to_look_at", lambda spec, history: spec.tpu.zones)),
+        ((observe, "zones_to_look_at", lambda spec, record: spec.tpu.zones),
+         (delete, "zones_to_look_at", lambda spec, record: spec.tpu.zones)),
         (f"{ENGINE}down.py::test_down_looks_into_every_zone_ever_used",)),
     "M4 each pass looks again, whatever it was told": Switch(
         ((reconcile, "observe", _first_look(reconcile.observe)),),
@@ -146,7 +146,7 @@ MECHANISMS = {
         ((lease_object, "SAFE", NEVER),),
         (f"{ENGINE}lease.py::test_a_holder_that_cannot_renew_stops_acting_before_anybody_may_take_over",)),
     "M5 the record refuses an earlier holder": Switch(
-        ((record_store.Record, "_save_in_bucket", _unconditional),),
+        ((record_store.RecordStore, "_save_in_bucket", _unconditional),),
         (f"{ENGINE}record.py::test_what_was_refused_does_not_count_as_newer_here",)),
     "M5 fencing of older incarnations": Switch(
         ((gang.Gang, "newer_incarnation", lambda self, seconds=0.0: None),),
@@ -155,7 +155,7 @@ MECHANISMS = {
         ((reconcile, "winner", _first_ready),),
         (f"{ENGINE}race.py::test_the_controller_yields_to_a_machine_that_was_faster",)),
     "M6 the end deletes the machines": Switch(
-        ((decide, "wind_down", lambda world, history, outcome, reason, **_: Plan((), (), outcome, reason)),),
+        ((decide, "wind_down", lambda world, record, outcome, reason, **_: Plan((), (), outcome, reason)),),
         (f"{ENGINE}end.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
     "M6 the record says first that the deployment goes": Switch(
         ((delete.Sweep, "begin", lambda self: None),),
@@ -213,10 +213,10 @@ MECHANISMS = {
         ((decide, "judge_end", lambda *seen, judge=decide.judge_end: judge(*seen[:3], 0.0)),),
         (f"{PLANNING}decide.py::test_the_budget_stops_spending_and_keeps_the_bucket",)),
     "I8 signals are no success": Switch(
-        ((history, "finished", _any_end), (termination, "finished", _any_end)),
+        ((record, "finished", _any_end), (termination, "finished", _any_end)),
         (f"{ENGINE}end.py::test_signals_and_silence_are_not_an_end",)),
     "I8 done needs a checkpoint": Switch(
-        ((history, "finished", _any_done), (termination, "finished", _any_done)),
+        ((record, "finished", _any_done), (termination, "finished", _any_done)),
         (f"{PLANNING}unclaimed.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
     "I8 status 0 alone is no end": Switch(
         ((outcome, "settle", lambda found, **_: found),),

@@ -72,9 +72,9 @@ def _usual_price(price):
     return wrong
 
 
-def _asked_is_gone(node, world, history):
+def _asked_is_gone(node, world, record):
     del world
-    return deletion_key(node.name) in history.sightings
+    return deletion_key(node.name) in record.sightings
 
 
 def _asked_once(self, item, ask=Sweep._delete):

@@ -99,7 +99,7 @@ class WideChecks:
         limited = loop.spec.watch.budget_usd is not None or loop.case.ttl_ends
         return (
             limited
-            or loop.record.history.outcome != ""
+            or loop.records.current.outcome != ""
             or any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
         )
 
@@ -135,14 +135,14 @@ class WideChecks:
 
     def moment(self, loop):
         """Check what must hold at every moment."""
-        spec, history = loop.spec, loop.record.history
+        spec, record = loop.spec, loop.records.current
         vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
-        zones = {*zones_to_look_at(spec, history), *vm_zone}
+        zones = {*zones_to_look_at(spec, record), *vm_zone}
         self.demand("I1", invariants.i1_findable(self.live(loop.name), loop.name, zones), loop.name)
         fleet = self.world.fleet
         self.demand("I2", invariants.i2_one_writer({}, fleet.zombie_writes))
         done = any(d == loop.name for d, _ in fleet.truly_done)
-        self.demand("I8", invariants.i8_truly(history.outcome == "done", done), loop.name)
+        self.demand("I8", invariants.i8_truly(record.outcome == "done", done), loop.name)
 
     def over(self, loop, outcome):
         """Check what a command told at its end."""

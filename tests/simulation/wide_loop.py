@@ -16,7 +16,7 @@ from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.loop import BLIND_PASSES, Watcher, blind, raise_bucket_gone, raise_hopeless
-from orchestrator.engine.record_store import Record
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
 from orchestrator.planning.job import job_digest
 from orchestrator.pricing.bill import spent
@@ -66,12 +66,14 @@ class Loop:
         self._build()
         try:
             self.lease.acquire()
-            self.record.load()
-            self.record.claim(self.lease.token, over=self.lease.taken_over)
-            if not self.record.history.bundle:
+            self.records.load()
+            self.records.claim(self.lease.token, over=self.lease.taken_over)
+            if not self.records.current.job.bundle:
                 now = self.world.now()
                 digest = job_digest(self.spec)
-                self.record.update(lambda h: want(h, DIGEST["bundle"], DIGEST["agent"], digest, now))
+                self.records.update(
+                    lambda record: want(record, DIGEST["bundle"], DIGEST["agent"], digest, now)
+                )
         except (Kill, TpuctlError) as error:
             self._dies(error)
             return
@@ -83,22 +85,22 @@ class Loop:
         self.clock = clock or Pauses(world.scheduler.clock)
         remote = Ssh(world.fleet, self, lambda: False)
         cloud = direct_cloud(FaultyDoor(world, self), spec, remote)
-        self.record = Record(self.host.record, cloud.store, spec.name, now=self.clock.now)
+        self.records = RecordStore(self.host.record, cloud.store, spec.name, now=self.clock.now)
         holder = Holder(f"{self.name}/{self._count}", "a", "watch", world.now(), pid=1, boot="a")
         self.lease = Lease(cloud.store, self.clock, holder, lambda _: True)
-        self.sink = EventLog(cloud.store, self._event, lambda: self.record.history.bucket_seen)
+        self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.seen)
         journal = Journal(self.host.journal, cloud.store, self.clock)
         blueprint = Blueprint(spec, cloud.account, f"tpuctl:ssh-ed25519 {KEY}")
         self.deployment = Deployment(
-            spec=spec, cloud=cloud, blueprint=blueprint, bundles=world.bundles, record=self.record,
+            spec=spec, cloud=cloud, blueprint=blueprint, bundles=world.bundles, records=self.records,
             journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, spent=self._spent,
         )  # fmt: skip
         self.watcher = Watcher(self.deployment)
         # No time passes in a pause here, it is only asked for; what a machine has to say comes as news.
         self.watcher._doorbell.pause = lambda seconds, wake, incarnation: self.clock.wait(seconds, wake)
 
-    def _spent(self, history, now):
-        return spent(self.spec, shared_catalog(), history, now).known_usd
+    def _spent(self, record, now):
+        return spent(self.spec, shared_catalog(), record, now).known_usd
 
     def _event(self, event):
         if event.kind not in {"waiting", "progress"}:
@@ -147,10 +149,10 @@ class Loop:
         self.passes += 1
         self.checks.passed(self, result)
         self.sink.flush()
-        history = self.record.history
+        record = self.records.current
         if result.plan.outcome is None:
-            raise_hopeless(history)
-        raise_bucket_gone(result, history)
+            raise_hopeless(record)
+        raise_bucket_gone(result, record)
         self._blind = self._blind + 1 if blind(result) else 0
         if self._blind >= BLIND_PASSES:
             raise TpuctlError("the cloud cannot be looked at")
@@ -186,14 +188,14 @@ class Loop:
 
     def _left(self):
         """Return the seconds until budget or time to live may end the deployment."""
-        history, now = self.record.history, self.world.now()
-        left = [(history.started_at or now) + self.spec.watch.ttl - now]
+        record, now = self.records.current, self.world.now()
+        left = [(record.started_at or now) + self.spec.watch.ttl - now]
         budget = self.spec.watch.budget_usd
         if budget is not None:
             rate = max(
                 hourly(self.spec, shared_catalog(), zone).billed_usd or 0.0 for zone in self.spec.tpu.zones
             )
-            left.append((budget - self._spent(history, now)) / max(rate, 1e-6) * 3600)
+            left.append((budget - self._spent(record, now)) / max(rate, 1e-6) * 3600)
         return max(1.0, min(left) + self.world.random.uniform(0, self.poll))
 
     def _dies(self, error):
@@ -215,6 +217,6 @@ class Loop:
         clock = Pauses(self.world.scheduler.clock, lambda s: self.world.run_until(self.world.now() + s))
         self._build(clock)
         self.lease.acquire()
-        self.record.load(forgiving=True)
+        self.records.load(forgiving=True)
         self.checks.began(self)
         return Sweep(self.deployment).machines()

@@ -53,7 +53,8 @@ from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.loop import Watcher
-from orchestrator.engine.record_store import Record, decode
+from orchestrator.engine.record_format import decode
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.google import zone_lists
 from orchestrator.google.factory import open_cloud
 from orchestrator.planning.job import job_digest
@@ -156,11 +157,11 @@ class World:
         return self.fleet.bucket_of(deployment)
 
     def stored_history(self, deployment):
-        """Return the newest history that a fresh controller on any host would find, or None."""
+        """Return the newest record that a fresh controller on any host would find, or None."""
         copies = [p.read_bytes() for p in sorted(self.folder.glob(f"{deployment}-*/record.json"))]
         held = self.bucket(deployment).get(object_names.RECORD)
         copies += [held] if held is not None else []
-        return max((decoded(c, deployment) for c in copies), key=lambda h: h.serial, default=None)
+        return max((decoded(c, deployment) for c in copies), key=lambda record: record.serial, default=None)
 
     @contextmanager
     def running(self):
@@ -252,7 +253,7 @@ class Controller:
         self.cloud = replace(cloud, account=account)
         for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
             adapter._clients = world.clients
-        self.record = Record(self.folder / "record.json", cloud.store, spec.name, now=self.clock.now)
+        self.records = RecordStore(self.folder / "record.json", cloud.store, spec.name, now=self.clock.now)
         yields = ("up", "down") if command == "watch" else ()
         me = Holder(
             uuid.uuid4().hex, process.host, command, self.clock.now(), pid=1, boot=process.host, yields=yields
@@ -261,7 +262,7 @@ class Controller:
         self.lease = Lease(LeaseStore(cloud.store, world), self.clock, me, self._dead_here)
         self.forgiving = forgiving
         self.journal = Journal(self.folder / "journal.jsonl", cloud.store, self.clock)
-        self.sink = EventLog(cloud.store, self._event, lambda: self.record.history.bucket_seen)
+        self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.seen)
         bundles = world.folder / "bundles"
         for name, path in (("bundle", bundle_file), ("agent", agent_file)):
             place = path(bundles, DIGEST[name])
@@ -270,13 +271,13 @@ class Controller:
                 place.write_bytes(CONTENT[name])
         self.deployment = Deployment(
             spec=spec, cloud=self.cloud, blueprint=Blueprint(spec, account, f"tpuctl:ssh-ed25519 {KEY}"),
-            bundles=bundles, record=self.record, journal=self.journal, lease=self.lease, clock=self.clock,
+            bundles=bundles, records=self.records, journal=self.journal, lease=self.lease, clock=self.clock,
             sink=self.sink, spent=self.spent,
         )  # fmt: skip
 
-    def spent(self, history, now):
+    def spent(self, record, now):
         """Return the estimated cost, as the command line does."""
-        return spent(self.spec, shared_catalog(), history, now).known_usd
+        return spent(self.spec, shared_catalog(), record, now).known_usd
 
     def _longer(self, seconds):
         """
@@ -318,18 +319,18 @@ class Controller:
         """Hold lease and record, as `Session.alone` does."""
         self.lease.acquire()
         with self.lease.renewing():
-            self.record.load(forgiving=self.forgiving)
+            self.records.load(forgiving=self.forgiving)
             if not self.forgiving:
-                self.record.claim(self.lease.token, over=self.lease.taken_over)
+                self.records.claim(self.lease.token, over=self.lease.taken_over)
             yield
 
     def want(self):
         """Want the code and the settings, as `up` does first."""
-        beats = heartbeats.read_heartbeats(self.cloud.store, self.record.history.incarnation)
+        beats = heartbeats.read_heartbeats(self.cloud.store, self.records.current.node.incarnation)
         now = self.clock.now()
-        self.record.update(
-            lambda h: want(
-                ended(self.spec, beats, h), DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now
+        self.records.update(
+            lambda record: want(
+                ended(self.spec, beats, record), DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now
             )
         )
 

@@ -6,7 +6,7 @@ from orchestrator.advice.explain.rules import RULES
 from orchestrator.advice.explain.values import Evidence, Explanation, Part, Seen, next_pass, steps_text
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.planning.unclaimed import FETCH
 
 _DO = {
@@ -52,8 +52,8 @@ def _headline(seen: Seen, parts: tuple[Part, ...]) -> str:
 
 def _deployment(seen: Seen) -> Part:
     """Explain whether the deployment goes on or has come to its end."""
-    history, plan, now = seen.history, seen.plan, seen.world.seen_at
-    if not history.bundle:
+    record, plan, now = seen.record, seen.plan, seen.world.seen_at
+    if not record.job.bundle:
         why = "nothing is wanted: `up` has not run, or `down` has"
         left = _left(seen)
         you = "tpuctl down removes what is left" if left else "tpuctl up"
@@ -64,7 +64,7 @@ def _deployment(seen: Seen) -> Part:
         nexts = steps_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
         rule, when = f"end.{outcome.value}", next_pass(seen) if plan.changes or plan.waiting else None
         return Part("deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _DO[outcome])
-    ttl = history.started_at + seen.spec.watch.ttl if history.started_at else None
+    ttl = record.started_at + seen.spec.watch.ttl if record.started_at else None
     nexts = f"it ends when its ttl of {seen.spec.watch.ttl} is over" if ttl else ""
     why = "the job is not done, and neither ttl nor budget is used up"
     return Part("deployment", "wanted", why, "end.none", _limits(seen), nexts, ttl, calm=True)
@@ -81,14 +81,14 @@ def _left(seen: Seen) -> tuple[Evidence, ...]:
 
 
 def _limits(seen: Seen) -> tuple[Evidence, ...]:
-    history, now, budget = seen.history, seen.world.seen_at, seen.spec.watch.budget_usd
+    record, now, budget = seen.record, seen.world.seen_at, seen.spec.watch.budget_usd
     told = f"{seen.usd:.2f} USD spent" + (f" of {budget:g}" if budget is not None else ", no budget is set")
-    more = f", {history.preemptions} preemption{'' if history.preemptions == 1 else 's'} so far"
-    return (*_ran(history), Evidence("record", now, told + more))
+    more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'} so far"
+    return (*_ran(record), Evidence("record", now, told + more))
 
 
-def _ran(history: History) -> tuple[Evidence, ...]:
-    if not history.started_at:
+def _ran(record: Record) -> tuple[Evidence, ...]:
+    if not record.started_at:
         return ()
-    text = f"up began; incarnation {history.incarnation} is the newest"
-    return (Evidence("record", history.started_at, text),)
+    text = f"up began; incarnation {record.node.incarnation} is the newest"
+    return (Evidence("record", record.started_at, text),)

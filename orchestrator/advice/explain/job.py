@@ -16,7 +16,7 @@ def explain_job(seen: Seen) -> Part:
     if isinstance(sight, Unknown):
         return not_visible("job", sight, seen)
     beats = sight.value if isinstance(sight, Present) else ()
-    step = decide_job(seen.spec, seen.world, seen.history)
+    step = decide_job(seen.spec, seen.world, seen.record)
     evidence = (*(_beat(beat) for beat in beats), *journal_of(seen, "job", "bundle"))
     state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
     if step.changes:
@@ -37,10 +37,10 @@ def _waits(seen: Seen, state: str, waiting: str, evidence: tuple[Evidence, ...])
     if waiting.startswith("waits"):
         nexts = "it starts by itself when that is there"
         return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(seen))
-    ready = seen.history.sightings.get(f"node:{seen.history.incarnation}:ready")
+    ready = seen.record.sightings.get(f"node:{seen.record.node.incarnation}:ready")
     if ready is not None:
         evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
-    silent = ready is not None and current_node(seen.world, seen.history) is not None
+    silent = ready is not None and current_node(seen.world, seen.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
     return Part("job", state, waiting, "job.starts", evidence, "the workers report", when, you)

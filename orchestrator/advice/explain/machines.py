@@ -17,7 +17,7 @@ from orchestrator.domain.observation import (
     VmState,
 )
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import TERMINAL, History, Refusal, current_node
+from orchestrator.domain.record import TERMINAL, Record, Refusal, current_node
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.planning.decide import decide_bucket, decide_vm
 from orchestrator.planning.drift import left_alone
@@ -46,13 +46,13 @@ def explain_bucket(seen: Seen) -> Part:
     sight, now = seen.world.bucket, seen.world.seen_at
     if isinstance(sight, Unknown):
         return not_visible("bucket", sight, seen)
-    step = decide_bucket(seen.spec, seen.world, seen.history)
+    step = decide_bucket(seen.spec, seen.world, seen.record)
     if isinstance(sight, Present) and not step.changes:
         held = sight.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
         return Part("bucket", "present", "it is there", "bucket.kept", evidence, calm=True)
     asked = (_looked("bucket", sight, now), *journal_of(seen, "bucket"))
-    if isinstance(sight, Absent) and seen.history.bucket_seen:
+    if isinstance(sight, Absent) and seen.record.bucket.seen:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         you = "tpuctl down --delete-data, then tpuctl up, to begin anew"
         return Part("bucket", "gone", step.waiting, "bucket.gone", gone, you=you)
@@ -66,10 +66,10 @@ def explain_vm(seen: Seen) -> Part:
         return Part("VM", "none", "none is wanted", "vm.none", calm=True)
     if isinstance(sight, Unknown):
         return not_visible("VM", sight, seen)
-    step = decide_vm(seen.spec, seen.world, seen.history)
+    step = decide_vm(seen.spec, seen.world, seen.record)
     evidence = (_looked(names.vm_name(seen.spec), sight, now), *journal_of(seen, "vm"))
     if isinstance(sight, Absent):
-        rule = "vm.make" if step.changes or not seen.history.vm_accepted else "sight.twice"
+        rule = "vm.make" if step.changes or not seen.record.vm.accepted else "sight.twice"
         return _asked_for("VM", "absent", rule, step, seen, Kind.VM, evidence)
     state = sight.value.state
     if state is VmState.RUNNING:
@@ -88,9 +88,9 @@ def explain_tpu(seen: Seen) -> Part:
     sight = seen.world.nodes
     if isinstance(sight, Unknown):
         return not_visible("TPU", sight, seen)
-    node = current_node(seen.world, seen.history)
-    judgement = judge_node(seen.spec, node, seen.world, seen.history)
-    step = decide_node(seen.spec, seen.world, seen.history)
+    node = current_node(seen.world, seen.record)
+    judgement = judge_node(seen.spec, node, seen.world, seen.record)
+    step = decide_node(seen.spec, seen.world, seen.record)
     evidence = (*_node_evidence(seen, node), *journal_of(seen, "node"))
     state = "absent" if node is None else node.state.name
     rule = _node_rule(node, seen, judgement, step)
@@ -104,21 +104,21 @@ def explain_tpu(seen: Seen) -> Part:
 
 def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) -> str:
     """Return the rule that decided about the current node."""
-    history = seen.history
-    if undecided(history) and candidates(history):
+    record = seen.record
+    if undecided(record) and candidates(record):
         return "tpu.race"
     if node is None:
-        return "tpu.make" if step.changes or not history.accepted else "sight.twice"
+        return "tpu.make" if step.changes or not record.node.accepted else "sight.twice"
     gone = node.state in TERMINAL or node.state is NodeState.DELETING
     if not gone and has_left(seen.spec, seen.world, node):
         return "tpu.left"
-    if unwanted(history) and node.state not in TERMINAL:
+    if unwanted(record) and node.state not in TERMINAL:
         return "tpu.unwanted"
     if gone or node.state is NodeState.STOPPED:
         return "tpu.lost"
     if node.state is not NodeState.READY or not node.healthy:
         return _odd_rule(node, seen)
-    if late_to_report(seen.spec, seen.world, history) and judgement.mute:
+    if late_to_report(seen.spec, seen.world, record) and judgement.mute:
         return "tpu.mute"
     return "tpu.unreachable" if judgement.why else "tpu.kept"
 
@@ -133,29 +133,29 @@ def _odd_rule(node: Node, seen: Seen) -> str:
 
 
 def _node_evidence(seen: Seen, node: Node | None) -> tuple[Evidence, ...]:
-    history, now = seen.history, seen.world.seen_at
-    found = [Evidence("cloud", now, _node_text(node, history))]
+    record, now = seen.record, seen.world.seen_at
+    found = [Evidence("cloud", now, _node_text(node, record))]
     state = "absent" if node is None else node.state.name.lower()
-    since = history.sightings.get(f"node:{history.incarnation}:{state}")
+    since = record.sightings.get(f"node:{record.node.incarnation}:{state}")
     if since is not None:
         found.append(Evidence("record", since, f"seen {state} for the first time"))
-    if history.requested_at:
-        text = f"incarnation {history.incarnation} asked for in {history.zone}"
-        found.append(Evidence("record", history.requested_at, text))
-    for rival in history.rivals:
-        text = f"incarnation {rival.incarnation} asked for in {rival.zone}, in race {history.round}"
+    if record.node.requested_at:
+        text = f"incarnation {record.node.incarnation} asked for in {record.node.zone}"
+        found.append(Evidence("record", record.node.requested_at, text))
+    for rival in record.race.rivals:
+        text = f"incarnation {rival.incarnation} asked for in {rival.zone}, in race {record.race.round}"
         found.append(Evidence("record", rival.requested_at, text))
-    found += [Evidence("record", *known) for known in remembered(seen.spec, history)]
-    for operation in history.operations:
+    found += [Evidence("record", *known) for known in remembered(seen.spec, record)]
+    for operation in record.operations:
         if operation.kind == "node":
             text = f"{operation.verb} of {operation.name} is under way"
             found.append(Evidence("record", operation.started_at or None, text))
     return tuple(found)
 
 
-def _node_text(node: Node | None, history: History) -> str:
+def _node_text(node: Node | None, record: Record) -> str:
     if node is None:
-        return f"no TPU of incarnation {history.incarnation}" if history.incarnation else "no TPU"
+        return f"no TPU of incarnation {record.node.incarnation}" if record.node.incarnation else "no TPU"
     health = "" if node.healthy else f" ({node.health})"
     told = maintenance_text(node.maintenance)
     health += f"; {told}, which alone changes nothing" if told else ""
@@ -175,7 +175,7 @@ def _asked_for(
     evidence: tuple[Evidence, ...], why: str = "",
 ) -> Part:  # fmt: skip
     """Explain what is about to be made, changed or waited for; refusals of its kind come first."""
-    refused = [r for r in seen.history.refusals if r.kind is kind]
+    refused = [r for r in seen.record.refusals if r.kind is kind]
     why = why or (step.changes[-1].why if step.changes else step.waiting)
     evidence = (*_refusals(refused), *evidence)
     if refused and not step.changes:
@@ -197,7 +197,7 @@ def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
 def _refused(
     what: str, state: str, seen: Seen, kind: Kind, last: Refusal, evidence: tuple[Evidence, ...], count: int
 ) -> Part:
-    final = hopeless(seen.history)
+    final = hopeless(seen.record)
     why = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
         you = final.hint or "mend the cause, then run: tpuctl up"
@@ -207,12 +207,12 @@ def _refused(
     if kind is Kind.NODE:
         zone = next_zone(
             seen.spec,
-            seen.history,
+            seen.record,
             world.seen_at,
             world.prices,
-            full_zones(seen.spec, world, seen.history),
+            full_zones(seen.spec, world, seen.record),
         )
-    gate = create_gate(seen.spec, seen.history, zone, kind)
+    gate = create_gate(seen.spec, seen.record, zone, kind)
     when = max(gate, next_pass(seen) or 0.0) if next_pass(seen) else None
     you = last.hint or "name more zones in tpu.zones, or wait"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Change, Plan
-from orchestrator.domain.record import History
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.step import Step
 
@@ -44,7 +44,7 @@ class Seen:
 
     spec: Spec
     world: World
-    history: History
+    record: Record
     plan: Plan
     usd: float = 0.0
     watching: Watching | None = None

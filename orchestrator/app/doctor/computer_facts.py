@@ -121,17 +121,17 @@ def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
 def _one(path: Path, now: float) -> Kept:
     from orchestrator.config.adapter import restore
     from orchestrator.domain.checksum import unsealed
-    from orchestrator.engine.record_store import decode
+    from orchestrator.engine.record_format import decode
     from orchestrator.errors import TpuctlError
 
-    name, record = path.parent.name, path.parent / "record.json"
+    name, file = path.parent.name, path.parent / "record.json"
     try:
         spec = restore(unsealed(path.read_bytes()))
-        if not record.exists():
+        if not file.exists():
             return Kept(name)
-        history = decode(record.read_bytes(), spec.name)
+        record = decode(file.read_bytes(), spec.name)
     except (OSError, ValueError, TypeError, TpuctlError):
         return Kept(name, readable=False)
-    billed = history.accepted or any(span.until is None for span in history.spans)
-    over = bool(history.started_at) and now - history.started_at >= spec.watch.ttl
+    billed = record.node.accepted or any(span.until is None for span in record.spans)
+    over = bool(record.started_at) and now - record.started_at >= spec.watch.ttl
     return Kept(name, overdue=billed and over)

@@ -91,7 +91,7 @@ class Blows:
         """Wait until the job trains on a READY node and *moment* has come."""
 
         def ready(world: World) -> tuple[str, Heartbeat] | None:
-            node = current_node(world, self._stage.session.record.history)
+            node = current_node(world, self._stage.session.records.current)
             beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
             running = [b for b in beats if b.phase is Phase.RUN]
             if node is None or node.state is not NodeState.READY or node.name == other_than or not running:
@@ -105,7 +105,7 @@ class Blows:
         """Wait until the node after *old* has machines that prepare the job."""
 
         def booting(world: World) -> str | None:
-            node = current_node(world, self._stage.session.record.history)
+            node = current_node(world, self._stage.session.records.current)
             beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
             awake = any(b.phase in {Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN} for b in beats)
             return node.name if node is not None and node.name != old and awake else None
@@ -170,9 +170,13 @@ class Blows:
     def _look(self) -> World:
         session = self._stage.session
         with contextlib.suppress(TpuctlError):
-            session.record.load()
+            session.records.load()
         return observe(
-            session.cloud, session.spec, session.record.history, session.blueprint.bucket, session.clock.now()
+            session.cloud,
+            session.spec,
+            session.records.current,
+            session.blueprint.bucket,
+            session.clock.now(),
         )
 
     def _check_watcher(self) -> None:

@@ -141,7 +141,7 @@ class Stage:
     def status(self) -> dict[str, Any]:
         """Return what `tpuctl status --json` says, or nothing when it fails."""
         try:
-            self.session.record.load()
+            self.session.records.load()
             return look(self.session)
         except TpuctlError:
             return {}

@@ -83,7 +83,7 @@ def ask_beyond_quota(session: "Session", zone: str, kind: str) -> str:
     larger = beyond(session.catalog, kind, zone, limit)
     if not larger:
         raise StepSkipError(f"no type of this quota is beyond the project's limit ({limit})")
-    order = session.blueprint.node_order(session.record.history, zone, 1)
+    order = session.blueprint.node_order(session.records.current, zone, 1)
     order = replace(order, name=f"{session.spec.name}-tpu-beyond", type=larger)
     try:
         session.cloud.nodes.create(order)

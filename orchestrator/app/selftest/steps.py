@@ -234,7 +234,7 @@ class Run:
     def _refusals(self) -> None:
         """Ask for what does not exist. A type that exists is never asked for: it might be granted, and cost."""
         session = self.session
-        order = session.blueprint.node_order(session.record.history, self.zone, 1)
+        order = session.blueprint.node_order(session.records.current, self.zone, 1)
         order = replace(order, name=f"{self.name}-tpu-refused")
         for other in (replace(order, type=NO_SUCH_TYPE), replace(order, zone=NO_SUCH_ZONE)):
             try:

@@ -49,11 +49,11 @@ def _spent(session: "Session") -> "tuple[Spending, int]":
     looked = glance(session)
     seen = read_heartbeats(session.cloud.store, None)
     beats = seen.value if isinstance(seen, Present) else ()
-    history = looked.history
+    record = looked.record
     ours = isinstance(looked.world.bucket, Present) and not session.spec.bucket.adopt
     kept = _kept(session) if ours else ()
-    found = spending(session.spec, session.catalog, history, beats, looked.world.seen_at, kept)
-    return found, history.preemptions
+    found = spending(session.spec, session.catalog, record, beats, looked.world.seen_at, kept)
+    return found, record.node.preemptions
 
 
 def _kept(session: "Session") -> "tuple[Kept, ...]":

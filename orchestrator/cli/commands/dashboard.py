@@ -44,7 +44,7 @@ def command(choice: Choice, port: int, name: str | None) -> None:
     facts_of(session, memory)
 
     def fresh() -> str:
-        session.record.load()
+        session.records.load()
         return page(facts_of(session, memory), live=True)
 
     with _listening(port) as listener:

@@ -152,7 +152,7 @@ def _end_of_costs(session: "Session") -> float:
     from orchestrator.pricing.bill import rate_now
 
     try:
-        saved = rate_now(session.spec, session.catalog, session.record.history)
+        saved = rate_now(session.spec, session.catalog, session.records.current)
     except UNFORESEEN as error:
         say(f"  what it costs is not known ({type(error).__name__}); it is deleted all the same")
         return 0.0

@@ -56,7 +56,7 @@ def _seen(session: "Session", looked: "Glance") -> "Seen":
     from orchestrator.advice.explain.values import Seen
 
     watching, journal = _watching(session, looked), _journal(session.folder / "journal.jsonl")
-    return Seen(session.spec, looked.world, looked.history, looked.plan, looked.usd, watching, journal)
+    return Seen(session.spec, looked.world, looked.record, looked.plan, looked.usd, watching, journal)
 
 
 def _watching(session: "Session", looked: "Glance") -> "Watching | None":

@@ -66,7 +66,7 @@ def _until_over(session: "Session", show: "Callable[[], None]", *, follow: bool)
     while True:
         try:
             # Asked before the lines are read: the last ones are in the bucket before the end is known.
-            over = not follow or bool(session.record.load().outcome)
+            over = not follow or bool(session.records.load().outcome)
             show()
             troubled = ""
         except TpuctlError as error:

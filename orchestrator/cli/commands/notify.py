@@ -136,9 +136,9 @@ class Notifier:
         if postman is None:
             return
         session = self._session
-        history, plan, world = session.record.history, result.plan, result.world
-        spent = session.cost_at_most(history, world.seen_at)
-        postman.add(due(session.spec, world, history, plan.outcome, plan.reason, spent))
+        record, plan, world = session.records.current, result.plan, result.world
+        spent = session.cost_at_most(record, world.seen_at)
+        postman.add(due(session.spec, world, record, plan.outcome, plan.reason, spent))
 
     def stopped(self, error: TpuctlError) -> None:
         """Tell that the loop ends with *error*; that another command has taken over is no news."""
@@ -147,7 +147,7 @@ class Notifier:
 
         postman, session = self._postman, self._session
         if postman is not None and not isinstance(error, LeaseHeldError):
-            postman.add([stopped(session.spec, session.record.history, error, session.clock.now())])
+            postman.add([stopped(session.spec, session.records.current, error, session.clock.now())])
 
     def end(self) -> None:
         """Give the last notices a moment to go out, and say what is left for the next loop."""

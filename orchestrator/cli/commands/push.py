@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.domain.observation import World
     from orchestrator.domain.plan import Plan
-    from orchestrator.domain.record import History
+    from orchestrator.domain.record import Record
     from orchestrator.engine.reconcile import Pass
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
@@ -36,9 +36,13 @@ class Wanted:
     agent: str
     job: str
 
-    def new(self, history: "History") -> bool:
+    def new(self, record: "Record") -> bool:
         """Say whether the record wants something else, or machines have not got what it wants."""
-        return (self.bundle, self.agent, self.job) != (history.bundle, history.agent, history.job)
+        return (self.bundle, self.agent, self.job) != (
+            record.job.bundle,
+            record.job.agent,
+            record.job.settings,
+        )
 
 
 @click.command("push")
@@ -65,7 +69,7 @@ def command(choice: Choice, dry_run: bool) -> None:
     session = Session(choice, printer)
     sweep_expired(session)
     _must_run(session)
-    before = session.record.history.bundle
+    before = session.records.current.job.bundle
     sets = read_data(session.path, session.spec, choice.cloud)
     say_what_is_sent(session, sets)
     check_sources(session)
@@ -108,10 +112,10 @@ def _must_run(session: "Session") -> None:
     """Raise UsageError when there is no job that could take new code."""
     from orchestrator.errors import UsageError
 
-    history = session.record.history
-    if history.bundle and not history.outcome:
+    record = session.records.current
+    if record.job.bundle and not record.outcome:
         return
-    state = f"is over ({history.outcome})" if history.outcome else "is not up"
+    state = f"is over ({record.outcome})" if record.outcome else "is not up"
     raise UsageError(
         f"{session.spec.name} {state}: there is no running job to push to", hint="run: tpuctl up",
         unchanged="nothing was changed", code="TPU-130",
@@ -124,16 +128,16 @@ def _plan(session: "Session", wanted: Wanted) -> list[str]:
     from orchestrator.planning.decide import decide
 
     seen = glance(session)
-    history = _with(seen.history, wanted, seen.world.seen_at)
-    changes = decide(session.spec, seen.world, history, seen.usd).changes
-    if not wanted.new(seen.history) and not any(c.kind is Kind.JOB for c in changes):
+    record = _with(seen.record, wanted, seen.world.seen_at)
+    changes = decide(session.spec, seen.world, record, seen.usd).changes
+    if not wanted.new(seen.record) and not any(c.kind is Kind.JOB for c in changes):
         return []
     lines = []
-    if wanted.bundle != seen.history.bundle:
-        lines.append(f"code {seen.history.bundle[:12]} becomes {wanted.bundle[:12]}")
-    if wanted.agent != seen.history.agent:
+    if wanted.bundle != seen.record.job.bundle:
+        lines.append(f"code {seen.record.job.bundle[:12]} becomes {wanted.bundle[:12]}")
+    if wanted.agent != seen.record.job.agent:
         lines.append("the agent becomes the one of this tpuctl")
-    if wanted.job != seen.history.job:
+    if wanted.job != seen.record.job.settings:
         lines.append("the settings of the job change")
     return [*lines, _restart(seen.world)]
 
@@ -156,10 +160,16 @@ def _restart(world: "World") -> str:
     return f"job: starts again{where} from its newest checkpoint (step {min(known)} or later)"
 
 
-def _with(history: "History", wanted: Wanted, now: float) -> "History":
+def _with(record: "Record", wanted: Wanted, now: float) -> "Record":
     from orchestrator.app.artifacts import want
 
-    return want(history, wanted.bundle, wanted.agent, wanted.job, now)
+    return want(record, wanted.bundle, wanted.agent, wanted.job, now)
+
+
+def _delivered(record: "Record", mark: str) -> "Record":
+    """Return the record with new code in the bucket, and no pause before the next try over SSH."""
+    job, ssh = replace(record.job, uploaded=mark), replace(record.ssh, next_try_at=0.0)
+    return replace(record, job=job, ssh=ssh)
 
 
 def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
@@ -172,7 +182,7 @@ def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
     mark = f"{wanted.bundle}:{wanted.agent}"
     now = session.clock.now()
     # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
-    session.record.note(lambda h: replace(_with(h, wanted, now), uploaded=mark, next_remote_at=0.0))
+    session.records.update_later(lambda record: _delivered(_with(record, wanted, now), mark))
     watcher = session.watcher(_only_ours)
     end = session.clock.monotonic() + PATIENCE
 
@@ -190,7 +200,7 @@ def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
     try:
         result = watcher.run(_settled, after)
     except LaterError:
-        session.record.flush()
+        session.records.flush()
         return "recorded"
     return "running" if result.plan.empty and not result.plan.waiting else "recorded"
 

@@ -196,12 +196,12 @@ class Rehearsal:
 
         from orchestrator.domain.plan import Outcome
 
-        record = self._stage.session.record
-        record.load()
-        outcome = next((one for one in Outcome if one.value == record.history.outcome), None)
+        records = self._stage.session.records
+        records.load()
+        outcome = next((one for one in Outcome if one.value == records.current.outcome), None)
         if outcome is None:
             raise click.exceptions.Exit(code or 1)
-        return replace(evidence.life(outcome, record.history.reason), blows=tuple(blows))
+        return replace(evidence.life(outcome, records.current.reason), blows=tuple(blows))
 
 
 def _show(

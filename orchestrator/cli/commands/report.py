@@ -81,8 +81,8 @@ def facts_of(session: "Session", memory: Memory | None = None) -> "Facts":
     from orchestrator.report.page import Facts
 
     looked = glance(session)
-    history, world = looked.history, looked.world
-    if not history.started_at:
+    record, world = looked.record, looked.world
+    if not record.started_at:
         raise UsageError(
             f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
             unchanged="nothing was changed", code="TPU-130",
@@ -92,11 +92,11 @@ def facts_of(session: "Session", memory: Memory | None = None) -> "Facts":
     beats = seen.value if isinstance(seen, Present) else ()
     return Facts(
         status=body_of(session, looked, holder_of(session, world)),
-        history=history,
+        record=record,
         beats=beats,
         events=read_events(session.store),
         summary=summary_of(session, memory.reports),
-        spending=spending(session.spec, session.catalog, history, beats, world.seen_at),
+        spending=spending(session.spec, session.catalog, record, beats, world.seen_at),
         losses=_losses(session, beats, memory),
         now=world.seen_at,
         rehearsed=session.choice.cloud == "local",

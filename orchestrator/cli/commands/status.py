@@ -85,7 +85,7 @@ def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
     found = None if fresh else published_status(session)
     if found is not None:
         return _aged(found)
-    session.record.load()
+    session.records.load()
     return look(session)
 
 

@@ -105,8 +105,8 @@ def _seen(session: "Session") -> dict[str, Any]:
     from orchestrator.cli.commands.status import newest
     from orchestrator.cli.views.status import checkpoint_text, job_text
 
-    if "record" in session.__dict__:
-        session.record.load()
+    if "records" in session.__dict__:
+        session.records.load()
     body = newest(session)
     tpus = [row for row in body["resources"] if row["kind"] == "TPU"]
     return {

@@ -115,7 +115,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Go
     approve = any_plan if approved is None else partial(refuse_others, approved)
     with leaving(STAYS, GO_ON), session.alone("up"), printer, session.notifier:
         _want(session, approved, sets, printer if waits else None)
-        record, watcher = session.record, session.watcher(approve, only)
+        records, watcher = session.records, session.watcher(approve, only)
         changes = 0
 
         def after(result: Pass) -> None:
@@ -131,10 +131,10 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Go
                     raise_outcome(result)
                 printer.waiting(result.plan.waiting, session.clock.now())
                 return
-            if hopeless(record.history):
-                raise_hopeless(record.history)
+            if hopeless(records.current):
+                raise_hopeless(records.current)
             if not wait:
-                raise_stockout(record.history, session.spec.tpu.zones)
+                raise_stockout(records.current, session.spec.tpu.zones)
             printer.waiting(result.plan.waiting, session.clock.now())
 
         result = watcher.run(goal.reached, after)
@@ -187,10 +187,12 @@ def _want(
     if waits is not None:
         first_bucket(session)
         send_data(session, sets, waits)
-    beats = read_heartbeats(session.cloud.store, session.record.history.incarnation)
+    beats = read_heartbeats(session.cloud.store, session.records.current.node.incarnation)
     now = session.clock.now()
     # The first pass writes it, before it makes anything.
-    session.record.note(lambda h: as_wanted(session.spec, ended(session.spec, beats, h), bundle, agent, now))
+    session.records.update_later(
+        lambda record: as_wanted(session.spec, ended(session.spec, beats, record), bundle, agent, now)
+    )
 
 
 def _stop_on(failure: "Failure", result: "Pass") -> None:

@@ -63,14 +63,14 @@ def _begin(session: "Session", *, loop: bool) -> None:
     """Make sure that there is something to watch, and forget what was refused to an earlier `watch`."""
     from dataclasses import replace
 
-    if not session.record.history.bundle:
+    if not session.records.current.job.bundle:
         raise UsageError(
             f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
             unchanged="nothing was changed", code="TPU-130",
         )  # fmt: skip
     if not loop:
         # A person who runs it again has mended what was refused, or wants to know whether it still is.
-        session.record.note(lambda h: replace(h, refusals=()))
+        session.records.update_later(lambda record: replace(record, refusals=()))
 
 
 def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
@@ -88,7 +88,7 @@ def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
     printer = EventPrinter(as_json=as_json)
     session = Session(choice, printer)
     if loop and over(session):
-        say(f"the deployment is over ({session.record.history.outcome}); `tpuctl up` opens it again")
+        say(f"the deployment is over ({session.records.current.outcome}); `tpuctl up` opens it again")
         return
     sweep_expired(session)
     metrics = Metrics(port, session.spec.name) if port else None
@@ -183,13 +183,13 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def show(result: "Pass") -> None:
-        progress.show(result, session.cost(session.record.history, result.world.seen_at))
+        progress.show(result, session.cost(session.records.current, result.world.seen_at))
         for failure in result.failures:
             printer.failure(failure, session.clock.now())
 
     def give_up(result: "Pass") -> None:
         if result.plan.outcome is None:
-            raise_hopeless(session.record.history)
+            raise_hopeless(session.records.current)
 
     # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
     # Whoever is not at the terminal learns of it before anything is drawn. A fault in one ends no other.

@@ -34,8 +34,8 @@ def follow(session: "Session", *, wide: bool, fresh: bool) -> None:
     """Show one deployment until its end."""
 
     def look() -> tuple[Any, bool]:
-        if "record" in session.__dict__:
-            session.record.load()
+        if "records" in session.__dict__:
+            session.records.load()
         body = newest(session, fresh=fresh)
         return body, bool(body["outcome"]) and not body["next"]
 

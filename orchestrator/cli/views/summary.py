@@ -21,7 +21,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
 
     *reports* knows those that were read before: they are not read again.
     """
-    history = session.record.history
+    record = session.records.current
     seen = (reports or Heartbeats(session.cloud.store)).read(None)
     beats = seen.value if isinstance(seen, Present) else ()
     ended = max((b.updated for b in beats), default=session.clock.now())
@@ -31,11 +31,11 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     return summarise(
         beats,
         read_events(session.cloud.store),
-        preemptions=history.preemptions,
-        started_at=history.started_at,
+        preemptions=record.node.preemptions,
+        started_at=record.started_at,
         ended_at=ended,
-        cost_usd=spent(spec, session.catalog, history, ended).known_usd,
-        ondemand_usd=spent(ondemand, session.catalog, history, ended).known_usd,
+        cost_usd=spent(spec, session.catalog, record, ended).known_usd,
+        ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
     )
 
 

@@ -1,0 +1,158 @@
+"""
+The record as it is stored: one flat JSON object, whose keys have been the same since the first version.
+
+Machines read `expires_at` out of it (orchestrator.agent.expire), and so may an older tpuctl on another computer.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any
+
+from orchestrator.domain.checksum import checksum, proven, sealed_bytes
+from orchestrator.domain.clean_text import cut
+from orchestrator.domain.record import Record
+from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
+from orchestrator.planning.record_limits import check_record
+
+SCHEMA = 1
+BODY = "history"
+"""Key of the record within the JSON; checksum, proof and owner stand beside it."""
+NESTED = {
+    "incarnation": "node.incarnation",
+    "zone": "node.zone",
+    "type": "node.type",
+    "substitute": "node.substitute",
+    "accepted": "node.accepted",
+    "requested_at": "node.requested_at",
+    "highest": "node.highest",
+    "shape": "node.shape",
+    "unwanted": "node.unwanted",
+    "preemptions": "node.preemptions",
+    "queued": "node.queued",
+    "round": "race.round",
+    "claimed": "race.claimed",
+    "rivals": "race.rivals",
+    "vm_accepted": "vm.accepted",
+    "bucket_seen": "bucket.seen",
+    "bucket_ready": "bucket.ready",
+    "grants": "bucket.grants",
+    "granted_at": "bucket.granted_at",
+    "bundle": "job.bundle",
+    "agent": "job.agent",
+    "uploaded": "job.uploaded",
+    "pushed": "job.pushed",
+    "job": "job.settings",
+    "settings_due": "job.settings_due",
+    "remote_failed_since": "ssh.failed_since",
+    "next_remote_at": "ssh.next_try_at",
+    "on_demand": "deadline.on_demand",
+    "flex_start": "deadline.flex_start",
+    "progress": "deadline.progress",
+    "mute": "silence.never_reported",
+    "beacons": "silence.reports_at_boot",
+}
+PARTS = {path.partition(".")[0] for path in NESTED.values()}
+STORED = {**NESTED, **{field.name: field.name for field in fields(Record) if field.name not in PARTS}}
+"""Stored keys, each with the place of its value in a Record."""
+
+
+def with_stored(record: Record, values: Mapping[str, Any]) -> Record:
+    """Return the record with *values*, which have their stored keys."""
+    for key, value in values.items():
+        part, _, name = STORED[key].rpartition(".")
+        inner = {part: replace(getattr(record, part), **{name: value})} if part else {name: value}
+        record = replace(record, **inner)
+    return record
+
+
+def stored_values(record: Record) -> dict[str, Any]:
+    """Return the values of a record under their stored keys."""
+    found = {}
+    for key, path in STORED.items():
+        part, _, name = path.rpartition(".")
+        found[key] = getattr(getattr(record, part) if part else record, name)
+    return found
+
+
+def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") -> bytes:
+    """Return the record as JSON; *writer* names the process that wrote it, *key* proves it."""
+    body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
+    body[BODY] = _flat(_adapter().dump_python(_readable(record), mode="json"))
+    return sealed_bytes(proven(body, key) if key else body)
+
+
+def _readable(record: Record) -> Record:
+    """Return the record without what nobody could read: one such number would cost all the rest."""
+    if _is_sane(record):
+        return record
+    alone = {key: {key: value} for key, value in stored_values(record).items()}
+    kept = {key: one[key] for key, one in alone.items() if _is_sane(with_stored(Record(), one))}
+    return with_stored(Record(), kept)
+
+
+def _is_sane(record: Record) -> bool:
+    try:
+        check_record(record)
+    except UNFORESEEN:
+        return False
+    return True
+
+
+def decode(data: bytes, deployment: str) -> Record:
+    """
+    Read a record.
+
+    Raise DamagedRecordError when a byte of it is not as it was written, ConflictError when it is another
+    deployment's, TpuctlError when a newer version wrote it.
+    """
+    try:
+        body = json.loads(data)
+        schema, owner = body["schema"], body["deployment"]
+        # The checksum comes first: only a whole record is believed to be of a newer version.
+        whole = body.pop("checksum") == checksum(body)
+        record: Record = _adapter().validate_python(_nested(body[BODY])) if schema == SCHEMA else Record()
+        check_record(record)
+    except UNFORESEEN as error:
+        raise DamagedRecordError(cut(f"the deployment record cannot be read: {error}", 1000)) from error
+    if not whole:
+        raise DamagedRecordError("the deployment record is damaged: its checksum does not fit")
+    if schema != SCHEMA:
+        raise TpuctlError(
+            f"the deployment record has schema {cut(str(schema), 40)}, this tpuctl knows {SCHEMA}",
+            hint="use the tpuctl that wrote it, or a newer one",
+            unchanged="nothing was changed",
+        )
+    if owner != deployment:
+        raise ConflictError(
+            f"the bucket belongs to the deployment {cut(str(owner), 80)}, not to {deployment}",
+            hint="one bucket serves one deployment: choose another bucket.name in tpuctl.yaml",
+            unchanged="nothing was changed",
+        )
+    return record
+
+
+def _nested(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a record as JSON has them; what a newer version has added is left out."""
+    found: dict[str, Any] = {part: {} for part in PARTS}
+    for key, value in stored.items():
+        part, _, name = STORED.get(key, "").rpartition(".")
+        if name:
+            (found[part] if part else found)[name] = value
+    return found
+
+
+def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {}
+    for key, path in STORED.items():
+        part, _, name = path.rpartition(".")
+        flat[key] = parts[part][name] if part else parts[name]
+    return flat
+
+
+@cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Record)
