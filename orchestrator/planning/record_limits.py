@@ -10,7 +10,6 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record
 from orchestrator.pricing.bill import METERS
 
-"""Seconds since the epoch beyond which a time is none."""
 MOST = 10**9
 """Largest number of an incarnation, a count."""
 MOST_SERIAL = 10**15

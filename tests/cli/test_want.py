@@ -34,8 +34,8 @@ def test_other_settings_are_due_on_running_machines():
 def test_other_settings_reach_machines_that_took_the_code_from_the_bucket():
     """Nothing was ever pushed to these; machines that are not asked for yet are made with the new ones."""
     unpushed = changed(RUNNING, pushed="")
-    assert want(unpushed, "b", "a", "k", NOW).settings_due
-    assert not want(changed(unpushed, accepted=False, requested_at=0.0), "b", "a", "k", NOW).settings_due
+    assert want(unpushed, "b", "a", "k", NOW).job.settings_due
+    assert not want(changed(unpushed, accepted=False, requested_at=0.0), "b", "a", "k", NOW).job.settings_due
 
 
 def test_a_failed_deployment_is_opened_again_under_a_new_incarnation():

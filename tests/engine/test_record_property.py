@@ -5,13 +5,14 @@ from typing import get_type_hints
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.contract.limits import LATEST_TIME
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Candidate, Record, Refusal, Span
 from orchestrator.engine.record_format import STORED, decode, encode, stored_values
 from orchestrator.errors import Retry
-from orchestrator.planning.record_limits import LATEST, MOST
+from orchestrator.planning.record_limits import MOST
 from tests.kit.records import changed
 
 KEY = b"k" * 32
@@ -31,7 +32,7 @@ ANY |= {
     "sightings": st.dictionaries(st.text(), st.floats()),
     "sidecars": st.dictionaries(st.text(), st.text()),
 }
-times, numbers = st.floats(0, LATEST), st.integers(0, MOST)
+times, numbers = st.floats(0, LATEST_TIME), st.integers(0, MOST)
 zones = st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True)
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 digests = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
