@@ -122,10 +122,10 @@ def test_a_journal_cut_at_any_byte_loads(life):
             life.lab.put(name, data[:length])
             assert _entry(life.store, name) is None
             offsets += 1
-        assert rebuilt(life.store).incarnation == max(numbers(seen), default=0)
+        assert rebuilt(life.store).node.incarnation == max(numbers(seen), default=0)
         life.lab.put(name, data)
         seen.append(_entry(life.store, name))
-        assert rebuilt(life.store).incarnation == max(numbers(seen), default=0)
+        assert rebuilt(life.store).node.incarnation == max(numbers(seen), default=0)
     whole, again = life.controller.record, rebuilt(life.store)
     for told in ("incarnation", "zone", "accepted", "vm_accepted"):
         assert stored_values(again)[told] == stored_values(whole)[told], told

@@ -188,7 +188,7 @@ def test_a_holder_that_is_lost_is_followed_and_fenced(tmp_path):
         killed.tell("end")
     lines = [line for line in book(killed.folder) if int(line[1]) != holders[0]["pid"]]
     assert demand_no_overlap(lines) == 3
-    assert decode(killed.data(RECORD), "demo").preemptions == 3
+    assert decode(killed.data(RECORD), "demo").node.preemptions == 3
 
 
 def _followed_after(scene, name, lease, at_least):
