@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-HEAD = "# How fast it is, measured\n"
+HEAD = "# Performance, measured\n"
 
 
 def put(part: str, text: str, page: Path = PAGE) -> None:

@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-HEAD = "# How reliable it is, measured\n\nEach part below is written by the run that it reports.\n"
+HEAD = "# Reliability, measured\n\nEach part below is written by the run that it reports on.\n"
 
 
 def commit() -> str:

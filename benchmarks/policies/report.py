@@ -12,16 +12,16 @@ from benchmarks.policies.table import in_full, side_by_side, under_stress
 ABOUT = """
 ## Recovery policies on recorded spot markets
 
-One training job meets the spot markets of the past. tpuctl's rows run its real loop and its real decisions on
+One training job runs on recorded spot markets. tpuctl's rows run its real loop and its real decisions on
 a clock that jumps; only the cloud and the disk are replaced. The others are small models of each tool's code.
 *kept* is progress that survives to the next checkpoint, *wall* is wall-clock time, *paid* is the time from
-READY to the end of a machine. *omniscient* is somebody who knows the future and never loses work. The *delay*
+READY to the end of a machine. *omniscient* knows the future and never loses work. The *delay*
 is what the policy adds to a recovery, in seconds: without the time the cloud needs, and without the time in
-which nobody would have got a machine. It is below zero when the replacement is asked for before the old
-machine is gone.
+which no machine was available. It is below zero when the replacement is requested before the old machine is
+gone.
 
 A machine is READY after 180 s, a refusal takes 30 s, code 60 s, restore 120 s; a save every 600 s stops the
-job for 5 s. Each of three seeds plays another part of a record. All policies meet the same luck.
+job for 5 s. Each of three seeds plays another part of a record. All policies get the same random events.
 
 ![kept/omniscient of each policy](policies.svg)
 
@@ -32,15 +32,15 @@ Limits, to keep in mind with every number:
 - The time until a TPU is READY was never published: it is a scenario, varied below.
 - Other tools are models of their code. tpuctl and SkyPilot are given the zones in the order of price.
 - The nine zones lie in three regions, and tpuctl races over all (`race-regions`). Traffic between them costs
-  egress, which is left out here.
+  egress, which is not included here.
 - A notice comes 30 s before the end. Other tools' jobs have no last save on it, where a row does not say so.
 """
 HARD = """
 ### A market as TPUs show it
 
-The nine zones again, but {accepted} of the requests are taken, and half of the machines live {lives}; the
+The nine zones again, but {accepted} of the requests are granted, and half of the machines live {lives}; the
 others as long as machines of two recorded groups. *wait/shortest* compares the time from a loss to the next
-machine with that of somebody who knows which request will be taken.
+machine with that of a policy that knows which request will be granted.
 """
 DUE = """
 ### With a deadline
@@ -50,12 +50,12 @@ What to run on is chosen at each tick of ten minutes, in tpuctl's rows by its ow
 `planning.deadline`. A change costs six minutes, rounded up to whole ticks. On demand is 3.06 USD an
 hour. The least cost is exact, by dynamic programming over the record. "SkyNomad-like" is a rough model: mean
 lives stand for its survival analysis, and its probes are free. Its authors report 1.117 for it in nine zones,
-with egress, which is left out here.
+with egress, which is not included here.
 """
 
 LATE = (
-    "where the market runs dry, machines are taken away while they are made, and each costs its 180 s; "
-    "nobody can know that before"
+    "in a stockout, machines are taken away while they are being created, and each costs its 180 s; "
+    "that cannot be known in advance"
 )
 WIDE = "three zones are asked at once for each machine that is used, which is what makes the wait short"
 MOST_SECONDS = 60.0

@@ -20,20 +20,20 @@ Samples = list[dict[str, float]]
 PARTS = ("detect", "decide", "create", "boot", "fetch", "restore", "start")
 ABOUT = """\
 Real processes on the local cloud (latencies `scaled`: a create takes 1.5 s; a notice is 30 s long, as
-Google's), {runs} losses each, in one run on {cores} cores. The machines go at moments spread evenly over the
-loop's period. The clock starts with the SIGKILL or the notice, and stops when the job that comes back made
-its first step. Seconds, median and longest.
+Google's), {runs} losses each, in one run on {cores} cores. The losses are spread evenly over the loop's
+period. The clock starts with the SIGKILL or the notice, and stops when the resumed job has made its first
+step. Seconds, median and longest.
 """
 NOTES = """\
-- `detect`: until the loop knows; `decide`: until the cloud has the order; `create` is the cloud's time. Then
-  the machine's: `boot` until the agent runs, `fetch` of the code, `restore` of what is left of the checkpoint
-  after that, `start` of the job. `idle`: a TPU that is READY waits for the loop. `added`: what the design
+- `detect`: until the loop knows; `decide`: until the cloud has the request; `create` is the cloud's time. Then
+  the machine's: `boot` until the agent runs, `fetch` of the code, `restore` of the rest of the checkpoint,
+  `start` of the job. `idle`: a TPU that is READY waits for the loop. `added`: what the design
   adds to cloud, machine and job.
-- `tpuctl` looks every 15 s, and every 3 s for a machine that calls. After a notice the last step was
+- `tpuctl` polls every 15 s, and every 3 s for the notice of a machine. After a notice the last step was
   saved and committed within {rest} s (median, longest), and the next TPU trains before the old one is gone.
-- The other two are loops of ours after the descriptions of theirs. Their periods are divided by {cron:g}
-  (cron) and {babysit:g}, and what they add is multiplied by that again; what cloud and job take is not. Their
-  job runs on a VM that stays, with the checkpoints on its disk, so they fetch and restore nothing.
+- The other two are our loops after their descriptions. Their periods are divided by {cron:g} (cron) and
+  {babysit:g}, and what they add is multiplied by that again; the time of cloud and job is not. Their job runs
+  on a VM that stays, with the checkpoints on its disk, so they fetch and restore nothing.
 """
 
 

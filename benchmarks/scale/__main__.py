@@ -109,9 +109,9 @@ def page(found: list[Found]) -> str:
     about = words(
         f"Deployments with one node each, in {len(ZONES)} zones of one project, through Google's TPU",
         "client with ready answers in place of the API. A command watches one deployment, in a process of",
-        "its own; one that looks at many, as `tpuctl top` does, lists each zone once for all of them.",
-        "Seconds are of computing, on one core. *Decide* is what a pass does for each deployment with what",
-        "the lists show: look up, learn, count the cost, decide. Its heartbeat is one list and one read of",
+        "its own; one that reads many, as `tpuctl top` does, lists each zone once for all of them.",
+        "Seconds are CPU time on one core. *Decide* is what a pass does for each deployment with the lists:",
+        "look up, update the record, count the cost, decide. Its heartbeat is one list and one read of",
         "its own bucket, and is not counted.",
     )
     return "\n\n".join(("## Many nodes", about, table(heads, rows), "\n".join(_goals(found[0], found[-1]))))
@@ -129,7 +129,7 @@ def _goals(first: Found, last: Found) -> list[str]:
         ),
         goal(
             f"All {last.nodes:,} in one process", last.listing + last.deciding, GOAL_SECONDS, "s a pass",
-            f"Each deployment is judged anew, which takes {each:.2f} ms; a pass does not ask first whether"
+            f"Each deployment is evaluated again, which takes {each:.2f} ms; a pass does not check first whether"
             " anything has changed.",
         ),
         goal(

@@ -122,7 +122,7 @@ def figures(results):
         f"Kills after the first, up to {most} in a row": f"{later:,} ({seconds:.0f} s)",
         "- different worlds that they leave behind": f"{worlds:,}",
         "SIGKILL of a real process, over HTTP (server only)": tried("real"),
-        "Nobody comes back: the bill stops": tried("alone"),
+        "No later command: the bill stops": tried("alone"),
         "Violations of I1 to I8": sum(len(f.problems) for kinds in rows for f in kinds.values()),
     }
 

@@ -155,7 +155,7 @@ def main():
         "Each mechanism is switched off alone; a test of the normal suite or a simulated life has to fail "
         "then, and passes with it on: `python -m tests.simulation.teeth`.",
         {
-            "switched off, bitten": f"{bitten} of {len(names)}",
+            "switched off, detected": f"{bitten} of {len(names)}",
             "mechanisms": ", ".join(sorted({n.split()[0] for n in names}, key=lambda m: (m[0], int(m[1:])))),
             "wall time, processor time": f"{time.monotonic() - began:.0f} s, {used:.0f} s",
         },
