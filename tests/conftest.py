@@ -85,6 +85,12 @@ def _put_python_itself_first():
         os.environ["PATH"] = f"{itself.parent}{os.pathsep}{os.environ['PATH']}"
 
 
+def pytest_itemcollected(item):
+    """Mark what runs real machines or stock programs as `machines`, which is a stage of its own."""
+    if any(item.get_closest_marker(name) for name in LONG):
+        item.add_marker("machines")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Move modules with long tests to the front, so that none is left alone at the end."""

@@ -5,7 +5,7 @@ Only what touches a network or a disk is replaced: the cloud's adapters, the rec
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -21,10 +21,11 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.domain.units import Duration
 from orchestrator.domain.updated import updated
-from orchestrator.engine import apply, reconcile
+from orchestrator.engine import reconcile
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.reconcile import Pass
+from orchestrator.threads import one_after_the_other
 from tests.kit.records import record_of
 
 
@@ -112,11 +113,6 @@ def deployment(cloud: LightCloud) -> Deployment:
     return Deployment(**parts)
 
 
-def inline(max_workers: int = 1) -> AbstractContextManager[Any]:
-    """Stand for a pool of threads: a light cloud answers at once, so nothing is gained by asking side by side."""
-    return nullcontext(SimpleNamespace(map=lambda call, *items: list(map(call, *items))))
-
-
 class NoMemory:
     """Stand for the copy of the capacity memory in the bucket: the record here is never lost."""
 
@@ -141,7 +137,7 @@ def light_looks() -> Iterator[None]:
     with (
         patch.object(reconcile, "observe", look),
         patch.object(reconcile, "CapacityMemory", NoMemory),
-        patch.object(apply, "ThreadPoolExecutor", inline),
+        one_after_the_other(),
     ):
         yield
 

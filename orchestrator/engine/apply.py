@@ -1,9 +1,9 @@
 """Make the changes of a plan: intent, record, call, result. The only place that touches the world."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from orchestrator import threads
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.events import Event
@@ -100,7 +100,7 @@ class Actor:
 
     def _side_by_side(self, changes: list[Change], world: World) -> tuple[Failure, ...]:
         lanes = dict.fromkeys(change.lane for change in changes)
-        with ThreadPoolExecutor(max_workers=len(lanes) or 1) as pool:
+        with threads.pool(len(lanes)) as pool:
             groups = [[c for c in changes if c.lane == lane] for lane in lanes]
             done = list(pool.map(lambda group: [self._make(change, world) for change in group], groups))
         return tuple(failure for group in done for failure in group if failure is not None)

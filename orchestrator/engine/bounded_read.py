@@ -1,9 +1,9 @@
 """Reading what machines write to the bucket: in parallel, and no more than `contract/limits.py` allows."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from orchestrator import threads
 from orchestrator.contract.limits import Limit
 from orchestrator.domain.ports import Store, StoredObject
 
@@ -22,5 +22,5 @@ def read_first(store: Store, listed: Sequence[StoredObject], limit: Limit) -> di
         if left < 0:
             break
         names.append(one.name)
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with threads.pool(PARALLEL) as pool:
         return dict(zip(names, pool.map(partial(store.read, limit=limit.each), names), strict=True))

@@ -8,9 +8,9 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from orchestrator import threads
 from orchestrator.contract import limits
 from orchestrator.contract.completeness import judge
 from orchestrator.contract.formats.base import Listing, StoredStep
@@ -72,7 +72,7 @@ def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
             return f"{name} is missing"
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with threads.pool(PARALLEL) as pool:
         return [text for text in pool.map(fault, checkpoint.objects) if text]
 
 

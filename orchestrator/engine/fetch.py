@@ -6,10 +6,10 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from orchestrator import threads
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.manifest import folder_name
 from orchestrator.contract.object_names import CHECKPOINTS, FETCHED
@@ -136,7 +136,7 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[
     # Somebody may have been quicker in a folder that all may write.
     _check_place(folder, part)
     (part / FETCHED).write_text(json.dumps(one.told) + "\n")
-    pool = ThreadPoolExecutor(PARALLEL)
+    pool = threads.pool(PARALLEL)
     try:
         return [text for text in pool.map(copy, one.files) if text]
     finally:

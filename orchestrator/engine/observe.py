@@ -1,10 +1,10 @@
 """Look at everything once, in parallel. What cannot be seen is Unknown."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
+from orchestrator import threads
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.clean_text import cut
@@ -60,7 +60,7 @@ def observe(
 ) -> World:
     """Return the world of this moment; *reports* and *wide* remember what earlier looks have read."""
     zones, reports = zones_to_look_at(spec, record), reports or Heartbeats(cloud.store)
-    with ThreadPoolExecutor(max_workers=8) as pool:
+    with threads.pool(8) as pool:
         seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
         seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
         seen_nodes = pool.submit(

@@ -4,11 +4,11 @@ Rebuild a lost record from journal and reports: which incarnation was asked for 
 What the journal does not tell is seen: machines are found again by their labels.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from orchestrator import threads
 from orchestrator.contract.object_names import HEARTBEAT, JOURNAL
 from orchestrator.domain.checksum import unsealed
 from orchestrator.domain.plan import Kind, Verb
@@ -31,7 +31,7 @@ def rebuilt(store: Store) -> Record:
     Raise TpuctlError when the bucket does not answer: a shorter journal would be a wrong one.
     """
     intents = [name.name for name in store.list(JOURNAL) if name.name.endswith(".intent.json")]
-    with ThreadPoolExecutor(max_workers=8) as pool:
+    with threads.pool(8) as pool:
         found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
     reports = [place_of(found.name) for found in store.list(HEARTBEAT)]
     asked = max((_incarnation(entry) for entry in found), default=0)

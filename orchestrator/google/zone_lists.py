@@ -1,9 +1,9 @@
 """Lists over several zones, asked for side by side."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from orchestrator import threads
 from orchestrator.domain.all_zones import Everywhere, Placed, Survey
 from orchestrator.domain.observation import Present, Sight, Unknown
 from orchestrator.errors import Retry, TransientError
@@ -20,7 +20,7 @@ def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Si
     names = tuple(dict.fromkeys(zones))
     if not names:
         return Present(())
-    with ThreadPoolExecutor(min(PARALLEL, len(names))) as pool:
+    with threads.pool(min(PARALLEL, len(names))) as pool:
         return joined(list(pool.map(lambda zone: listed(lambda: look(zone)), names)))
 
 

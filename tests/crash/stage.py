@@ -10,7 +10,6 @@ import os
 import pickle
 import re
 from collections import defaultdict
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,25 +19,19 @@ from orchestrator.emulator.client import BASE, shorten
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.state import gate
 from orchestrator.engine import (
-    apply,
     artifacts,
     atomic_files,
-    bounded_read,
     journal,
-    observe,
-    rebuild_record,
     record_store,
 )
-from orchestrator.google import zone_lists
 from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.threads import one_after_the_other
 from tests.crash.ports import Port, watched
 from tests.direct.cloud import direct_cloud
 from tests.direct.door import Door
 from tests.engine.engine_lab import PROJECT, Lab
 from tests.quick_clients import QUICK
 
-THREADED = (apply, bounded_read, observe, rebuild_record, zone_lists)
-"""Modules that do things side by side; here they do them one after the other, in the same order each time."""
 READS = re.compile(r"\.(get|list|aggregatedList|getIamPolicy|getGuestAttributes|getStorageLayout)$")
 HERE, ELSEWHERE = f"here/{PROJECT}/demo", f"elsewhere/{PROJECT}/demo"
 """The state folders of two computers."""
@@ -62,24 +55,6 @@ class Point:
     what: str
     world: bytes
     alike: bytes = b""
-
-
-class Inline:
-    """Stand in for a thread pool: do each piece of work at once, in this thread."""
-
-    def __init__(self, *_, **__):
-        self.map = map
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return False
-
-    def submit(self, work, *words):
-        done = Future()
-        done.set_result(work(*words))
-        return done
 
 
 class Current:
@@ -215,7 +190,6 @@ def one_thread(stage):
         return lambda *words: stage.step(what, lambda: write(*words))
 
     changes = [
-        *((module, "ThreadPoolExecutor", Inline) for module in THREADED),
         (gate, "_answered", called),
         # A kill of the process loses nothing that was not synced.
         (atomic_files.os, "fsync", lambda _: None),
@@ -228,7 +202,8 @@ def one_thread(stage):
     for patch in patches:
         patch.start()
     try:
-        yield stage
+        with one_after_the_other():
+            yield stage
     finally:
         for patch in patches:
             patch.stop()

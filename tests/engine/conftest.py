@@ -2,7 +2,15 @@
 
 import pytest
 
+from orchestrator.threads import one_after_the_other
 from tests.engine.engine_lab import Lab
+
+
+@pytest.fixture(autouse=True)
+def _in_order():
+    """Make calls one after the other: each run of a test is the same."""
+    with one_after_the_other():
+        yield
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import stat
 
 import pytest
 
-from orchestrator.engine import apply, atomic_files
+from orchestrator.engine import atomic_files
+from orchestrator.threads import one_after_the_other
 from tests.engine.engine_lab import Lab
-from tests.simulation.baton import Inline
 
 NOTES = ("journal.jsonl", "record.json")
 
@@ -38,9 +38,9 @@ class Disk:
 def disk(monkeypatch):
     """Give a disk that sees each `fsync`; of changes side by side, one is made after the other."""
     made = Disk()
-    monkeypatch.setattr(apply, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(atomic_files.os, "fsync", made.sync)
-    return made
+    with one_after_the_other():
+        yield made
 
 
 def test_notes_are_on_the_disk_before_each_call(tmp_path, disk):

@@ -32,7 +32,7 @@ from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.storage import route, storage_routes
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
-from tests.simulation.baton import Inline
+from orchestrator.threads import Inline
 
 BUCKET, BASE = "lab-bucket", "http://bucket"
 STEPS = 10
@@ -254,8 +254,8 @@ class World:
 def quiet():
     """Make the agent's uploads one after the other, keep its words to itself, and wait for nothing."""
     with (
-        patch.object(commit, "ThreadPoolExecutor", Inline),
-        patch.object(restore, "ThreadPoolExecutor", Inline),
+        patch.object(commit, "ThreadPoolExecutor", lambda _: Inline()),
+        patch.object(restore, "ThreadPoolExecutor", lambda _: Inline()),
         patch.object(advance.Advance, "_pause", lambda *_: None),
         patch.object(os, "fsync", lambda _: None),
         contextlib.redirect_stdout(io.StringIO()),

@@ -28,16 +28,16 @@ from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.emulator.state.world import LocalCloud
-from orchestrator.engine import apply, atomic_files, bounded_read, lease_object, observe
+from orchestrator.engine import atomic_files, lease_object
 from orchestrator.errors import TpuctlError
-from orchestrator.google import factory, zone_lists
+from orchestrator.google import factory
 from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.threads import one_after_the_other
 from tests.contract.discovery import Witness
 from tests.engine.engine_lab import Kill
 from tests.quick_clients import QUICK
 from tests.scenarios.crew import Crew, Ssh
 from tests.scenarios.judge import Judge
-from tests.simulation.baton import Inline
 
 PROJECT = "local-project"
 ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
@@ -202,8 +202,7 @@ class Town:
         """Be the town of this Python process."""
         Town.current = self
         with ExitStack() as stack:
-            for module in (observe, apply, bounded_read, zone_lists):
-                stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
+            stack.enter_context(one_after_the_other())
             for where, what, stand_in in (
                 (atomic_files.os, "fsync", lambda _: None),
                 *QUICK,

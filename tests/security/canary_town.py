@@ -19,13 +19,12 @@ from unittest.mock import patch
 
 from apprise import apprise
 
-from orchestrator.cli.commands import top
 from orchestrator.contract.redaction import Redactor
 from orchestrator.emulator.client import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state.secrets import Secrets
-from orchestrator.engine import artifacts, checkpoints, journal, rebuild_record, record_store
+from orchestrator.engine import artifacts, journal, record_store
 from orchestrator.google.secret_manager import SecretManager
 from orchestrator.ssh.run import Answer
 from tests.crash.stage import storage_parts
@@ -34,7 +33,6 @@ from tests.scenarios.crew import Crew, Ssh
 from tests.scenarios.desk import Desk, Process, Said
 from tests.scenarios.town import PROJECT, Town
 from tests.security.secret_kit import spellings
-from tests.simulation.baton import Inline
 
 KEY = "id_ed25519"
 LOGIN = "login.json"
@@ -68,7 +66,6 @@ class CanaryTown(Town):
         """Be the town of this process; writes to the disk are steps at which a command can be killed, too."""
         changes = [
             (towns, "Ssh", Heard),
-            *((module, "ThreadPoolExecutor", Inline) for module in (checkpoints, rebuild_record, top)),
             *(
                 (module, name, self._step(getattr(module, name)))
                 for module, name in (

@@ -258,32 +258,3 @@ class Threading:
         return Lock(self._scheduler)
 
     Lock = RLock
-
-
-class Inline:
-    """Stand in for ThreadPoolExecutor: the calls are made one after the other, in their order."""
-
-    def __init__(self, *_args, **_options):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return False
-
-    def submit(self, function, *args):
-        return Done(function(*args))
-
-    def map(self, function, *values):
-        return iter([function(*each) for each in zip(*values, strict=False)])
-
-
-class Done:
-    """The future of a call that has been made."""
-
-    def __init__(self, value):
-        self._value = value
-
-    def result(self):
-        return self._value

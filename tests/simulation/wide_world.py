@@ -25,14 +25,15 @@ from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
-from orchestrator.engine import apply, bounded_read, journal, observe, record_store
+from orchestrator.engine import journal, record_store
 from orchestrator.errors import TpuctlError
 from orchestrator.google.error_mapping import NETWORK, judge, one_line
 from orchestrator.google.refusal import Failure, of_answer
+from orchestrator.threads import one_after_the_other
 from tests.direct.door import Door
 from tests.planning.planning_kit import make_spec
 from tests.simulation import machines
-from tests.simulation.baton import Inline, Kill, Scheduler
+from tests.simulation.baton import Kill, Scheduler
 from tests.simulation.machines import Fleet
 from tests.simulation.wire import LISTS, MUTATING, PROJECT, REFUSALS, STALE_FOR
 from tests.simulation.world import DIGEST
@@ -163,8 +164,7 @@ class WideWorld:
             self.news(gang.deployment)
 
         with ExitStack() as stack:
-            for module in (observe, apply, bounded_read):
-                stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
+            stack.enter_context(one_after_the_other())
             for place, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
                 (machines.Gang, "_report", reported),

@@ -35,14 +35,11 @@ from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.engine import (
-    apply,
     atomic_files,
-    bounded_read,
     heartbeats,
     journal,
     lease_object,
     loop,
-    observe,
     record_store,
 )
 from orchestrator.engine.artifacts import agent_file, bundle_file
@@ -55,14 +52,14 @@ from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
-from orchestrator.google import zone_lists
 from orchestrator.google.factory import open_cloud
 from orchestrator.planning.job import job_digest
 from orchestrator.pricing.bill import spent
+from orchestrator.threads import one_after_the_other
 from tests.memory_disk import MEMORY
 from tests.planning.planning_kit import make_spec
 from tests.quick_clients import QUICK
-from tests.simulation.baton import HostClock, Inline, Process, Scheduler, Threading, sleep
+from tests.simulation.baton import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
 from tests.simulation.wire import CURRENT, PROJECT, Network, QuickRouter, make_clients
 
@@ -171,8 +168,7 @@ class World:
         threads = Threading(self.scheduler)
         clock = RetryTime(self.scheduler)
         with ExitStack() as stack:
-            for module in (observe, apply, bounded_read, zone_lists):
-                stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
+            stack.enter_context(one_after_the_other())
             for module in (lease_object, record_store, journal, loop):
                 stack.enter_context(patch.object(module, "threading", threads))
             for module, name, value in (

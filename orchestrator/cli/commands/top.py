@@ -1,10 +1,10 @@
 """tpuctl top: all deployments that this computer has brought up, live."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator import threads
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import cloud_option, json_option
@@ -73,7 +73,7 @@ def rows_of(choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists"
     """
     from orchestrator.app.state_folders import kept_files
 
-    with ThreadPoolExecutor(max_workers=LOOKS) as pool:
+    with threads.pool(LOOKS) as pool:
         return list(pool.map(lambda path: _row(path, choice, sessions, lists), kept_files(choice.cloud)))
 
 
