@@ -90,7 +90,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
     )  # fmt: skip
     words = Reader(page(bare)).words
     for said in (
-        "No machine has been asked for yet",
+        "No machine has been requested yet",
         "reported no loss",
         "No TPU has run",
         "No events are stored",
