@@ -11,40 +11,32 @@ from orchestrator.emulator.state.world import LocalCloud
 
 
 class View:
-    """Show one machine to its metadata server."""
-
     def __init__(self, cloud: LocalCloud, machine: Machine) -> None:
         self._cloud = cloud
         self.machine = machine
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """Return the instance attributes."""
         return self.machine.attributes
 
     @property
     def project_attributes(self) -> Mapping[str, str]:
-        """Return the project's attributes; the local cloud has none."""
         return {}
 
     @property
     def preempted(self) -> bool:
-        """Say whether the machine has its notice."""
         return self._cloud.machine_state(self.machine.id).preempted
 
     @property
     def maintenance_event(self) -> str:
-        """Return the maintenance event."""
         return self._cloud.machine_state(self.machine.id).maintenance_event
 
     @property
     def guest_attributes(self) -> Mapping[str, str]:
-        """Return the guest attributes by `namespace/key`."""
         found = self._cloud.guest_attributes(self.machine.id)
         return {f"{namespace}/{key}": value for (namespace, key), value in found.items()}
 
     def put_guest_attribute(self, namespace: str, key: str, value: str) -> None:
-        """Store a guest attribute."""
         self._cloud.put_guest_attribute(self.machine.id, namespace, key, value)
 
 
@@ -76,21 +68,17 @@ class MachineRoom:
         self._hosts.notice(machine_id)
 
     def changed(self, machine_id: str) -> None:
-        """Wake the long-polls of the machine's metadata server."""
         self.metadata.changed(machine_id)
 
     def stop(self, machine_id: str) -> None:
-        """Kill the machine and keep its disk."""
         self._hosts.stop(machine_id)
         self._unserve(machine_id)
 
     def remove(self, machine_id: str) -> None:
-        """Kill the machine and destroy its disk."""
         self._hosts.remove(machine_id)
         self._unserve(machine_id)
 
     def serial(self, machine_id: str) -> bytes:
-        """Return the machine's serial output."""
         return self._hosts.serial(machine_id)
 
     def _unserve(self, machine_id: str) -> None:

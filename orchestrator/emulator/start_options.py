@@ -175,7 +175,6 @@ def _listening_networks() -> set[int]:
 
 
 def save_options(folder: Path, options: Options) -> None:
-    """Keep the options in *folder*."""
     private_folder(folder)
     fresh = folder / "options.json.new"
     fresh.touch(mode=0o600)

@@ -140,11 +140,9 @@ class OperationRequests:
         self._cloud = cloud
 
     def get(self, call: Call) -> Response:
-        """Answer get."""
         return Response.of(self._shown(self._find(_scope(call.zone, call.region), call.name)))
 
     def list(self, call: Call) -> Response:
-        """Answer list."""
         scope = _scope(call.zone, call.region)
         if call.zone:
             vm_rules.check_zone(self._cloud.kernel, call.zone)
@@ -154,7 +152,6 @@ class OperationRequests:
         )
 
     def everywhere(self, call: Call) -> Response:
-        """Answer aggregatedList."""
         scopes: dict[str, list[dict[str, Any]]] = {}
         for operation in self._all():
             scopes.setdefault(operation.scope, []).append(self._shown(operation))

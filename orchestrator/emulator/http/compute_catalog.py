@@ -23,31 +23,26 @@ class ComputeCatalog:
         self._own = f"projects/{cloud.settings.project}"
 
     def project(self, _call: Call) -> Response:
-        """Answer projects.get."""
         settings = self._cloud.settings
         shown = named_resource("project", self._own, settings.project_number)
         account = {"defaultServiceAccount": settings.default_service_account}
         return Response.of({**shown, **account, "commonInstanceMetadata": {"kind": "compute#metadata"}})
 
     def zones(self, call: Call) -> Response:
-        """Answer zones.list."""
         return listed(
             call.request, "zone", f"{self._own}/zones", [self._zone(zone) for zone in tables.zones()]
         )
 
     def zone(self, call: Call) -> Response:
-        """Answer zones.get."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of(self._zone(call.zone))
 
     def disk_types(self, call: Call) -> Response:
-        """Answer diskTypes.list."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         path = f"{self._own}/zones/{call.zone}/diskTypes"
         return listed(call.request, "diskType", path, [self._disk_type(call.zone, one) for one in DISK_TYPES])
 
     def disk_type(self, call: Call) -> Response:
-        """Answer diskTypes.get."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in DISK_TYPES:
             raise vm_rules.missing(f"{self._own}/zones/{call.zone}/diskTypes/{call.name}")
@@ -61,7 +56,6 @@ class ComputeCatalog:
         )  # fmt: skip
 
     def regions(self, call: Call) -> Response:
-        """Answer regions.list."""
         return listed(
             call.request, "region", f"{self._own}/regions", [self._region(r) for r in tables.regions()]
         )
@@ -73,19 +67,16 @@ class ComputeCatalog:
         return Response.of(self._region(call.region))
 
     def types(self, call: Call) -> Response:
-        """Answer machineTypes.list."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         return listed(
             call.request, "machineType", f"{self._own}/zones/{call.zone}/machineTypes", self._types(call.zone)
         )
 
     def types_everywhere(self, call: Call) -> Response:
-        """Answer machineTypes.aggregatedList."""
         scopes = {f"zones/{zone}": self._types(zone) for zone in tables.zones()}
         return aggregated(call.request, "machineTypes", f"{self._own}/aggregated/machineTypes", dict(scopes))
 
     def type(self, call: Call) -> Response:
-        """Answer machineTypes.get."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         found = tables.vm_types(tables.region_of(call.zone)).get(call.name)
         if found is None:
@@ -99,11 +90,9 @@ class ComputeCatalog:
         return listed(call.request, "image", f"projects/{call.project}/global/images", found)
 
     def family(self, call: Call) -> Response:
-        """Answer images.getFromFamily."""
         return Response.of(_image(call.project, vm_rules.image_of_family(call.project, call.name), call.name))
 
     def image(self, call: Call) -> Response:
-        """Answer images.get."""
         return Response.of(_image(call.project, call.name, vm_rules.family_of_image(call.project, call.name)))
 
     def _zone(self, zone: str) -> dict[str, Any]:

@@ -16,19 +16,15 @@ _NETWORK_ID = 1000000000
 
 
 class NetworkRequests:
-    """Answer the calls on the network."""
-
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
         self._own = f"projects/{cloud.settings.project}"
 
     def networks(self, call: Call) -> Response:
-        """Answer networks.list."""
         shown = [self._network(vpc) for vpc in self._cloud.network.vpcs.values()]
         return listed(call.request, "network", f"{self._own}/global/networks", shown)
 
     def network(self, call: Call) -> Response:
-        """Answer networks.get."""
         vpc = self._cloud.network.vpcs.get(call.name)
         if vpc is None:
             raise vm_rules.missing(f"{self._own}/global/networks/{call.name}")
@@ -40,33 +36,27 @@ class NetworkRequests:
         return Response.of({"firewalls": [self._rule(rule) for rule in self._cloud.network.firewalls()]})
 
     def subnets(self, call: Call) -> Response:
-        """Answer subnetworks.list."""
         path = f"{self._own}/regions/{call.region}/subnetworks"
         return listed(call.request, "subnetwork", path, self._subnets(call.region))
 
     def subnets_everywhere(self, call: Call) -> Response:
-        """Answer subnetworks.aggregatedList."""
         scopes = {f"regions/{region}": self._subnets(region) for region in tables.regions()}
         return aggregated(call.request, "subnetworks", f"{self._own}/aggregated/subnetworks", dict(scopes))
 
     def subnet(self, call: Call) -> Response:
-        """Answer subnetworks.get."""
         found = [one for one in self._subnets(call.region) if one["name"] == call.name]
         if not found:
             raise vm_rules.missing(f"{self._own}/regions/{call.region}/subnetworks/{call.name}")
         return Response.of(found[0])
 
     def firewalls(self, call: Call) -> Response:
-        """Answer firewalls.list."""
         rules = [self._rule(rule) for rule in self._cloud.network.firewalls()]
         return listed(call.request, "firewall", f"{self._own}/global/firewalls", rules)
 
     def firewall(self, call: Call) -> Response:
-        """Answer firewalls.get."""
         return Response.of(self._rule(self._cloud.network.firewall(call.name)))
 
     def insert_firewall(self, call: Call) -> Response:
-        """Answer firewalls.insert."""
         return once(
             self._cloud,
             call.request,
@@ -74,7 +64,6 @@ class NetworkRequests:
         )
 
     def delete_firewall(self, call: Call) -> Response:
-        """Answer firewalls.delete."""
         return once(self._cloud, call.request, lambda: self._cloud.network.delete_firewall(call.name))
 
     def _network(self, vpc: Vpc) -> dict[str, Any]:

@@ -24,7 +24,6 @@ def named_resource(kind: str, path: str, numeric_id: int, **fields: object) -> d
 
 
 def instance_json(instance: Instance, disks: Mapping[tuple[str, str], Disk]) -> dict[str, Any]:
-    """Return an Instance."""
     zone = f"projects/{instance.project}/zones/{instance.zone}"
     shown = named_resource(
         "instance",

@@ -28,13 +28,10 @@ def once(cloud: LocalCloud, request: Request, act: Callable[[], Operation]) -> R
 
 
 class InstanceRequests:
-    """Answer the calls on VMs and disks."""
-
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def insert(self, call: Call) -> Response:
-        """Answer instances.insert."""
         return once(
             self._cloud,
             call.request,
@@ -50,7 +47,6 @@ class InstanceRequests:
         return once(self._cloud, call.request, lambda: self._cloud.compute.insert_several(call.zone, body))
 
     def list(self, call: Call) -> Response:
-        """Answer instances.list."""
         path = f"projects/{self._cloud.settings.project}/zones/{call.zone}/instances"
         if self._cloud.kernel.partial:
             warning = {"code": "UNREACHABLE", "message": f"'{call.zone}' did not answer."}
@@ -59,7 +55,6 @@ class InstanceRequests:
         return listed(call.request, "instance", path, vms)
 
     def everywhere(self, call: Call) -> Response:
-        """Answer instances.aggregatedList."""
         path = f"projects/{self._cloud.settings.project}/aggregated/instances"
         if self._cloud.kernel.partial:
             return out_of_reach("instances", path, [f"zones/{zone}" for zone in tables.zones()])
@@ -72,23 +67,18 @@ class InstanceRequests:
         return Response.of(self._shown(self._cloud.compute.get(call.zone, self._name(call))))
 
     def delete(self, call: Call) -> Response:
-        """Answer instances.delete."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.delete(call.zone, call.name))
 
     def start(self, call: Call) -> Response:
-        """Answer instances.start."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.start(call.zone, call.name))
 
     def stop(self, call: Call) -> Response:
-        """Answer instances.stop."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.stop(call.zone, call.name))
 
     def reset(self, call: Call) -> Response:
-        """Answer instances.reset."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.reset(call.zone, call.name))
 
     def set_metadata(self, call: Call) -> Response:
-        """Answer instances.setMetadata."""
         change = self._cloud.changes.set_metadata
         return once(
             self._cloud,
@@ -97,7 +87,6 @@ class InstanceRequests:
         )
 
     def set_labels(self, call: Call) -> Response:
-        """Answer instances.setLabels."""
         change = self._cloud.changes.set_labels
         return once(
             self._cloud,
@@ -106,7 +95,6 @@ class InstanceRequests:
         )
 
     def set_tags(self, call: Call) -> Response:
-        """Answer instances.setTags."""
         change = self._cloud.changes.set_tags
         return once(
             self._cloud,
@@ -115,7 +103,6 @@ class InstanceRequests:
         )
 
     def set_scheduling(self, call: Call) -> Response:
-        """Answer instances.setScheduling."""
         change = self._cloud.changes.set_scheduling
         return once(
             self._cloud,
@@ -124,7 +111,6 @@ class InstanceRequests:
         )
 
     def maintain(self, call: Call) -> Response:
-        """Answer instances.simulateMaintenanceEvent."""
         change = self._cloud.changes.simulate_maintenance
         return once(self._cloud, call.request, lambda: change(call.zone, call.name))
 
@@ -157,28 +143,23 @@ class InstanceRequests:
         return Response.of({**shown, "queryPath": query, "queryValue": {"items": items}})
 
     def disks(self, call: Call) -> Response:
-        """Answer disks.list."""
         own = self._cloud.settings.project
         disks = [self._disk(disk) for disk in self._cloud.compute.disks.in_zone(call.zone)]
         return listed(call.request, "disk", f"projects/{own}/zones/{call.zone}/disks", disks)
 
     def disks_everywhere(self, call: Call) -> Response:
-        """Answer disks.aggregatedList."""
         own, in_zone = self._cloud.settings.project, self._cloud.compute.disks.in_zone
         scopes = {f"zones/{zone}": [self._disk(d) for d in in_zone(zone)] for zone in tables.zones()}
         return aggregated(call.request, "disks", f"projects/{own}/aggregated/disks", dict(scopes))
 
     def disk(self, call: Call) -> Response:
-        """Answer disks.get."""
         return Response.of(self._disk(self._cloud.compute.disks.get(call.zone, call.name)))
 
     def insert_disk(self, call: Call) -> Response:
-        """Answer disks.insert."""
         body = body_of(call.request, shapes.DISK)
         return once(self._cloud, call.request, lambda: self._cloud.compute.disks.insert(call.zone, body))
 
     def delete_disk(self, call: Call) -> Response:
-        """Answer disks.delete."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.disks.delete(call.zone, call.name))
 
     def _disk(self, disk: Disk) -> dict[str, Any]:

@@ -61,7 +61,6 @@ class MetadataServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Close every address."""
         for address in list(self._servers):
             await self.stop(address)
 
@@ -146,7 +145,6 @@ async def _read(connection: h11.Connection, reader: asyncio.StreamReader) -> Req
 
 
 def _encode(connection: h11.Connection, response: Response) -> bytes:
-    """Return the bytes of a response."""
     headers = [*response.headers.items(), ("content-length", str(len(response.body)))]
     reason = HTTPStatus(response.status).phrase
     parts = [

@@ -75,7 +75,6 @@ class Response:
 
     @classmethod
     def of(cls, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> "Response":
-        """Build a JSON response."""
         head = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
         return cls(status, json.dumps(value).encode(), head)
 

@@ -77,28 +77,22 @@ def _check_caller(cloud: LocalCloud, request: Request, method: str, project: str
 
 
 class SecretRequests:
-    """Answer the calls."""
-
     def __init__(self, cloud: LocalCloud, secrets: Secrets) -> None:
         self._number = cloud.settings.project_number
         self._secrets = secrets
 
     def create(self, request: Request) -> Response:
-        """Answer CreateSecret."""
         return Response.of(
             self._secret(self._secrets.create(request.query.get("secretId", ""), body_of(request, _SECRET)))
         )
 
     def list(self, request: Request) -> Response:
-        """Answer ListSecrets."""
         return _listed(request, "secrets", [self._secret(one) for one in self._secrets.all()])
 
     def get(self, _: Request, name: str) -> Response:
-        """Answer GetSecret."""
         return Response.of(self._secret(self._secrets.get(name)))
 
     def delete(self, _: Request, name: str) -> Response:
-        """Answer DeleteSecret."""
         self._secrets.delete(name)
         return Response.of({})
 
@@ -118,11 +112,9 @@ class SecretRequests:
         return _listed(request, "versions", [self._version(name, one) for one in found])
 
     def version(self, _: Request, name: str, version: str) -> Response:
-        """Answer GetSecretVersion."""
         return Response.of(self._version(name, self._secrets.version(name, version)))
 
     def access(self, _: Request, name: str, version: str) -> Response:
-        """Answer AccessSecretVersion."""
         found = self._secrets.access(name, version)
         payload = {"data": found.data, "dataCrc32c": _crc32c(base64.b64decode(found.data))}
         return Response.of({"name": self._version(name, found)["name"], "payload": payload})
@@ -136,11 +128,9 @@ class SecretRequests:
         return answer
 
     def policy(self, _: Request, name: str) -> Response:
-        """Answer GetIamPolicy."""
         return Response.of(_tagged(self._secrets.get(name).policy))
 
     def set_policy(self, request: Request, name: str) -> Response:
-        """Answer SetIamPolicy."""
         return Response.of(
             _tagged(self._secrets.set_policy(name, body_of(request, _POLICY).get("policy", {})))
         )

@@ -74,8 +74,6 @@ def route(router: Router, request: Request) -> Response:
 
 
 class BucketRequests:
-    """Answer each bucket method of the JSON API."""
-
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
         self._door = Door(storage, accounts)
@@ -94,7 +92,6 @@ class BucketRequests:
         return Response.of(answer)
 
     def get(self, request: Request, bucket: str) -> Response:
-        """Return the bucket resource."""
         self._door.admit(request, bucket, "storage.buckets.get")
         held = self._buckets.get(bucket)
         preconditions(request.query).check_read(held.generation, held.metageneration)
@@ -114,12 +111,10 @@ class BucketRequests:
         return Response(204)
 
     def get_policy(self, request: Request, bucket: str) -> Response:
-        """Return the IAM policy."""
         self._door.admit(request, bucket, "storage.buckets.getIamPolicy")
         return Response.of(self._buckets.policy(bucket))
 
     def set_policy(self, request: Request, bucket: str) -> Response:
-        """Replace the IAM policy."""
         self._door.admit(request, bucket, "storage.buckets.setIamPolicy")
         return Response.of(self._buckets.set_policy(bucket, body_of(request.body)))
 

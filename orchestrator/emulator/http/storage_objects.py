@@ -75,7 +75,6 @@ class ObjectRequests:
         )
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
-        """Delete the object."""
         self._door.admit(request, bucket, "storage.objects.delete", name)
         generation = number(request.query, "generation")
         self._objects.delete(bucket, name, generation, preconditions(request.query))

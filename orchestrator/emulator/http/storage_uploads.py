@@ -17,8 +17,6 @@ _HASH_FIELDS = {"crc32c": "crc32c", "md5": "md5Hash"}
 
 
 class UploadRequests:
-    """Answer the three kinds of upload."""
-
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
         self._door = Door(storage, accounts)

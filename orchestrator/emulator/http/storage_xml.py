@@ -65,14 +65,11 @@ def _refused(error: StorageError, values: Mapping[str, str]) -> Response:
 
 
 class XmlRequests:
-    """Answer each method."""
-
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage, self._objects = storage, storage.objects
         self._door = Door(storage, accounts)
 
     def bucket(self, request: Request, bucket: str) -> Response:
-        """Say whether there is such a bucket."""
         self._door.admit(request, bucket, "storage.objects.list")
         return Response(200)
 

@@ -74,13 +74,10 @@ def _version_routes(router: Router, cloud: LocalCloud, locations: str) -> None:
 
 
 class NodeRequests:
-    """Answer the calls on nodes."""
-
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def create(self, call: Call) -> Response:
-        """Answer CreateNode."""
         node = call.request.query.get("nodeId", "")
         return self._operation(self._cloud.tpu.create(call.zone, node, body_of(call.request, shapes.NODE)))
 
@@ -91,23 +88,18 @@ class NodeRequests:
         return listed(call.request, "nodes", nodes, node_json, places)
 
     def get(self, call: Call) -> Response:
-        """Answer GetNode."""
         return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
 
     def delete(self, call: Call) -> Response:
-        """Answer DeleteNode."""
         return self._operation(self._cloud.tpu.delete(call.zone, call.name))
 
     def stop(self, call: Call) -> Response:
-        """Answer StopNode."""
         return self._operation(self._cloud.tpu.stop(call.zone, call.name))
 
     def start(self, call: Call) -> Response:
-        """Answer StartNode."""
         return self._operation(self._cloud.tpu.start(call.zone, call.name))
 
     def update(self, call: Call) -> Response:
-        """Answer UpdateNode."""
         mask = call.request.query.get("updateMask", "")
         return self._operation(
             self._cloud.tpu.update(call.zone, call.name, body_of(call.request, shapes.NODE), mask)
@@ -139,7 +131,6 @@ class NodeRequests:
 
 
 def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
-    """Register queued resources below *location*."""
     every = location + "/queuedResources"
     calls = QueuedRequests(cloud, alpha=location.startswith("/v2alpha1/"))
     one = every + "/{queued}"
@@ -161,7 +152,6 @@ class QueuedRequests:
         self._cloud, self._alpha = cloud, alpha
 
     def create(self, call: Call) -> Response:
-        """Answer CreateQueuedResource."""
         query, body = call.request.query, body_of(call.request, shapes.QUEUED)
         unknown = next((key for key in shapes.ONLY_ALPHA if key in body and not self._alpha), "")
         if unknown:
@@ -177,11 +167,9 @@ class QueuedRequests:
         return listed(call.request, "queuedResources", found, self._shown, places)
 
     def get(self, call: Call) -> Response:
-        """Answer GetQueuedResource."""
         return Response.of(self._shown(self._cloud.queued.get(call.zone, call.name)))
 
     def delete(self, call: Call) -> Response:
-        """Answer DeleteQueuedResource."""
         query = call.request.query
         force, request_id = query.get("force", "").lower() == "true", query.get("requestId", "")
         return self._operation(
@@ -189,7 +177,6 @@ class QueuedRequests:
         )
 
     def reset(self, call: Call) -> Response:
-        """Answer ResetQueuedResource."""
         return self._operation(self._cloud.queued.reset(call.zone, call.name))
 
     def _shown(self, found: QueuedResource) -> dict[str, Any]:

@@ -27,12 +27,10 @@ class Catalog:
         return listed(call.request, "locations", zones)
 
     def location(self, call: Call) -> Response:
-        """Answer GetLocation."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of(self._location(call.zone))
 
     def types(self, call: Call) -> Response:
-        """Answer ListAcceleratorTypes."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return listed(
             call.request,
@@ -41,14 +39,12 @@ class Catalog:
         )
 
     def type(self, call: Call) -> Response:
-        """Answer GetAcceleratorType."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in tables.zone_types()[call.zone]:
             raise node_rules.missing(f"{self._parent(call.zone)}/acceleratorTypes/{call.name}")
         return Response.of(self._type(call.zone, call.name))
 
     def runtimes(self, call: Call) -> Response:
-        """Answer ListRuntimeVersions."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return listed(
             call.request, "runtimeVersions", [self._runtime(call.zone, r) for r in sorted(tables.runtimes())]
@@ -89,14 +85,12 @@ class Catalog:
         return Response.of({})
 
     def runtime(self, call: Call) -> Response:
-        """Answer GetRuntimeVersion."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in tables.runtimes():
             raise node_rules.missing(f"{self._parent(call.zone)}/runtimeVersions/{call.name}")
         return Response.of(self._runtime(call.zone, call.name))
 
     def identity(self, _call: Call) -> Response:
-        """Answer GenerateServiceIdentity."""
         number = self._cloud.settings.project_number
         return Response.of({"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}})
 
@@ -124,13 +118,10 @@ class Catalog:
 
 
 class TpuOperations:
-    """Answer the calls on operations."""
-
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def list(self, call: Call) -> Response:
-        """Answer ListOperations."""
         known = self._cloud.kernel.state.operations.values()
         own = [
             op for op in known if op.api is Api.TPU and op.scope == f"zones/{call.zone}" and not op.forgotten
@@ -138,7 +129,6 @@ class TpuOperations:
         return listed(call.request, "operations", own, self._shown)
 
     def get(self, call: Call) -> Response:
-        """Answer GetOperation."""
         return Response.of(self._shown(self._find(call.zone, call.name)))
 
     def cancel(self, call: Call) -> Response:

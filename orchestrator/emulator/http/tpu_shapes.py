@@ -62,7 +62,6 @@ def _endpoint(address: str, external: bool) -> dict[str, Any]:
 
 
 def operation_json(project: str, operation: Operation) -> dict[str, Any]:
-    """Return a google.longrunning.Operation."""
     zone = operation.scope.removeprefix("zones/")
     metadata = {
         "@type": _TYPE + "OperationMetadata",

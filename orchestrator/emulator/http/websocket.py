@@ -90,7 +90,6 @@ class WebSocket:
                 raise BrokenError(PROTOCOL_ERROR, f"a frame of kind {kind} was not expected")
 
     async def send(self, message: bytes) -> None:
-        """Send one binary message."""
         await self._send(_BINARY, message)
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:

@@ -73,7 +73,6 @@ class Folder:
         return Item(self, self.path, file.name, file.stat().st_size) if file.is_file() else None
 
     def below(self) -> list[Item]:
-        """Return all files of the folder."""
         root = Path(self.path)
         files = sorted(Path(folder) / name for folder, _, names in os.walk(root) for name in names)
         return [
@@ -83,7 +82,6 @@ class Folder:
         ]
 
     def is_container(self) -> bool:
-        """Tell whether the folder exists."""
         return Path(self.path).is_dir()
 
     def title(self) -> str:
@@ -91,7 +89,6 @@ class Folder:
         return Path(self.path).resolve().name
 
     def remove(self, key: str) -> None:
-        """Delete a file."""
         Path(key).unlink()
 
 
@@ -138,7 +135,6 @@ class Prefix:
         return sorted(self.url(name) for name in [*names, *listing.prefixes])
 
     def is_pattern(self) -> bool:
-        """Tell whether the path holds wildcards."""
         return "*" in self.path or "?" in self.path
 
     def is_container(self) -> bool:
@@ -152,7 +148,6 @@ class Prefix:
         return self.path.rstrip("/").rpartition("/")[2] or str(self.bucket.name)
 
     def remove(self, key: str) -> None:
-        """Delete an object."""
         self.bucket.blob(key).delete()
 
     def _item(self, blob: Any, name: str) -> Item:

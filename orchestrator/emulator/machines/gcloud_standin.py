@@ -232,7 +232,6 @@ def _fail(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the commands that machines use."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-q", "--quiet", action="store_true")
     common.add_argument("-r", "-R", "--recursive", action="store_true")

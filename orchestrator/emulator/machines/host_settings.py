@@ -66,7 +66,6 @@ class HostSettings:
     package_sources: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def folder(self, machine_id: str) -> Path:
-        """Return the folder of one machine."""
         return self.root / machine_id
 
     def marker(self, machine_id: str) -> str:
@@ -108,7 +107,6 @@ class GuestConfig:
     def build(
         cls, kind: str, machine: Machine, settings: HostSettings, state: Path, environment: Mapping[str, str]
     ) -> "GuestConfig":
-        """Build the configuration of *machine*."""
         return cls(
             kind=kind,
             machine_id=machine.id,
@@ -141,7 +139,6 @@ class GuestConfig:
         path.write_text(json.dumps(asdict(self), indent=1))
 
     def home(self, user: str) -> Path:
-        """Return the home folder of *user* on the machine."""
         if self.kind == "namespace":
             return Path("/root") if user == "root" else Path("/home") / user
         return Path(self.files) / "home" / user

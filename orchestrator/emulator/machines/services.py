@@ -55,13 +55,11 @@ class OwnServices:
         self._cron_task: asyncio.Task[None] | None = None
 
     async def start(self, host_key: Path) -> None:
-        """Start both in this process."""
         await self._ssh.start(host_key)
         if self._cron is not None:
             self._cron_task = asyncio.create_task(self._cron.run())
 
     async def set_accounts(self, accounts: Accounts) -> None:
-        """Hand the accounts to the SSH server."""
         self._ssh.accounts = accounts
 
     async def stop(self) -> None:
@@ -112,7 +110,6 @@ class SystemServices:
             self._children.append(_daemon([cron, "-f"]))
 
     async def set_accounts(self, accounts: Accounts) -> None:
-        """Create users, write their keys and take the keys of users that vanished."""
         await asyncio.to_thread(self._write_accounts, accounts)
 
     def _write_accounts(self, accounts: Accounts) -> None:

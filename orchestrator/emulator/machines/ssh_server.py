@@ -81,7 +81,6 @@ class SshServer:
         return user_environment(self._config.environment, user, home, SHELL)
 
     def admits(self, user: str, key: asyncssh.SSHKey) -> bool:
-        """Tell whether *key* is one of the keys listed for *user*."""
         return any(_same(text, key) for text in self.accounts.get(user, ()))
 
     def lets_in(self, peer: str) -> bool:

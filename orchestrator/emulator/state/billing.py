@@ -58,7 +58,6 @@ def close(usage: Sequence[Usage], resource: str, kind: str, now: float, preempte
 
 
 def bill(usage: Iterable[Usage], now: float) -> list[BillLine]:
-    """Return one line for each billed stretch up to *now*."""
     return [_line(item, now) for item in usage]
 
 

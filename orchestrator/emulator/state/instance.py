@@ -71,12 +71,10 @@ class Instance:
 
     @property
     def path(self) -> str:
-        """Return the resource name from `projects/` on."""
         return f"projects/{self.project}/zones/{self.zone}/instances/{self.name}"
 
     @property
     def machine_id(self) -> str:
-        """Return the id under which the hosts know the machine."""
         return f"vm-{self.zone}-{self.name}-{self.numeric_id}"
 
     @property

@@ -325,7 +325,6 @@ class Kernel:
             self.hosts.changed(machine_id)
 
     def boot(self, machine_id: str) -> None:
-        """Boot a registered machine."""
         self.state.flags[machine_id] = MachineState(running=True)
         self.hosts.boot(self.state.machines[machine_id])
 
@@ -337,7 +336,6 @@ class Kernel:
             self.hosts.notice(machine_id)
 
     def halt(self, machine_id: str) -> None:
-        """Kill the machine and keep its disk."""
         self.state.flags[machine_id] = replace(self.state.flags[machine_id], running=False)
         self.hosts.stop(machine_id)
 
@@ -352,7 +350,6 @@ class Kernel:
     # Money.
 
     def bill_from_now(self, usage: Usage) -> None:
-        """Open a billed stretch."""
         self.state.usage.append(usage)
 
     def bill_until_now(self, resource: str, kind: str, *, preempted: bool = False) -> None:

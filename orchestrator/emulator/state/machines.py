@@ -68,24 +68,19 @@ class NoHosts:
         self.calls: list[tuple[str, str]] = []
 
     def boot(self, machine: Machine) -> None:
-        """Record a boot."""
         self.calls.append(("boot", machine.id))
 
     def notice(self, machine_id: str) -> None:
-        """Record a notice."""
         self.calls.append(("notice", machine_id))
 
     def changed(self, machine_id: str) -> None:
         """Do nothing: nobody waits."""
 
     def stop(self, machine_id: str) -> None:
-        """Record a stop."""
         self.calls.append(("stop", machine_id))
 
     def remove(self, machine_id: str) -> None:
-        """Record a removal."""
         self.calls.append(("remove", machine_id))
 
     def serial(self, machine_id: str) -> bytes:
-        """Return nothing: no machine has printed."""
         return b""

@@ -1,125 +1,63 @@
 """The methods the local cloud serves, by their names in the permission system's style."""
 
-_TPU_OPERATIONS = ("create", "delete", "start", "stop", "update")
-_COMPUTE_OPERATIONS = (
-    "insert",
-    "bulkInsert",
-    "delete",
-    "start",
-    "stop",
-    "reset",
-    "setMetadata",
-    "setLabels",
-    "setTags",
-    "setScheduling",
-    "simulateMaintenanceEvent",
-)
 
-WITH_OPERATION = frozenset(
-    [f"tpu.nodes.{verb}" for verb in _TPU_OPERATIONS]
-    + [f"tpu.queuedResources.{verb}" for verb in ("create", "delete", "reset")]
-    + [f"compute.instances.{verb}" for verb in _COMPUTE_OPERATIONS]
-    + ["compute.disks.insert", "compute.disks.delete", "compute.firewalls.insert", "compute.firewalls.delete"]
+def _all(resource: str, verbs: str) -> frozenset[str]:
+    return frozenset(f"{resource}.{verb}" for verb in verbs.split())
+
+
+_INSTANCES = "insert bulkInsert delete start stop reset setMetadata setLabels setTags setScheduling"
+WITH_OPERATION = (
+    _all("tpu.nodes", "create delete start stop update")
+    | _all("tpu.queuedResources", "create delete reset")
+    | _all("compute.instances", f"{_INSTANCES} simulateMaintenanceEvent")
+    | _all("compute.disks", "insert delete")
+    | _all("compute.firewalls", "insert delete")
 )
 
 # Lists that say which places they could not ask.
-PARTIAL = frozenset(
-    {
-        "tpu.nodes.list",
-        "tpu.queuedResources.list",
-        "compute.instances.list",
-        "compute.instances.aggregatedList",
-    }
+PARTIAL = (
+    _all("tpu.nodes", "list") | _all("tpu.queuedResources", "list")
+    | _all("compute.instances", "list aggregatedList")
+)  # fmt: skip
+
+TPU = frozenset(method for method in WITH_OPERATION if method.startswith("tpu.")).union(
+    _all("tpu.nodes", "get list getGuestAttributes"),
+    _all("tpu.queuedResources", "get list"),
+    _all("tpu.operations", "get list cancel delete"),
+    _all("tpu.reservations", "list"),
+    _all("tpu.locations", "get list generateServiceIdentity"),
+    _all("tpu.acceleratortypes", "get list"),
+    _all("tpu.runtimeversions", "get list"),
 )
 
-TPU = frozenset(
-    [
-        *(m for m in WITH_OPERATION if m.startswith("tpu.")),
-        "tpu.nodes.get",
-        "tpu.nodes.list",
-        "tpu.nodes.getGuestAttributes",
-        "tpu.queuedResources.get",
-        "tpu.queuedResources.list",
-        "tpu.operations.get",
-        "tpu.operations.list",
-        "tpu.operations.cancel",
-        "tpu.operations.delete",
-        "tpu.reservations.list",
-        "tpu.locations.get",
-        "tpu.locations.list",
-        "tpu.locations.generateServiceIdentity",
-        "tpu.acceleratortypes.get",
-        "tpu.acceleratortypes.list",
-        "tpu.runtimeversions.get",
-        "tpu.runtimeversions.list",
-    ]
+COMPUTE = frozenset(method for method in WITH_OPERATION if method.startswith("compute.")).union(
+    _all("compute.instances", "get list aggregatedList getSerialPortOutput getGuestAttributes"),
+    _all("compute.images", "get getFromFamily list"),
+    _all("compute.projects", "get"),
+    _all("compute.machineTypes", "get list aggregatedList"),
+    _all("compute.disks", "get list aggregatedList"),
+    _all("compute.networks", "get list getEffectiveFirewalls"),
+    _all("compute.subnetworks", "get list aggregatedList"),
+    _all("compute.globalOperations", "aggregatedList"),
+    *(_all(f"compute.{kind}", "get list") for kind in ("zones", "regions", "diskTypes", "firewalls")),
+    *(_all(f"compute.{scope}Operations", "get list wait") for scope in ("zone", "region", "global")),
 )
 
-COMPUTE = frozenset(
-    [
-        *(m for m in WITH_OPERATION if m.startswith("compute.")),
-        "compute.instances.get",
-        "compute.instances.list",
-        "compute.instances.aggregatedList",
-        "compute.instances.getSerialPortOutput",
-        "compute.instances.getGuestAttributes",
-        "compute.images.get",
-        "compute.images.getFromFamily",
-        "compute.images.list",
-        "compute.projects.get",
-        *(
-            f"compute.{k}.{v}"
-            for k in ("zones", "regions", "machineTypes", "diskTypes")
-            for v in ("get", "list")
-        ),
-        *(
-            f"compute.{k}.{v}"
-            for k in ("disks", "networks", "subnetworks", "firewalls")
-            for v in ("get", "list")
-        ),
-        "compute.machineTypes.aggregatedList",
-        "compute.networks.getEffectiveFirewalls",
-        "compute.disks.aggregatedList",
-        "compute.subnetworks.aggregatedList",
-        *(
-            f"compute.{k}Operations.{v}"
-            for k in ("zone", "region", "global")
-            for v in ("get", "list", "wait")
-        ),
-        "compute.globalOperations.aggregatedList",
-    ]
+STORAGE: frozenset[str] = frozenset().union(
+    _all("storage.buckets", "insert get list patch delete getIamPolicy setIamPolicy getStorageLayout"),
+    _all("storage.objects", "insert get list patch delete compose copy rewrite"),
+    _all("storage.managedFolders", "list"),
 )
 
-STORAGE = frozenset(
-    [
-        *(f"storage.buckets.{v}" for v in ("insert", "get", "list", "patch", "delete")),
-        *(f"storage.buckets.{v}" for v in ("getIamPolicy", "setIamPolicy")),
-        *(f"storage.objects.{v}" for v in ("insert", "get", "list", "patch", "delete")),
-        *(f"storage.objects.{v}" for v in ("compose", "copy", "rewrite")),
-        "storage.buckets.getStorageLayout",
-        "storage.managedFolders.list",
-    ]
-)
-
-SECRETS = frozenset(
-    [
-        *(f"secretmanager.secrets.{v}" for v in ("create", "get", "list", "delete")),
-        *(f"secretmanager.secrets.{v}" for v in ("getIamPolicy", "setIamPolicy")),
-        *(
-            f"secretmanager.versions.{v}"
-            for v in ("add", "access", "get", "list", "disable", "enable", "destroy")
-        ),
-    ]
+SECRETS = _all("secretmanager.secrets", "create get list delete getIamPolicy setIamPolicy") | _all(
+    "secretmanager.versions", "add access get list disable enable destroy"
 )
 
 ALL = TPU | COMPUTE | STORAGE | SECRETS
 
 _TABLES = {
-    "tpu": "tpu v2",
-    "compute": "compute v1",
-    "storage": "storage v1",
-    "secretmanager": "secretmanager v1",
-}
+    "tpu": "tpu v2", "compute": "compute v1", "storage": "storage v1", "secretmanager": "secretmanager v1",
+}  # fmt: skip
 
 _RENAMED = {
     "compute.instances.insert": "compute.instances.create",
@@ -135,7 +73,6 @@ _RENAMED = {
 
 
 def permission_of(method: str) -> str:
-    """Return the permission that *method* needs."""
     return _RENAMED.get(method, method)
 
 

@@ -106,7 +106,6 @@ class Network:
             self._keep(rule)
 
     def firewalls(self) -> list[dict[str, Any]]:
-        """Return the firewall rules by name."""
         rules = self._kernel.state.firewalls
         return [rules[name] for name in sorted(rules)]
 

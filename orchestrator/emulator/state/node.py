@@ -89,7 +89,6 @@ class Node:
 
     @property
     def path(self) -> str:
-        """Return the full resource name."""
         return f"projects/{self.project}/locations/{self.zone}/nodes/{self.name}"
 
     @property
@@ -99,7 +98,6 @@ class Node:
 
     @property
     def reserved(self) -> bool:
-        """Say whether the node comes out of a reservation."""
         return bool(self.body.get("schedulingConfig", {}).get("reserved"))
 
     @property

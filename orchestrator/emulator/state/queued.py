@@ -76,7 +76,6 @@ class QueuedResource:
 
     @property
     def path(self) -> str:
-        """Return the full resource name."""
         return f"projects/{self.project}/locations/{self.zone}/queuedResources/{self.name}"
 
     @property

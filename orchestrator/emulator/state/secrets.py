@@ -68,7 +68,6 @@ class Secrets:
             return self._held[name]
 
     def all(self) -> list[Secret]:
-        """Return every secret by name."""
         with self._lock:
             return [self._held[name] for name in sorted(self._held)]
 

@@ -211,7 +211,6 @@ def disk_price(disk_type: str, region: str) -> float | None:
 
 @cache
 def regions() -> tuple[str, ...]:
-    """Return the regions of the catalogue."""
     return tuple(sorted({region_of(zone) for zone in zones()}))
 
 

@@ -21,8 +21,6 @@ Planned = list[tuple[Disk, Attachment]]
 
 
 class VmDisks:
-    """Keep the persistent disks of the project."""
-
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         kernel.handlers["disk.deleted"] = self._deleted
@@ -42,7 +40,6 @@ class VmDisks:
         return disk
 
     def path(self, zone: str, name: str) -> str:
-        """Return the resource name from `projects/` on."""
         return f"projects/{self._kernel.settings.project}/zones/{zone}/disks/{name}"
 
     def users(self, disk: Disk) -> list[str]:

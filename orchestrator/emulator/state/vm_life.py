@@ -59,7 +59,6 @@ class VmLife:
             self._kernel.schedule(delay, "vm.expired", instance.zone, instance.name, instance.numeric_id)
 
     def begin(self, instance: Instance, verb: str, user: str = "") -> Operation:
-        """Record an operation on a VM."""
         scope, place = f"zones/{instance.zone}", _place(instance)
         return self._kernel.begin(
             Api.COMPUTE, scope, verb, instance.path, instance.numeric_id, place=place, user=user

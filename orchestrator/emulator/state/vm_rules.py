@@ -161,7 +161,6 @@ def over_quota(kernel: Kernel, instance: Instance) -> int | None:
 
 
 def cpus_in_use(kernel: Kernel, region: str) -> int:
-    """Return the CPUs of the VMs in *region* that are not stopped."""
     vms = [vm for vm in kernel.state.instances.values() if vm.status in _RUNS]
     return sum(vm.type.guest_cpus for vm in vms if tables.region_of(vm.zone) == region)
 

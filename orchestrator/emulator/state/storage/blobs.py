@@ -56,7 +56,6 @@ class MemoryBlobs:
         self._records: dict[tuple[str, str], Record] = {}
 
     def append(self, blob: str, data: bytes) -> int:
-        """Add *data* to the end of a blob; return its size."""
         held = self._blobs.get(blob)
         if held is None:
             self._blobs[blob] = data
@@ -67,34 +66,27 @@ class MemoryBlobs:
         return len(self._blobs[blob])
 
     def size(self, blob: str) -> int:
-        """Return the size in bytes; 0 for a blob that does not exist."""
         return len(self._blobs.get(blob, b""))
 
     def read(self, blob: str, start: int, end: int) -> bytes:
-        """Return the bytes from *start* up to *end*."""
         with memoryview(self._blobs[blob]) as view:
             whole = start == 0 and end >= len(view)
             held = self._blobs[blob]
             return held if whole and isinstance(held, bytes) else bytes(view[start:end])
 
     def remove(self, blob: str) -> None:
-        """Forget a blob."""
         self._blobs.pop(blob, None)
 
     def blobs(self) -> list[str]:
-        """Return the names of all blobs."""
         return list(self._blobs)
 
     def save(self, kind: str, key: str, record: Record) -> None:
-        """Keep a record."""
         self._records[kind, key] = record
 
     def forget(self, kind: str, key: str) -> None:
-        """Drop a record."""
         self._records.pop((kind, key), None)
 
     def records(self, kind: str) -> list[Record]:
-        """Return every record of *kind*."""
         return [record for (its_kind, _), record in self._records.items() if its_kind == kind]
 
 
@@ -114,34 +106,28 @@ class FolderBlobs:
         (path / "half").mkdir()
 
     def append(self, blob: str, data: bytes) -> int:
-        """Add *data* to the end of a blob; return its size."""
         with (self._data / blob).open("ab") as file:
             file.write(data)
             return file.tell()
 
     def size(self, blob: str) -> int:
-        """Return the size in bytes; 0 for a blob that does not exist."""
         try:
             return (self._data / blob).stat().st_size
         except FileNotFoundError:
             return 0
 
     def read(self, blob: str, start: int, end: int) -> bytes:
-        """Return the bytes from *start* up to *end*."""
         with (self._data / blob).open("rb") as file:
             file.seek(start)
             return file.read(end - start)
 
     def remove(self, blob: str) -> None:
-        """Forget a blob."""
         (self._data / blob).unlink(missing_ok=True)
 
     def blobs(self) -> list[str]:
-        """Return the names of all blobs."""
         return [path.name for path in self._data.iterdir()]
 
     def save(self, kind: str, key: str, record: Record) -> None:
-        """Keep a record: written aside, then renamed into its place."""
         place = self._place(kind, key)
         place.parent.mkdir(parents=True, exist_ok=True)
         half = self._path / "half" / place.name
@@ -149,11 +135,9 @@ class FolderBlobs:
         half.replace(place)
 
     def forget(self, kind: str, key: str) -> None:
-        """Drop a record."""
         self._place(kind, key).unlink(missing_ok=True)
 
     def records(self, kind: str) -> list[Record]:
-        """Return every record of *kind*."""
         files = sorted((self._path / kind).glob("*.json"))
         return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 

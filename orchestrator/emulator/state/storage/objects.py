@@ -70,11 +70,9 @@ class Objects:
             self._names[bucket] = sorted(objects)
 
     def all(self) -> list[StoredObject]:
-        """Return every live object."""
         return [held for objects in self._objects.values() for held in objects.values()]
 
     def is_empty(self, bucket: str) -> bool:
-        """Say whether the bucket holds no object."""
         return not self._objects.get(bucket)
 
     def holds(self, bucket: str, name: str) -> bool:

@@ -43,7 +43,6 @@ class Uploads:
             self._sessions[session.id] = replace(session, done=made.get(session.id, session.done))
 
     def ids(self) -> list[str]:
-        """Return the ids of the sessions that are known."""
         return list(self._sessions)
 
     def start(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> Session:

@@ -39,7 +39,6 @@ class Bucket:
     policies: list[Fields] = field(default_factory=list)
 
     def as_record(self) -> Fields:
-        """Return the bucket as JSON for the backend."""
         return {**vars(self)}
 
 
@@ -65,12 +64,10 @@ class StoredObject:
     fields: Fields = field(default_factory=dict)
 
     def as_record(self) -> Fields:
-        """Return the object as JSON for the backend."""
         return {**vars(self)}
 
 
 def etag(*numbers: int) -> str:
-    """Return an opaque tag that changes with *numbers*."""
     return base64.b64encode("/".join(map(str, numbers)).encode()).decode()
 
 
