@@ -1,0 +1,136 @@
+"""
+A record and a journal that an earlier tpuctl has left: `watch` was killed in a race, right after a preemption.
+
+They were written by the version before records were nested, over the local cloud, and must be readable for ever.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.load import load
+from orchestrator.contract.object_names import JOURNAL
+from orchestrator.domain import names
+from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.observation import NodeState
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import (
+    BucketRecord,
+    Candidate,
+    DeadlineRecord,
+    JobRecord,
+    NodeRecord,
+    RaceRecord,
+    SilenceRecord,
+    Span,
+    SshRecord,
+    VmRecord,
+    newest_incarnation,
+)
+from orchestrator.engine.rebuild_record import rebuilt
+from orchestrator.engine.record_format import STORED, decode, encode
+from orchestrator.errors import Retry
+from tests.engine.engine_lab import PROJECT, Lab
+
+LEFT = Path(__file__).parent / "earlier_record"
+DATA = (LEFT / "record.json").read_bytes()
+SPEC = load(LEFT / "tpuctl.yaml", environ={})
+HERE, THERE = SPEC.tpu.zones
+BUNDLE = "78a39edd7eee0c8ae722d6bc19906fd87ac0ad15d4fb450ee2b28ee8d222880a"
+AGENT = "b807c462a5a8c033433ddc724409d4d683f5b6da88ba1f8b307929077803804b"
+REQUESTED, LOST, VM_SEEN = 1795477786.8692963, 1795477786.81954, 1795477713.6595647
+
+
+@pytest.fixture
+def left():
+    """Return the record as it is understood now."""
+    return decode(DATA, "lm")
+
+
+def test_every_key_is_read_and_written_as_it_was(left):
+    """An older tpuctl on another computer, and the agents of machines, read the same file."""
+    stored = json.loads(DATA)["history"]
+    assert set(stored) == set(STORED)
+    assert json.loads(encode(left, "lm"))["history"] == stored
+
+
+def test_every_value_has_its_place_in_the_nested_record(left):
+    """What the earlier version meant, written down by hand."""
+    assert (left.serial, left.fence, left.started_at) == (1795477711705, 1795477732066888, 1795477711.500139)
+    assert left.node == NodeRecord(
+        incarnation=3, zone=HERE, type="v5litepod-4", substitute="v5litepod-4", requested_at=REQUESTED,
+        highest=4, shape="v5litepod-1, v2-alpha-tpuv5-lite, spot, external address yes", preemptions=1,
+    )  # fmt: skip
+    assert left.race == RaceRecord(3, rivals=(Candidate(4, THERE, REQUESTED, accepted=True),))
+    assert (left.vm, left.ssh) == (VmRecord(accepted=True), SshRecord())
+    assert left.bucket == BucketRecord(seen=True, ready=True, grants="2:::0:0", granted_at=1795477712.4837377)
+    assert left.job == JobRecord(BUNDLE, AGENT, f"{BUNDLE}:{AGENT}", BUNDLE, "149f71e8abb2f576")
+    reached = Progress(
+        118, pace=0.5100136395299043, cold=12.325292825698853, loss=5.112518072128296,
+        committed_at=1795477784.060072, spot_refused_at=VM_SEEN,
+    )  # fmt: skip
+    assert left.deadline == DeadlineRecord(progress=reached)
+    assert left.silence == SilenceRecord(reports_at_boot=(3, 4))
+    assert left.sightings == {
+        "deleting:lm-tpu-g1": REQUESTED,
+        "made:1": 1795477712.469566,
+        "node:1:preempted": LOST,
+        "vm:has-run": VM_SEEN,
+    }
+    assert left.spans == (Span("vm", "lm-vm", HERE, VM_SEEN), Span("node", "lm-tpu-g1", HERE, VM_SEEN, LOST))
+    assert [(r.kind, r.zone, r.retry, r.beside) for r in left.refusals] == [
+        (Kind.NODE, HERE, Retry.QUOTA, True)
+    ]
+    assert [(o.kind, o.verb, o.incarnation) for o in left.operations] == [
+        ("node", "delete", 1), ("node", "create", 4)
+    ]  # fmt: skip
+    assert [(p.zone, p.type, p.granted, p.refused, p.lives) for p in left.places] == [
+        (THERE, "v5litepod-1", 0, 1, 0), (HERE, "v5litepod-1", 1, 0, 1)
+    ]  # fmt: skip
+    assert left.zones_used == (HERE, THERE)
+    assert left.sidecars == {"tpu": "", "vm": ""}
+    assert (left.outcome, left.reason, left.expires_at) == ("", "", 0.0)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """Return a cloud with what that `watch` left: bucket, VM, and the TPU that may still win the race."""
+    lab = Lab(tmp_path, start=LOST + 5)
+    lab.bucket = names.bucket_name(SPEC, PROJECT)
+    (tmp_path / "state").mkdir()
+    for name in ("record.json", "journal.jsonl"):
+        (tmp_path / "state" / name).write_bytes((LEFT / name).read_bytes())
+    return lab
+
+
+def test_the_next_pass_goes_on_where_it_was_killed(lab):
+    """The TPU that was asked for last wins its race; whoever joins it gets a number of its own, and goes."""
+    before = lab.controller(SPEC)
+    record = before.record
+    cloud, orders = before.cloud, before.blueprint
+    cloud.buckets.create(orders.bucket_order())
+    cloud.vms.create(orders.vm_order(record))
+    made, asked = cloud.nodes.create(orders.node_order(record, THERE, 4)), record.operations[1]
+    operations = lab.cloud.kernel.state.operations
+    operations[asked.id.rsplit("/", 1)[1]] = operations[made.id.rsplit("/", 1)[1]]
+    later = lab.controller(SPEC)
+    later.run(lambda _: later.record.race.claimed, passes=20)
+    assert (later.record.node.incarnation, later.record.node.zone) == (4, THERE)
+    ready = [name for name, state in lab.nodes().items() if state is NodeState.READY]
+    assert (ready, min(lab.nodes())) == (["lm-tpu-g4"], "lm-tpu-g4"), "no number is given twice"
+    assert later.record.node.preemptions == 1
+    assert later.record.spans[1] == Span("node", "lm-tpu-g1", HERE, VM_SEEN, LOST)
+
+
+def test_the_journal_tells_what_the_record_told(lab, left):
+    """Where the record is lost: the numbers that were given, and since when the deployment exists."""
+    before = lab.controller(SPEC)
+    before.cloud.buckets.create(before.blueprint.bucket_order())
+    for line in (LEFT / "journal.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        lab.put(f"{JOURNAL}{entry['id']}.{entry['part']}.json", line.encode())
+    again = rebuilt(before.cloud.store)
+    assert newest_incarnation(again) == newest_incarnation(left) == 4
+    assert (again.race.round, again.node.type) == (left.race.round, left.node.type)
+    assert again.started_at == pytest.approx(left.started_at, abs=1)
