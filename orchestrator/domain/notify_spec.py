@@ -1,4 +1,4 @@
-"""The part of the deployment file that says whom to tell what."""
+"""The part of the deployment file about notifications."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budge
 
 @dataclass(frozen=True)
 class NotifySpec:
-    """Describe who is told when something happens. `tpuctl notify test` tries it."""
+    """Describe who is notified of events. `tpuctl notify test` tests it."""
 
     __pydantic_config__ = STRICT
 
     webhooks: tuple[str, ...] = ()
-    """Where events are posted as JSON: secret://NAME, env://VARIABLE, or an https URL that is no secret."""
+    """Where events are posted as JSON: secret://NAME, env://VARIABLE, or an https URL that is not a secret."""
     apprise: tuple[str, ...] = ()
-    """Other services by the extra `notify`: secret://NAME or env://VARIABLE that holds an Apprise URL."""
+    """Other services, with the extra `notify`: secret://NAME or env://VARIABLE with an Apprise URL."""
     hooks: Mapping[EventName, str] = field(default_factory=dict)
-    """Programs of this computer by event, run without a shell; the event comes as JSON on standard input."""
+    """Programs of this computer by event, run without a shell; they get the event as JSON on standard input."""
     events: tuple[EventName, ...] = EVENTS
-    """Which events webhooks and apprise are told."""
+    """Events that webhooks and apprise get."""

@@ -24,25 +24,25 @@ class TpuSpec:
     type: str
     """Accelerator type, for example v5litepod-4. The number counts cores up to v5p, chips for v5e and v6e."""
     zones: tuple[str, ...]
-    """Zones in order of preference, of one region. The next one is tried when a zone has no capacity."""
+    """Zones of one region, in order of preference. The next one is tried after a stockout."""
     across_regions: bool = False
     """Allow zones of several regions. The bucket stays in one; traffic to TPUs elsewhere is billed."""
     runtime: str | None = None
-    """TPU software version; the catalogue's version for the type when left out."""
+    """TPU software version. Default: the catalogue's version for the type."""
     other_types: tuple[str, ...] = ()
-    """Types to take instead, in this order, when no zone has the first; a list as type says the same."""
+    """Types to use, in this order, when no zone has the first one. Equivalent to a list as type."""
     strategy: Literal["failover", "race", "race-regions"] = "failover"
-    """How zones are asked: one after the other (failover), three at once (race; race-regions for any)."""
+    """How zones are tried: one after the other (failover), three at once (race; race-regions: any region)."""
     request: Literal["node", "queued", "flex-start"] = "node"
-    """Ask again and again (node), or wait in the zone's queue (queued; flex-start: for a limited run)."""
+    """Repeat the request (node), or wait in the zone's queue (queued; flex-start: for a limited run)."""
     max_run_duration: Duration | None = None
-    """How long Google lets a flex-start TPU run at most, up to 7d; 7d when left out."""
+    """Longest run of a flex-start TPU, up to 7d, after which Google deletes it. Default: 7d."""
     wait: Duration | None = None
-    """How long an order stays in one zone's queue before the next zone is tried; without end if left out."""
+    """How long a request stays in one zone's queue before the next zone is tried. Default: no limit."""
     reservation: str | None = None
-    """Take the TPU out of this reservation: its name, or projects/P/locations/ZONE/reservations/NAME."""
+    """Reservation to use for the TPU: its name, or projects/P/locations/ZONE/reservations/NAME."""
     disks: tuple[str, ...] = ()
-    """Existing disks of the zone to attach: NAME to read, NAME:read-write; see $TPUCTL_ROOT/disks/NAME."""
+    """Existing disks of the zone to attach: NAME (read-only) or NAME:read-write, at $TPUCTL_ROOT/disks/NAME."""
     spot: bool = True
     """Use spot capacity: cheap, may be taken away at any time."""
     external_ip: bool = True
@@ -62,13 +62,13 @@ class VmSpec:
     spot: bool = False
     """Use spot capacity; a stopped VM is started again within one poll."""
     zone: str | None = None
-    """Zone of the VM; the TPU's first zone when left out. It must lie in that zone's region."""
+    """Zone of the VM, in the region of the TPU's first zone. Default: that zone."""
     external_ip: bool = True
     """Give the VM an external address. Without it, SSH goes through Identity-Aware Proxy, by gcloud."""
     service_account: str | None = None
-    """E-mail of the account the VM runs as; that of the other machines when left out."""
+    """E-mail of the account that the VM runs as. Default: the account of the other machines."""
     image: str | None = None
-    """Image of the VM, as projects/P/global/images/family/F: Debian or Ubuntu; Ubuntu 24.04 when left out."""
+    """Image of the VM, as projects/P/global/images/family/F: Debian or Ubuntu. Default: Ubuntu 24.04."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class BucketSpec:
     __pydantic_config__ = STRICT
 
     name: str | None = None
-    """Bucket name; derived from project and deployment name when left out."""
+    """Bucket name. Default: derived from project and deployment name."""
     adopt: bool = False
-    """Use a bucket that exists already. An adopted bucket is never changed and never deleted."""
+    """Use an existing bucket. An adopted bucket is never changed and never deleted."""
     location: str | None = None
-    """Region of the bucket: the TPU's first; with across_regions also the multi-regions us, eu and asia."""
+    """Region of the bucket: that of the TPU's first zone; with across_regions also us, eu or asia."""
     soft_delete: Duration | None = None
-    """Keep deleted objects for 7d to 90d, billed as stored; off when left out. Old checkpoints count too."""
+    """Keep deleted objects, also old checkpoints, for 7d to 90d, billed as stored. Default: off."""
 
 
 @dataclass(frozen=True)
@@ -97,51 +97,51 @@ class CheckpointSpec:
         "auto", "marker", "orbax", "hf", "fairseq", "tf", "keras", "torch",
         "accelerate", "dcp", "levanter", "files", "outputs",
     ] = "auto"  # fmt: skip
-    """Whose layout the saves have. auto: decided by the first save. outputs: files, no steps."""
+    """Layout of the checkpoints. auto: detected from the first save. outputs: files without steps."""
     dir: str = "local"
-    """bucket: the job writes to the bucket itself. local, or a path: the agent proves and uploads it."""
+    """bucket: the job writes to the bucket itself. local, or a path: the agent verifies and uploads."""
     keep: int = 3
     """How many complete checkpoints to keep, at least 2."""
     marker: str = "COMPLETE"
     """Name of the file that the job writes last into a step folder (format marker)."""
     every: Duration | Literal["auto"] | None = None
-    """Time between two saves, told to the job. With auto it is learnt from saves and lost machines."""
+    """Time between two saves, for the job to use. auto: learnt from saves and lost machines."""
     save_seconds: float | None = None
-    """Seconds for which one save stops the training, if known; a job may report it instead."""
+    """Seconds for which one save pauses the training, if known; a job may report it instead."""
 
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """Describe how much the job needs. Only `tpuctl check` reads it; what is left out is not checked."""
+    """Describe how much the job needs, for `tpuctl check` only. Values that are missing are not checked."""
 
     __pydantic_config__ = STRICT
 
     params_millions: float | None = None
     """Parameters of the model in millions: 125 for RoBERTa base."""
     optimizer: Literal["adam", "momentum", "adafactor", "sgd"] = "adam"
-    """What keeps values for each parameter: adam two, momentum one, adafactor and sgd almost none."""
+    """Optimizer: adam keeps two values for each parameter, momentum one, adafactor and sgd almost none."""
     dtype: Literal["fp32", "bf16"] = "fp32"
     """Type of parameters, gradients and optimizer state: 4 or 2 bytes."""
     shards: int = 1
-    """Over how many cores parameters and optimizer state are split; 1 when each core holds all of them."""
+    """Number of cores over which parameters and optimizer state are split; 1 if each core holds all."""
     activations_gb: float | None = None
     """GB that one core needs for its batch, on top of model and optimizer."""
     text_gb: float | None = None
-    """GB of training text before tokenizing, where it does not lie in the source folder."""
+    """GB of training text before tokenizing, if it is not in the source folder."""
 
 
 @dataclass(frozen=True)
 class ProgressSpec:
-    """Describe how the job's output tells its progress: patterns of Python's `re`, each with one group."""
+    """Describe how the job's output shows its progress: Python regular expressions, each with one group."""
 
     __pydantic_config__ = STRICT
 
     step: str = ""
-    """Pattern whose group is the step, for example 'iter (\\d+):'. Of several matches the newest counts."""
+    """Pattern whose group is the step, for example 'iter (\\d+):'. The newest match counts."""
     loss: str = ""
     """Pattern whose group is the loss, for example 'loss ([0-9.]+)'."""
     rate: str = ""
-    """Pattern whose group is the number of steps a second; measured when left out."""
+    """Pattern whose group is the number of steps a second. Default: measured."""
 
 
 @dataclass(frozen=True)
@@ -151,19 +151,19 @@ class JobSpec:
     __pydantic_config__ = STRICT
 
     command: str
-    """Shell command that trains, run by bash in the pushed folder on every worker."""
+    """Training command, run by bash in the pushed folder on every worker."""
     source: str = "."
     """Folder that is pushed, relative to the deployment file. .tpuctlignore and .gitignore are respected."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Data beside the code: place in the code folder, and the local path or gs:// folder it comes from."""
+    """Data for the job: path in the code folder, and the local path or gs:// folder to copy from."""
     setup: str = ""
     """Shell command run once for each new bundle on each machine, before the job."""
     python: str = ""
-    """Python of setup and job, such as "3.12", installed where the image lacks it; empty: the image's own."""
+    """Python version of setup and job, such as "3.12", installed if needed. Empty: the image's own."""
     run_on: Literal["tpu", "vm"] = "tpu"
     """tpu: on every TPU worker. vm: on the VM, with the TPU's address in the environment as in 2020."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Extra variables; $TPUCTL_BUCKET and the like are filled in. No secrets: they are stored as metadata."""
+    """Extra variables; $TPUCTL_BUCKET and others are replaced. No secrets: they are stored as metadata."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Variables from Secret Manager, by reference: secret://NAME or secret://NAME/versions/N."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
@@ -172,17 +172,17 @@ class JobSpec:
         ProgressSpec
         | Literal["auto", "none", "lines", "trainer", "keras", "levanter", "bars", "epochs", "rounds"]
     ) = "auto"
-    """How the job's output tells step and loss: auto knows the usual programs; a preset; or patterns."""
+    """How step and loss are read from the output: auto (the usual programs), a preset, or patterns."""
     memory: MemorySpec = field(default_factory=MemorySpec)
     """How much memory and disk the job needs, if known."""
     target_steps: int | None = None
-    """The job is done when this step is reached; without it, at status 0 (format hf: at its max_steps)."""
+    """The job is done at this step. Default: at exit status 0 (format hf: at its max_steps)."""
     failures: int = 5
-    """Failed starts in a row without progress before giving up. Preemptions are not failures."""
+    """Failed starts in a row without progress before the deployment ends. Preemptions are not failures."""
     stop_signal: Literal["TERM", "INT", "USR1"] = "TERM"
     """Signal that asks the job to save and stop."""
     grace: Duration | None = None
-    """Time between the stop signal and the kill, for a last save; 20s when left out, 25s for format hf."""
+    """Time for a last save between the stop signal and the kill. Default: 20s, 25s for format hf."""
 
 
 @dataclass(frozen=True)
@@ -192,54 +192,54 @@ class WatchSpec:
     __pydantic_config__ = STRICT
 
     poll: Duration = field(default_factory=lambda: Duration(15))
-    """Time between two looks at the cloud."""
+    """Time between two polls of the cloud."""
     listen: Duration = field(default_factory=lambda: Duration(3))
-    """Time between two looks within a poll for a machine that calls, as with its notice. As poll: none."""
+    """Time between two checks for a machine's preemption notice, between polls. The same as poll: none."""
     stall: Duration = field(default_factory=lambda: Duration(3600))
     """A job without a new step, checkpoint or log line for this long is restarted."""
     budget_usd: float | None = None
-    """Stop, keeping all data, before this sum is spent (an estimate from the price table)."""
+    """Stop before this sum is spent (an estimate from the price table). All data is kept."""
     ttl: Duration = field(default_factory=lambda: Duration(7 * 86400))
-    """Longest life of the deployment; the VM also carries it as a limit that Google enforces."""
+    """Longest life of the deployment. For the VM, Google enforces this limit too."""
     deadline: Until | None = None
-    """When the job must be done: a time from the first up (36h) or a date. Then on demand helps spot out."""
+    """When the job must be done: a time from the first up (36h) or a date. Uses on demand if needed."""
     last_resort: Literal["on-demand", "flex-start"] = "on-demand"
-    """What a deadline asks for where spot does not do; flex-start: half an hour of that before on demand."""
+    """What a deadline uses when spot is not enough. flex-start: wait half an hour for it before on demand."""
     self_delete: bool = False
-    """Let each TPU delete itself when ttl is over and nobody watches; its account may then do more."""
+    """Let each TPU delete itself when ttl is over and nobody watches. Its account gets wider access."""
     on_vm: bool = False
-    """Make the VM so that `tpuctl watch --on-vm` can run the loop there; its account may then do more."""
+    """Create the VM so that `tpuctl watch --on-vm` can run the loop there. Its account gets wider access."""
 
 
 @dataclass(frozen=True)
 class TensorboardSpec:
-    """Describe the TensorBoard that shows the deployment's logs; see it through `tpuctl tunnel tensorboard`."""
+    """Describe the TensorBoard that shows the deployment's logs; open it with `tpuctl tunnel tensorboard`."""
 
     __pydantic_config__ = STRICT
 
     on: Literal["vm", "tpu"] = "vm"
     """The machine it runs on: the VM, or worker 0 of the TPU."""
     logdir: str = "tensorboard"
-    """Event files: a folder below the bucket, or gs://BUCKET/FOLDER. For the job: TPUCTL_TENSORBOARD_DIR."""
+    """Event files: a folder in the bucket, or gs://BUCKET/FOLDER. The job gets it as TPUCTL_TENSORBOARD_DIR."""
     port: int = 6006
     """Port on the machine's loopback address."""
 
 
 @dataclass(frozen=True)
 class JupyterSpec:
-    """Describe the JupyterLab of the deployment; open it through `tpuctl tunnel jupyter`."""
+    """Describe the JupyterLab of the deployment; open it with `tpuctl tunnel jupyter`."""
 
     __pydantic_config__ = STRICT
 
     on: Literal["vm", "tpu"] = "vm"
-    """The machine it runs on: the VM, or worker 0 of the TPU, where a preemption takes the notebooks away."""
+    """The machine it runs on: the VM, or worker 0 of the TPU, where notebooks are lost in a preemption."""
     port: int = 8888
     """Port on the machine's loopback address."""
 
 
 @dataclass(frozen=True)
 class SidecarsSpec:
-    """Describe the helpers that run beside the job. A failed one never touches the job."""
+    """Describe the sidecars. A failed sidecar never affects the job."""
 
     __pydantic_config__ = STRICT
 
@@ -262,28 +262,28 @@ class Spec:
     job: JobSpec
     """The training job."""
     project: str | None = None
-    """Google Cloud project; GOOGLE_CLOUD_PROJECT or the credentials' project when left out."""
+    """Google Cloud project. Default: GOOGLE_CLOUD_PROJECT or the credentials' project."""
     vm: VmSpec | Literal["none"] = field(default_factory=VmSpec)
     """The controller VM, or none."""
     bucket: BucketSpec = field(default_factory=BucketSpec)
     """The bucket."""
     service_account: str | None = None
-    """E-mail of the account the machines run as; the project's default compute account when left out."""
+    """E-mail of the account that the machines run as. Default: the project's default compute account."""
     impersonate: str | None = None
-    """E-mail of a service account as which tpuctl works here; your login needs to make its tokens."""
+    """E-mail of a service account that tpuctl acts as; your login must be allowed to create its tokens."""
     network: str = "default"
-    """VPC network of TPU and VM; of a shared one the path projects/HOST/global/networks/NAME."""
+    """VPC network of TPU and VM; for a shared one projects/HOST/global/networks/NAME."""
     subnetwork: str | None = None
-    """Subnetwork in each region, or its path; left out, the one that is named like the network."""
+    """Subnetwork in each region, or its path. Default: the one with the network's name."""
     tags: tuple[str, ...] = ()
-    """Network tags of TPU and VM, which firewall rules name."""
+    """Network tags of TPU and VM, for firewall rules."""
     secure_boot: bool = False
-    """Boot TPU and VM with Secure Boot, as the constraint compute.requireShieldedVm wants it."""
+    """Boot TPU and VM with Secure Boot, as the constraint compute.requireShieldedVm requires."""
     os_login: bool = False
-    """Leave logins to OS Login, as compute.requireOsLogin wants it: then only gcloud reaches the machines."""
+    """Use OS Login, as compute.requireOsLogin requires: then only gcloud reaches the machines by SSH."""
     watch: WatchSpec = field(default_factory=WatchSpec)
     """How the deployment is watched."""
     notify: NotifySpec = field(default_factory=NotifySpec)
-    """Who is told when something happens."""
+    """Who is notified of events."""
     sidecars: SidecarsSpec = field(default_factory=SidecarsSpec)
-    """What runs beside the job: TensorBoard, JupyterLab."""
+    """Programs beside the job: TensorBoard, JupyterLab."""
