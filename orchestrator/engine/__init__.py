@@ -1,1 +1,1 @@
-"""The loop: observe, decide (in core), act. Knows the world only through orchestrator.domain.ports."""
+"""The loop: observe, decide (in planning), act. Knows the world only through orchestrator.domain.ports."""
