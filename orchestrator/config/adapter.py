@@ -27,13 +27,13 @@ def document_of(spec: Spec) -> str:
     """
     Return a deployment file that means *spec*, defaults and overrides included: JSON, which is YAML too.
 
-    YAML knows no surrogate pairs, so text stands as it is; but it wants control characters escaped.
+    YAML has no surrogate pairs, so text is not escaped; control characters must be.
     """
     text = json.dumps(dump(spec), indent=1, sort_keys=True, ensure_ascii=False)
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def restore(data: Mapping[str, Any]) -> Spec:
-    """Return the Spec that `dump` wrote; pydantic's ValidationError tells of data that is not one."""
+    """Return the Spec that `dump` wrote; pydantic's ValidationError reports data that is not one."""
     spec: Spec = adapter().validate_python(dict(data))
     return spec

@@ -125,7 +125,7 @@ def _place_at(before: str) -> tuple[int, int]:
 
 
 class _Reader:
-    """Turn nodes into plain values and note where each stands."""
+    """Turn nodes into plain values and record the place of each."""
 
     def __init__(self, document: Document, resolve: Any) -> None:
         self._document = document

@@ -14,7 +14,7 @@ def find(start: Path) -> Path:
     Return the deployment file in *start* or the nearest folder above it.
 
     Raise UsageError when there is none, and for one that another user owns or can replace: its hooks and
-    commands would run as whoever calls. A file that is named with --file is not looked at like this.
+    commands would run as the caller. A file named with --file is not checked.
     """
     folder = start.absolute()
     for place in (folder, *folder.parents):
@@ -33,7 +33,7 @@ def _trust(file: Path) -> None:
     """
     Raise UsageError unless the file and its folder belong to this user or root, and not all may write there.
 
-    Links are judged where they stand and where they lead. In a folder with the sticky bit nobody can replace
+    Links are checked at both ends. In a folder with the sticky bit nobody can replace
     the file of another user, but its owner can. Members of a group are trusted with what the group may write.
     """
     if why := stranger(file):

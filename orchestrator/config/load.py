@@ -39,7 +39,7 @@ def read(
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Spec:
-    """Return the deployment in *raw*; *name* stands in complaints. Raise ConfigError as `load` does."""
+    """Return the deployment in *raw*; *name* is used in complaints. Raise ConfigError as `load` does."""
     document = parse(raw, name)
     origins = lay(document, overrides or {}, os.environ if environ is None else environ)
     spec, complaints = validate(document, origins)
@@ -49,7 +49,7 @@ def read(
 
 
 def shown(path: Path) -> str:
-    """Return the path as people see it: relative when it lies below the working folder."""
+    """Return the path as people see it: relative if it is below the working folder."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except (ValueError, OSError):

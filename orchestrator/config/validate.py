@@ -95,7 +95,7 @@ def _real_path(loc: Iterable[str | int], data: Any) -> Path | None:
     for part in loc:
         setting = settings().get(dotted(tuple(path)))
         if setting and setting.section and setting.words and part not in keys_in(setting.key):
-            # The word of the alternative is told along with the section, and only if there is none.
+            # The error of the alternative's word counts only if there is no section.
             if part == setting.section.__name__:
                 continue
             return None if isinstance(place, dict) else tuple(path)
@@ -135,7 +135,7 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
 
 
 def _meant(path: Path) -> set[str]:
-    """Return the keys that an unknown key may stand for: their values are not known either."""
+    """Return the keys that an unknown key may mean: their values are not known either."""
     section = dotted(path[:-1])
     return {dotted((*path[:-1], name)) for name in closest(str(path[-1]), keys_in(section))}
 

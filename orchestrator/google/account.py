@@ -10,7 +10,7 @@ def read_account(clients: Clients, service_account: str | None = None) -> CloudA
     """
     Return project and machine account; raise AuthError with the missing role.
 
-    With *service_account* given, nobody is asked.
+    With *service_account* there is no lookup.
     """
     email = service_account or _default_service_account(clients)
     return CloudAccount(clients.project, email)

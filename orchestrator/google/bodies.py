@@ -106,7 +106,7 @@ def _tpu_network(order: NodeOrder) -> dict[str, str]:
 
 
 def _subnetwork_path(interface: NetworkInterface, region: str) -> str:
-    """Return the path of a subnetwork; one that is only named lies in the project of a network given as a path."""
+    """Return the path of a subnetwork; a plain name is in the project of a network given as a path."""
     if "/" in interface.subnetwork:
         return interface.subnetwork
     host = interface.network.partition("global/networks/")[0] if "/" in interface.network else ""
@@ -149,7 +149,7 @@ def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reservation_path(order: NodeOrder, parent: str) -> str:
-    """Return the full name of a reservation, which the API wants; a name alone lies in our own project."""
+    """Return the full name of a reservation, which the API needs; a plain name is in our own project."""
     return order.reservation if "/" in order.reservation else f"{parent}/reservations/{order.reservation}"
 
 

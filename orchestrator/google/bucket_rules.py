@@ -53,7 +53,7 @@ def _triples(bindings: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
 
 
 def not_ours(name: str) -> ConflictError:
-    """Return the error for a bucket name that somebody else has."""
+    """Return the error for a bucket name that is taken."""
     return ConflictError(
         f"create bucket '{name}': the name is taken by another project",
         hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",

@@ -41,7 +41,7 @@ class GcsBuckets:
 
     def create(self, order: BucketOrder) -> None:
         """
-        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
+        Create the bucket and grant the writer; raise ConflictError when the name is taken.
 
         A bucket of ours that exists already gets what a killed create left undone.
         """
@@ -55,7 +55,7 @@ class GcsBuckets:
         """
         Delete the bucket with all objects in it; a bucket that is gone is fine.
 
-        Raise ConflictError when somebody keeps writing while it is being emptied.
+        Raise ConflictError when another process keeps writing while it is being emptied.
         """
         for _ in range(EMPTY_TRIES):
             try:

@@ -23,11 +23,11 @@ from orchestrator.google.unknown_types import step_over_unknown_types
 T = TypeVar("T")
 
 RATE_SECONDS = 30.0
-"""Seconds for which a change of an object that came too soon is asked for again."""
+"""Seconds for which a change of an object that came too soon is repeated."""
 UPLOAD_SECONDS = 300.0
 """Seconds for which the upload of a file is tried again."""
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-# These send the storage client elsewhere without a word, so nobody may have them set for us.
+# These silently redirect the storage client, so they must not be set.
 _DIVERTING = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
 # These make sense for Google only: client certificates, other universes, another payer.
 _GOOGLE_ONLY = (
@@ -199,7 +199,7 @@ class Clients:
         # With it the client asks for buckets in threads of its own, for telemetry (docs/facts.md 3.2).
         client._bucket_metadata_cache = None  # noqa: SLF001
         if self.settings.endpoint:
-            # GOOGLE_API_USE_MTLS_ENDPOINT=always is read anew at each request and outranks api_endpoint.
+            # GOOGLE_API_USE_MTLS_ENDPOINT=always is read at each request and takes precedence over api_endpoint.
             client._connection.API_BASE_MTLS_URL = self.settings.endpoint  # noqa: SLF001
         return self._kept_local(client, client._http)  # noqa: SLF001
 

@@ -27,7 +27,7 @@ def client_class(service: str, name: str) -> Any:
 
 
 def _put_off() -> None:
-    """Register the package before its `__init__` has run; that runs when a name of it is asked for."""
+    """Register the package before its `__init__` has run; that runs when one of its names is used."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"No module named {PACKAGE!r}", name=PACKAGE)

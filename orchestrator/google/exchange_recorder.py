@@ -24,7 +24,7 @@ def hearing(listener: Callable[[Any], None]) -> Iterator[None]:
 
 
 def let_hear(session: Any) -> None:
-    """Tell listeners of each answer to *session*, as it came from the wire."""
+    """Pass each answer to *session* to the listeners, as received."""
     session.hooks["response"].insert(0, _heard)
 
 

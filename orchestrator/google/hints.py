@@ -122,7 +122,7 @@ def flex_start(_: Failure) -> str:
 
 
 def no_reservation_meant(found: Failure) -> str:
-    """Say that a text about a reservation means a stockout here: tpuctl asked for none (docs/facts.md 1.6)."""
+    """Say that a text about a reservation means a stockout: tpuctl requested none (docs/facts.md 1.6)."""
     return (
         f"No reservation was requested: Google also answers this when a zone has no spot. {more_zones(found)}"
     )

@@ -18,7 +18,7 @@ _found: ContextVar[dict[str, Maintenance] | None] = ContextVar("found", default=
 
 @dataclass(frozen=True)
 class Seen:
-    """Pair a node, as the client gives it, with the maintenance that its answer told."""
+    """Pair a node, as the client returns it, with the maintenance in its answer."""
 
     node: Any
     maintenance: Maintenance | None = None

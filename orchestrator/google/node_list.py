@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class _Zone:
-    """Hold what one zone showed, by label and value, and when it was asked for."""
+    """Hold the nodes of one zone, by label and value, and when they were listed."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     asked_at: float = float("-inf")
@@ -18,7 +18,7 @@ class _Zone:
     nodes: list[Any] = field(default_factory=list)
 
     def with_label(self, label: str, value: str) -> list[Any]:
-        """Return the nodes that carry the label; they are grouped by it when it is first asked for."""
+        """Return the nodes that carry the label; they are grouped by it at the first call."""
         if label not in self.by_label:
             self.by_label[label] = _grouped(self.nodes, label)
         return self.by_label[label].get(value, [])
@@ -26,12 +26,12 @@ class _Zone:
 
 class ZoneLists:
     """
-    Share the lists of zones between deployments: the API lists a zone whole, whoever it is for.
+    Share the lists of zones between deployments: the API has no filter, it lists whole zones.
 
-    The nodes are kept as they came; whoever takes some turns those into values.
+    The nodes are kept unparsed; the caller parses those that it uses.
 
-    A list is asked for once in *seconds*; who comes meanwhile waits for it and takes the same one. What
-    fails is not kept. It is for looking only: whoever acts must list after it has acted.
+    A list is requested once in *seconds*; callers meanwhile wait for it and share it. Failures
+    are not kept. It is for observing only: after a change, list again.
     """
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:

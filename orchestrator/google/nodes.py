@@ -60,7 +60,7 @@ class TpuNodes:
         """
         List the nodes that carry the label in all zones, by one call; places without an answer are named.
 
-        A list with such a gap serves nobody else: who looks next may see more.
+        A list with such a gap is not shared: the next caller may get more.
         """
 
         def look() -> Everywhere[Node]:
@@ -123,7 +123,7 @@ class TpuNodes:
         """
         Return one worker's public host keys from its guest attributes; NotFoundError while there are none.
 
-        The answer holds one entry for each worker that was asked for.
+        The answer holds one entry for each requested worker.
         """
         what = f"read the host keys of worker {worker} of '{name}' in {zone}"
         request = {

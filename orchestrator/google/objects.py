@@ -92,7 +92,7 @@ class GcsStore:
         """
         Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
 
-        *sized* is told the size before any byte comes, and ends it by what it raises.
+        *sized* gets the size before any byte is read, and may raise to stop.
         """
         with path.open("wb") as file:
             return self._stream(name, Digest(file), sized)

@@ -1,4 +1,4 @@
-"""What a look at a long-running operation means, whatever it was that was seen."""
+"""What an observation of a long-running operation means."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ def polled(operation: Operation, look: Callable[[], OperationResult]) -> Operati
     """
     Call *look*. When the answer is missing, the operation counts as not done.
 
-    Operations are forgotten after some days: then it is done, with a result that only the resource can tell.
+    Operations are forgotten after some days: then it is done, and only the resource shows the result.
     """
     try:
         return look()

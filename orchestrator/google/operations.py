@@ -33,7 +33,7 @@ def of_json(
 
 def _created(metadata: Any) -> float:
     """
-    Return when an operation was created, 0 where its metadata, an Any of whatever type, does not tell.
+    Return when an operation was created, 0 where its metadata, an Any of any type, does not say.
 
     The future's own `metadata` raises TypeError for every type but `google.cloud.tpu.v2.OperationMetadata`.
     """

@@ -1,4 +1,4 @@
-"""What a refusal for quota means for the TPU that was asked for."""
+"""What a quota refusal means for the requested TPU."""
 
 import re
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ _LIMIT = re.compile(r"\blimit:?\s+(\d{1,9})\b", re.IGNORECASE)
 
 @contextmanager
 def comparing_with_quota(accelerator_type: str, zone: str) -> Iterator[None]:
-    """Let a refusal for quota name what was asked for, the limit, and the type that would fit."""
+    """Let a quota refusal name the request, the limit, and a type that would fit."""
     try:
         yield
     except QuotaError as error:
-        # The limit stands in the text only. It makes a better hint, and decides nothing.
+        # Only the text has the limit. It improves the hint, and decides nothing.
         found = _LIMIT.search(error.message)
         hint = _comparison(accelerator_type, zone, int(found[1])) if found else ""
         error.hint = f"{hint} {error.hint}" if hint else error.hint

@@ -60,7 +60,7 @@ class Failure:
     Hold what is known of a refusal.
 
     *name* is the google.rpc name of the status, *reasons* the finer words of the API, *details* the
-    google.rpc detail objects as JSON. *in_operation* tells the error of an operation from the error
+    google.rpc detail objects as JSON. *in_operation* distinguishes the error of an operation from that
     of a call. *structured* is False when the answer did not have the form of a Google error.
     """
 
@@ -83,7 +83,7 @@ class Failure:
 
     @property
     def service(self) -> str:
-        """Return the API that answered, for example tpu.googleapis.com, or "" when nothing tells."""
+        """Return the API that answered, for example tpu.googleapis.com, or "" when it is not known."""
         path = urlsplit(self.url).path
         by_path = next((service for part, service in _SERVICE_BY_PATH if part in path), "")
         return self.metadata.get("service", "") or by_path
@@ -106,7 +106,7 @@ class Failure:
 
     @property
     def of_network(self) -> bool:
-        """Say whether a network itself was asked for, and not a machine on one."""
+        """Say whether the request was for a network, and not for a machine on one."""
         return "networks/" in urlsplit(self.url).path
 
     @property

@@ -1,4 +1,4 @@
-"""Lists over several zones, asked for side by side."""
+"""Lists over several zones, requested in parallel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Si
 
 
 class OverAllZones:
-    """List over all zones by one call; an API that refuses such a list for good is not asked for it again."""
+    """List over all zones by one call; an API that refuses such a list permanently is not asked again."""
 
     def __init__(self) -> None:
         self._refused: Unknown | None = None

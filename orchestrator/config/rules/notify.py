@@ -30,7 +30,7 @@ def _webhooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _plain(text: str) -> Iterator[str]:
-    """Say why an address must not stand in the file as it is."""
+    """Say why an address must not be written in the file itself."""
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
@@ -61,7 +61,7 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
         except ValueError:
             words = []
         if not words or "\0" in command:
-            hint = "write a program and its arguments, for example ./tell.sh --loud"
+            hint = "write a program and its arguments, for example ./after.sh --upload"
             yield Problem(f"notify.hooks.{event}", "is not a command", hint)
 
 

@@ -160,7 +160,7 @@ def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Every type that may be taken instead is served in every zone: it is asked for when nobody looks."""
+    """Every other type must be offered in every zone: it may be requested while nobody watches."""
     zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
     for index, kind in enumerate(spec.tpu.other_types):
         key = f"tpu.other_types[{index}]"

@@ -59,7 +59,7 @@ def fault(key: str, pattern: str) -> tuple[str, str]:
 
 def progress_text(spec: Spec) -> str:
     """
-    Return how the job's output tells its progress as the agent is told it: a word, or patterns as JSON.
+    Return the agent's setting of how the job's output shows its progress: a word, or patterns as JSON.
 
     It is empty where the agent finds out by itself.
     """
@@ -118,13 +118,13 @@ def _walk(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _inner(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
-    """Yield the parts of what is repeated, but for a single character, which is told with its repeat."""
+    """Yield the parts of what is repeated, except a single character, which belongs to its repeat."""
     if len(tree) != 1 or str(tree[0][0]) not in {"LITERAL", "IN", "NOT_LITERAL", "ANY", "CATEGORY"}:
         yield from _walk(tree, inside)
 
 
 def _bytes(tree: Any) -> frozenset[int]:
-    """Return which bytes a repeated part can begin with: all of them where that is not easily told."""
+    """Return which bytes a repeated part can begin with: all of them if that is hard to find out."""
     if len(tree) != 1:
         return frozenset(range(256))
     code, value = tree[0]

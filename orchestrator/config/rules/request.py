@@ -1,4 +1,4 @@
-"""Rules about the way a TPU is asked for: at once, through the queue, out of a reservation, with disks."""
+"""Rules about how a TPU is requested: at once, through the queue, with a reservation, with disks."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """
 Rules about secrets: they are named in the deployment file, never written there.
 
-No message of this module repeats a value, because what stands in the wrong place may be the secret itself.
+No message of this module repeats a value, because a misplaced value may be the secret itself.
 """
 
 import re
