@@ -11,7 +11,7 @@ from orchestrator.emulator.http.dispatch import Call, dispatch, named
 from orchestrator.emulator.http.instances import InstanceRequests
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response, Router
-from orchestrator.emulator.state import vm_rules
+from orchestrator.emulator.state import shapes, vm_rules
 from orchestrator.emulator.state.operations import Api, Operation
 from orchestrator.emulator.state.world import LocalCloud
 
@@ -28,7 +28,7 @@ def compute_routes(router: Router, cloud: LocalCloud) -> None:
     """Register Compute Engine, and its batch address that gcloud uses."""
     tables = (_instances(cloud), _catalog(cloud), _network(cloud), _operations(cloud))
     for method, verb, pattern, handler in (row for table in tables for row in table):
-        router.add(verb, pattern, named(method, handler))
+        router.add(verb, pattern, named(f"compute.{method}", handler))
 
     def batch(call: Call) -> Response:
         return answer_batch(call.request, lambda inner: dispatch(router, cloud, inner), most=1000)
@@ -37,98 +37,90 @@ def compute_routes(router: Router, cloud: LocalCloud) -> None:
 
 
 def _instances(cloud: LocalCloud) -> Table:
-    vms = InstanceRequests(cloud)
+    vms, change = InstanceRequests(cloud), cloud.changes
+    do = vms.changing
+    maintain = do(change.simulate_maintenance)
     return [
-        ("compute.instances.insert", "POST", _Z + "/instances", vms.insert),
-        ("compute.instances.bulkInsert", "POST", _Z + "/instances/bulkInsert", vms.insert_several),
-        ("compute.instances.list", "GET", _Z + "/instances", vms.list),
-        ("compute.instances.aggregatedList", "GET", _P + "/aggregated/instances", vms.everywhere),
-        ("compute.instances.get", "GET", _I, vms.get),
-        ("compute.instances.delete", "DELETE", _I, vms.delete),
-        ("compute.instances.start", "POST", _I + "/start", vms.start),
-        ("compute.instances.stop", "POST", _I + "/stop", vms.stop),
-        ("compute.instances.reset", "POST", _I + "/reset", vms.reset),
-        ("compute.instances.setMetadata", "POST", _I + "/setMetadata", vms.set_metadata),
-        ("compute.instances.setLabels", "POST", _I + "/setLabels", vms.set_labels),
-        ("compute.instances.setTags", "POST", _I + "/setTags", vms.set_tags),
-        ("compute.instances.setScheduling", "POST", _I + "/setScheduling", vms.set_scheduling),
+        ("instances.insert", "POST", _Z + "/instances", vms.insert),
+        ("instances.bulkInsert", "POST", _Z + "/instances/bulkInsert", vms.insert_several),
+        ("instances.list", "GET", _Z + "/instances", vms.list),
+        ("instances.aggregatedList", "GET", _P + "/aggregated/instances", vms.everywhere),
+        ("instances.get", "GET", _I, vms.get),
+        ("instances.delete", "DELETE", _I, do(cloud.compute.delete)),
+        ("instances.start", "POST", _I + "/start", do(cloud.compute.start)),
+        ("instances.stop", "POST", _I + "/stop", do(cloud.compute.stop)),
+        ("instances.reset", "POST", _I + "/reset", do(cloud.compute.reset)),
+        ("instances.setMetadata", "POST", _I + "/setMetadata", do(change.set_metadata, shapes.METADATA)),
+        ("instances.setLabels", "POST", _I + "/setLabels", do(change.set_labels, shapes.LABELS)),
+        ("instances.setTags", "POST", _I + "/setTags", do(change.set_tags, shapes.TAGS)),
         (
-            "compute.instances.simulateMaintenanceEvent",
+            "instances.setScheduling",
             "POST",
-            _I + "/simulateMaintenanceEvent",
-            vms.maintain,
+            _I + "/setScheduling",
+            do(change.set_scheduling, shapes.SCHEDULING),
         ),
-        ("compute.instances.getSerialPortOutput", "GET", _I + "/serialPort", vms.serial),
-        ("compute.instances.getGuestAttributes", "GET", _I + "/getGuestAttributes", vms.guest_attributes),
-        ("compute.disks.list", "GET", _Z + "/disks", vms.disks),
-        ("compute.disks.aggregatedList", "GET", _P + "/aggregated/disks", vms.disks_everywhere),
-        ("compute.disks.get", "GET", _Z + "/disks/{disk}", vms.disk),
-        ("compute.disks.insert", "POST", _Z + "/disks", vms.insert_disk),
-        ("compute.disks.delete", "DELETE", _Z + "/disks/{disk}", vms.delete_disk),
+        ("instances.simulateMaintenanceEvent", "POST", _I + "/simulateMaintenanceEvent", maintain),
+        ("instances.getSerialPortOutput", "GET", _I + "/serialPort", vms.serial),
+        ("instances.getGuestAttributes", "GET", _I + "/getGuestAttributes", vms.guest_attributes),
+        ("disks.list", "GET", _Z + "/disks", vms.disks),
+        ("disks.aggregatedList", "GET", _P + "/aggregated/disks", vms.disks_everywhere),
+        ("disks.get", "GET", _Z + "/disks/{disk}", vms.disk),
+        ("disks.insert", "POST", _Z + "/disks", vms.insert_disk),
+        ("disks.delete", "DELETE", _Z + "/disks/{disk}", do(cloud.compute.disks.delete)),
     ]
 
 
 def _catalog(cloud: LocalCloud) -> Table:
     catalog = ComputeCatalog(cloud)
     return [
-        ("compute.projects.get", "GET", _P, catalog.project),
-        ("compute.zones.list", "GET", _P + "/zones", catalog.zones),
-        ("compute.zones.get", "GET", _Z, catalog.zone),
-        ("compute.regions.list", "GET", _P + "/regions", catalog.regions),
-        ("compute.regions.get", "GET", _P + "/regions/{region}", catalog.region),
-        ("compute.machineTypes.list", "GET", _Z + "/machineTypes", catalog.types),
-        (
-            "compute.machineTypes.aggregatedList",
-            "GET",
-            _P + "/aggregated/machineTypes",
-            catalog.types_everywhere,
-        ),
-        ("compute.machineTypes.get", "GET", _Z + "/machineTypes/{name}", catalog.type),
-        ("compute.diskTypes.list", "GET", _Z + "/diskTypes", catalog.disk_types),
-        ("compute.diskTypes.get", "GET", _Z + "/diskTypes/{name}", catalog.disk_type),
-        ("compute.images.getFromFamily", "GET", _P + "/global/images/family/{name}", catalog.family),
-        ("compute.images.list", "GET", _P + "/global/images", catalog.images),
-        ("compute.images.get", "GET", _P + "/global/images/{name}", catalog.image),
+        ("projects.get", "GET", _P, catalog.project),
+        ("zones.list", "GET", _P + "/zones", catalog.zones),
+        ("zones.get", "GET", _Z, catalog.zone),
+        ("regions.list", "GET", _P + "/regions", catalog.regions),
+        ("regions.get", "GET", _P + "/regions/{region}", catalog.region),
+        ("machineTypes.list", "GET", _Z + "/machineTypes", catalog.types),
+        ("machineTypes.aggregatedList", "GET", _P + "/aggregated/machineTypes", catalog.types_everywhere),
+        ("machineTypes.get", "GET", _Z + "/machineTypes/{name}", catalog.type),
+        ("diskTypes.list", "GET", _Z + "/diskTypes", catalog.disk_types),
+        ("diskTypes.get", "GET", _Z + "/diskTypes/{name}", catalog.disk_type),
+        ("images.getFromFamily", "GET", _P + "/global/images/family/{name}", catalog.family),
+        ("images.list", "GET", _P + "/global/images", catalog.images),
+        ("images.get", "GET", _P + "/global/images/{name}", catalog.image),
     ]
 
 
 def _network(cloud: LocalCloud) -> Table:
     net = NetworkRequests(cloud)
     return [
-        ("compute.networks.list", "GET", _P + "/global/networks", net.networks),
-        ("compute.networks.get", "GET", _P + "/global/networks/{name}", net.network),
+        ("networks.list", "GET", _P + "/global/networks", net.networks),
+        ("networks.get", "GET", _P + "/global/networks/{name}", net.network),
         (
-            "compute.networks.getEffectiveFirewalls",
+            "networks.getEffectiveFirewalls",
             "GET",
             _P + "/global/networks/{name}/getEffectiveFirewalls",
             net.effective,
         ),
-        ("compute.subnetworks.aggregatedList", "GET", _P + "/aggregated/subnetworks", net.subnets_everywhere),
-        ("compute.subnetworks.list", "GET", _SCOPES["region"] + "/subnetworks", net.subnets),
-        ("compute.subnetworks.get", "GET", _SCOPES["region"] + "/subnetworks/{name}", net.subnet),
-        ("compute.firewalls.list", "GET", _P + "/global/firewalls", net.firewalls),
-        ("compute.firewalls.insert", "POST", _P + "/global/firewalls", net.insert_firewall),
-        ("compute.firewalls.get", "GET", _P + "/global/firewalls/{firewall}", net.firewall),
-        ("compute.firewalls.delete", "DELETE", _P + "/global/firewalls/{firewall}", net.delete_firewall),
+        ("subnetworks.aggregatedList", "GET", _P + "/aggregated/subnetworks", net.subnets_everywhere),
+        ("subnetworks.list", "GET", _SCOPES["region"] + "/subnetworks", net.subnets),
+        ("subnetworks.get", "GET", _SCOPES["region"] + "/subnetworks/{name}", net.subnet),
+        ("firewalls.list", "GET", _P + "/global/firewalls", net.firewalls),
+        ("firewalls.insert", "POST", _P + "/global/firewalls", net.insert_firewall),
+        ("firewalls.get", "GET", _P + "/global/firewalls/{firewall}", net.firewall),
+        ("firewalls.delete", "DELETE", _P + "/global/firewalls/{firewall}", net.delete_firewall),
     ]
 
 
 def _operations(cloud: LocalCloud) -> Table:
     operations = OperationRequests(cloud)
     rows: Table = [
-        (
-            "compute.globalOperations.aggregatedList",
-            "GET",
-            _P + "/aggregated/operations",
-            operations.everywhere,
-        )
+        ("globalOperations.aggregatedList", "GET", _P + "/aggregated/operations", operations.everywhere)
     ]
     for scope, prefix in _SCOPES.items():
         one = prefix + "/operations/{operation}"
         rows += [
-            (f"compute.{scope}Operations.wait", "POST", one + "/wait", operations.wait),
-            (f"compute.{scope}Operations.list", "GET", prefix + "/operations", operations.list),
-            (f"compute.{scope}Operations.get", "GET", one, operations.get),
+            (f"{scope}Operations.wait", "POST", one + "/wait", operations.wait),
+            (f"{scope}Operations.list", "GET", prefix + "/operations", operations.list),
+            (f"{scope}Operations.get", "GET", one, operations.get),
         ]
     return rows
 

@@ -14,7 +14,7 @@ from orchestrator.emulator.state import constraints, shapes, tables, vm_rules
 from orchestrator.emulator.state.errors import compute_case
 from orchestrator.emulator.state.instance import Disk, Instance
 from orchestrator.emulator.state.operations import Operation
-from orchestrator.emulator.state.shapes import check_shape
+from orchestrator.emulator.state.shapes import Shape, check_shape
 from orchestrator.emulator.state.world import LocalCloud
 
 _SERIAL_RING = 1024 * 1024
@@ -32,10 +32,9 @@ class InstanceRequests:
         self._cloud = cloud
 
     def insert(self, call: Call) -> Response:
+        insert = self._cloud.compute.insert
         return once(
-            self._cloud,
-            call.request,
-            lambda: self._cloud.compute.insert(call.zone, body_of(call.request, shapes.INSTANCE)),
+            self._cloud, call.request, lambda: insert(call.zone, body_of(call.request, shapes.INSTANCE))
         )
 
     def insert_several(self, call: Call) -> Response:
@@ -66,53 +65,18 @@ class InstanceRequests:
         """Answer instances.get; the path holds a name or a numeric id."""
         return Response.of(self._shown(self._cloud.compute.get(call.zone, self._name(call))))
 
-    def delete(self, call: Call) -> Response:
-        return once(self._cloud, call.request, lambda: self._cloud.compute.delete(call.zone, call.name))
+    def changing(
+        self, act: Callable[..., Operation], shape: Shape | None = None
+    ) -> Callable[[Call], Response]:
+        """Return what answers a call that changes one VM or disk; with a *shape*, its body is one argument more."""
 
-    def start(self, call: Call) -> Response:
-        return once(self._cloud, call.request, lambda: self._cloud.compute.start(call.zone, call.name))
+        def answer(call: Call) -> Response:
+            def changed() -> Operation:
+                return act(call.zone, call.name, *([] if shape is None else [body_of(call.request, shape)]))
 
-    def stop(self, call: Call) -> Response:
-        return once(self._cloud, call.request, lambda: self._cloud.compute.stop(call.zone, call.name))
+            return once(self._cloud, call.request, changed)
 
-    def reset(self, call: Call) -> Response:
-        return once(self._cloud, call.request, lambda: self._cloud.compute.reset(call.zone, call.name))
-
-    def set_metadata(self, call: Call) -> Response:
-        change = self._cloud.changes.set_metadata
-        return once(
-            self._cloud,
-            call.request,
-            lambda: change(call.zone, call.name, body_of(call.request, shapes.METADATA)),
-        )
-
-    def set_labels(self, call: Call) -> Response:
-        change = self._cloud.changes.set_labels
-        return once(
-            self._cloud,
-            call.request,
-            lambda: change(call.zone, call.name, body_of(call.request, shapes.LABELS)),
-        )
-
-    def set_tags(self, call: Call) -> Response:
-        change = self._cloud.changes.set_tags
-        return once(
-            self._cloud,
-            call.request,
-            lambda: change(call.zone, call.name, body_of(call.request, shapes.TAGS)),
-        )
-
-    def set_scheduling(self, call: Call) -> Response:
-        change = self._cloud.changes.set_scheduling
-        return once(
-            self._cloud,
-            call.request,
-            lambda: change(call.zone, call.name, body_of(call.request, shapes.SCHEDULING)),
-        )
-
-    def maintain(self, call: Call) -> Response:
-        change = self._cloud.changes.simulate_maintenance
-        return once(self._cloud, call.request, lambda: change(call.zone, call.name))
+        return answer
 
     def serial(self, call: Call) -> Response:
         """
@@ -158,9 +122,6 @@ class InstanceRequests:
     def insert_disk(self, call: Call) -> Response:
         body = body_of(call.request, shapes.DISK)
         return once(self._cloud, call.request, lambda: self._cloud.compute.disks.insert(call.zone, body))
-
-    def delete_disk(self, call: Call) -> Response:
-        return once(self._cloud, call.request, lambda: self._cloud.compute.disks.delete(call.zone, call.name))
 
     def _disk(self, disk: Disk) -> dict[str, Any]:
         return disk_json(self._cloud.settings.project, disk, self._cloud.compute.disks.users(disk))

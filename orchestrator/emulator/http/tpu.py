@@ -27,15 +27,15 @@ def tpu_routes(router: Router, cloud: LocalCloud) -> None:
     router.add("GET", f"/v2alpha1{_P}/{{zone}}/reservations", listing)
     at = f"/v1{_P}"
     table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
-        ("tpu.locations.list", "GET", at, catalog.locations),
-        ("tpu.locations.get", "GET", at + "/{zone}", catalog.location),
-        ("tpu.nodes.list", "GET", at + "/{zone}/nodes", catalog.no_nodes),
-        ("tpu.acceleratortypes.list", "GET", at + "/{zone}/acceleratorTypes", catalog.types),
-        ("tpu.acceleratortypes.get", "GET", at + "/{zone}/acceleratorTypes/{name}", catalog.type),
-        ("tpu.runtimeversions.list", "GET", at + "/{zone}/tensorflowVersions", catalog.tensorflow),
+        ("locations.list", "GET", at, catalog.locations),
+        ("locations.get", "GET", at + "/{zone}", catalog.location),
+        ("nodes.list", "GET", at + "/{zone}/nodes", catalog.no_nodes),
+        ("acceleratortypes.list", "GET", at + "/{zone}/acceleratorTypes", catalog.types),
+        ("acceleratortypes.get", "GET", at + "/{zone}/acceleratorTypes/{name}", catalog.type),
+        ("runtimeversions.list", "GET", at + "/{zone}/tensorflowVersions", catalog.tensorflow),
     ]
     for method, verb, pattern, handler in table:
-        router.add(verb, pattern, named(method, handler))
+        router.add(verb, pattern, named(f"tpu.{method}", handler))
 
 
 def _version_routes(router: Router, cloud: LocalCloud, locations: str) -> None:
@@ -43,33 +43,28 @@ def _version_routes(router: Router, cloud: LocalCloud, locations: str) -> None:
     zone = locations + "/{zone}"
     node, operation = zone + "/nodes/{node}", zone + "/operations/{operation}"
     table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
-        ("tpu.nodes.getGuestAttributes", "POST", node + ":getGuestAttributes", nodes.guest_attributes),
-        ("tpu.nodes.stop", "POST", node + ":stop", nodes.stop),
-        ("tpu.nodes.start", "POST", node + ":start", nodes.start),
-        ("tpu.nodes.create", "POST", zone + "/nodes", nodes.create),
-        ("tpu.nodes.list", "GET", zone + "/nodes", nodes.list),
-        ("tpu.nodes.get", "GET", node, nodes.get),
-        ("tpu.nodes.delete", "DELETE", node, nodes.delete),
-        ("tpu.nodes.update", "PATCH", node, nodes.update),
-        ("tpu.operations.cancel", "POST", operation + ":cancel", operations.cancel),
-        ("tpu.operations.list", "GET", zone + "/operations", operations.list),
-        ("tpu.operations.get", "GET", operation, operations.get),
-        ("tpu.operations.delete", "DELETE", operation, operations.delete),
-        ("tpu.acceleratortypes.list", "GET", zone + "/acceleratorTypes", catalog.types),
-        ("tpu.acceleratortypes.get", "GET", zone + "/acceleratorTypes/{name}", catalog.type),
-        ("tpu.runtimeversions.list", "GET", zone + "/runtimeVersions", catalog.runtimes),
-        ("tpu.runtimeversions.get", "GET", zone + "/runtimeVersions/{name}", catalog.runtime),
-        (
-            "tpu.locations.generateServiceIdentity",
-            "POST",
-            zone + ":generateServiceIdentity",
-            catalog.identity,
-        ),
-        ("tpu.locations.list", "GET", locations, catalog.locations),
-        ("tpu.locations.get", "GET", zone, catalog.location),
+        ("nodes.getGuestAttributes", "POST", node + ":getGuestAttributes", nodes.guest_attributes),
+        ("nodes.stop", "POST", node + ":stop", nodes.changing(cloud.tpu.stop)),
+        ("nodes.start", "POST", node + ":start", nodes.changing(cloud.tpu.start)),
+        ("nodes.create", "POST", zone + "/nodes", nodes.create),
+        ("nodes.list", "GET", zone + "/nodes", nodes.list),
+        ("nodes.get", "GET", node, nodes.get),
+        ("nodes.delete", "DELETE", node, nodes.changing(cloud.tpu.delete)),
+        ("nodes.update", "PATCH", node, nodes.update),
+        ("operations.cancel", "POST", operation + ":cancel", operations.cancel),
+        ("operations.list", "GET", zone + "/operations", operations.list),
+        ("operations.get", "GET", operation, operations.get),
+        ("operations.delete", "DELETE", operation, operations.delete),
+        ("acceleratortypes.list", "GET", zone + "/acceleratorTypes", catalog.types),
+        ("acceleratortypes.get", "GET", zone + "/acceleratorTypes/{name}", catalog.type),
+        ("runtimeversions.list", "GET", zone + "/runtimeVersions", catalog.runtimes),
+        ("runtimeversions.get", "GET", zone + "/runtimeVersions/{name}", catalog.runtime),
+        ("locations.generateServiceIdentity", "POST", zone + ":generateServiceIdentity", catalog.identity),
+        ("locations.list", "GET", locations, catalog.locations),
+        ("locations.get", "GET", zone, catalog.location),
     ]
     for method, verb, pattern, handler in table:
-        router.add(verb, pattern, named(method, handler))
+        router.add(verb, pattern, named(f"tpu.{method}", handler))
     queued_routes(router, cloud, zone)
 
 
@@ -90,14 +85,8 @@ class NodeRequests:
     def get(self, call: Call) -> Response:
         return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
 
-    def delete(self, call: Call) -> Response:
-        return self._operation(self._cloud.tpu.delete(call.zone, call.name))
-
-    def stop(self, call: Call) -> Response:
-        return self._operation(self._cloud.tpu.stop(call.zone, call.name))
-
-    def start(self, call: Call) -> Response:
-        return self._operation(self._cloud.tpu.start(call.zone, call.name))
+    def changing(self, act: Callable[[str, str], Operation]) -> Callable[[Call], Response]:
+        return lambda call: self._operation(act(call.zone, call.name))
 
     def update(self, call: Call) -> Response:
         mask = call.request.query.get("updateMask", "")
@@ -135,14 +124,14 @@ def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
     calls = QueuedRequests(cloud, alpha=location.startswith("/v2alpha1/"))
     one = every + "/{queued}"
     table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
-        ("tpu.queuedResources.reset", "POST", one + ":reset", calls.reset),
-        ("tpu.queuedResources.create", "POST", every, calls.create),
-        ("tpu.queuedResources.list", "GET", every, calls.list),
-        ("tpu.queuedResources.get", "GET", one, calls.get),
-        ("tpu.queuedResources.delete", "DELETE", one, calls.delete),
+        ("queuedResources.reset", "POST", one + ":reset", calls.reset),
+        ("queuedResources.create", "POST", every, calls.create),
+        ("queuedResources.list", "GET", every, calls.list),
+        ("queuedResources.get", "GET", one, calls.get),
+        ("queuedResources.delete", "DELETE", one, calls.delete),
     ]
     for method, verb, pattern, handler in table:
-        router.add(verb, pattern, named(method, handler))
+        router.add(verb, pattern, named(f"tpu.{method}", handler))
 
 
 class QueuedRequests:
