@@ -10,16 +10,17 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.clock import SystemClock
 from orchestrator.emulator.address import CONTROL, STORAGE, Address, start_of, write_address
 from orchestrator.emulator.http.admin import admin_routes
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.asgi import App, asgi_app, server
 from orchestrator.emulator.http.billing import billing_routes
 from orchestrator.emulator.http.certificates import STORAGE_HOSTS, certificates
-from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.connect_proxy import ConnectProxy
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import error_response
@@ -31,7 +32,6 @@ from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_access import Callers
 from orchestrator.emulator.http.storage_xml import xml_routes
-from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.machine_room import MachineRoom
 from orchestrator.emulator.machines.choose import make_hosts
 from orchestrator.emulator.machines.host_settings import HostSettings, Tools, network_of
@@ -112,26 +112,20 @@ class Daemon:
         storage = Storage(
             clock, blobs, options.taken_buckets, options.object_interval, options.policy_seconds
         )
-        self._router, self._controls = Router(), Router()
         self._own_names = frozenset(f"{name}:{options.port}" for name in ("127.0.0.1", "localhost"))
-        tpu_routes(self._router, self.cloud)
-        compute_routes(self._router, self.cloud)
+        self._callers = Callers(self.cloud, self._machine_of)
+        self._router = served(self.cloud, storage, self._callers)
         billing_routes(self._router)
         quota_routes(self._router, self.cloud)
         secret_routes(
             self._router, self.cloud, Secrets(clock, settings.project_number, folder / "secrets.json")
         )
         # A tunnel to the storage hosts leads to storage alone, with the reads that TensorFlow uses.
-        self._tunnelled = Router()
-        self._callers = Callers(self.cloud, self._machine_of)
-        for router in (self._router, self._tunnelled):
-            callers = self._callers
-            if router is self._tunnelled:
-                callers = Callers(self.cloud, self._machine_of, on_machine=True)
-            storage_routes(
-                router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner), callers  # type: ignore[misc]
-            )  # fmt: skip
-        xml_routes(self._tunnelled, storage, Callers(self.cloud, self._machine_of, on_machine=True))
+        self._tunnelled, self._controls = Router(), Router()
+        machines = Callers(self.cloud, self._machine_of, on_machine=True)
+        inner = partial(dispatch, self._tunnelled, self.cloud)
+        storage_routes(self._tunnelled, storage, inner, machines)
+        xml_routes(self._tunnelled, storage, machines)
         images = described(self._hosts.settings.pythons, options.python)
         admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused, images)
 

@@ -12,11 +12,7 @@ from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import CloudAdapter
-from orchestrator.emulator.http.compute import compute_routes
-from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
-from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.state.billing import BillLine
 from orchestrator.emulator.state.machines import Machine, NoHosts
 from orchestrator.emulator.state.settings import CloudSettings
@@ -40,11 +36,7 @@ class GoogleCloud:
         self.project = project
         self.clock = VirtualClock()
         self.cloud = LocalCloud(self.clock, NoHosts(), CloudSettings(project=project, **settings))
-        self._router = Router()
-        storage = Storage(self.clock)
-        tpu_routes(self._router, self.cloud)
-        compute_routes(self._router, self.cloud)
-        storage_routes(self._router, storage, lambda request: dispatch(self._router, self.cloud, request))
+        self._router = served(self.cloud, Storage(self.clock))
 
     @contextmanager
     def installed(self) -> Iterator["GoogleCloud"]:

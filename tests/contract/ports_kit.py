@@ -14,11 +14,7 @@ from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.compute import compute_routes
-from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
-from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.state.machines import NoHosts
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
@@ -167,11 +163,7 @@ def _cloud(latency: str = "instant", **settings: Any) -> tuple[VirtualClock, Loc
 def over_clients(**settings: Any) -> Way:
     """Return the way through the official clients and the wire, in-process."""
     clock, local, storage = _cloud(**settings)
-    router = Router()
-    tpu_routes(router, local)
-    compute_routes(router, local)
-    storage_routes(router, storage, lambda request: dispatch(router, local, request))
-    _CURRENT.wire = CloudAdapter(router, local)
+    _CURRENT.wire = CloudAdapter(served(local, storage), local)
     return Way(clock, local, storage, TpuNodes(_CLIENTS), TpuQueued(_CLIENTS),
                ComputeVms(_CLIENTS), GcsBuckets(_CLIENTS),
                GcsBuckets(_CLIENTS, adopted=True), partial(GcsStore, _CLIENTS))  # fmt: skip

@@ -19,12 +19,8 @@ from orchestrator.domain.lease import Holder
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.compute import compute_routes
-from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.storage_access import Callers
-from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.state.machines import NoHosts
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
@@ -116,11 +112,7 @@ class Lab:
             LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings}),
         )
         self.storage = Storage(self.clock, taken_names=taken)
-        router = Router()
-        tpu_routes(router, self.cloud)
-        compute_routes(router, self.cloud)
-        callers = Callers(self.cloud, lambda _: None)
-        storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request), callers)
+        router = served(self.cloud, self.storage, Callers(self.cloud, lambda _: None))
         self.wire = Watched(router, self.cloud)
         self.remote = Push(self.machines)
         self.settings = CloudSettings(PROJECT, BASE, read_retry=0, adapter=CURRENT)

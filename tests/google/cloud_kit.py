@@ -11,11 +11,8 @@ from typing import Any
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import BucketOrder, NodeOrder, VmOrder
 from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.compute import compute_routes
-from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
-from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.state.machines import Machine, NoHosts
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
@@ -66,10 +63,7 @@ def a_lab(**settings: Any) -> Lab:
     clock = VirtualClock()
     local = LocalCloud(clock, NoHosts(), LocalSettings(**{"fresh_project": False, **settings}))
     storage = Storage(clock, taken_names=["somebody-elses"])
-    router = Router()
-    tpu_routes(router, local)
-    compute_routes(router, local)
-    storage_routes(router, storage, lambda request: dispatch(router, local, request))
+    router = served(local, storage)
     adapter = CloudAdapter(router, local)
     clients = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=adapter))
     return Lab(clock, local, storage, clients, router)

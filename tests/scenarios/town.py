@@ -17,12 +17,9 @@ from orchestrator.app import holder, session
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.emulator.client import BASE, shorten
-from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import plain_error
-from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
-from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
@@ -70,10 +67,7 @@ class Town:
         chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
         self.cloud = LocalCloud(self.clock, self.crew, chosen)
         self.storage = Storage(self.clock)
-        self.router = Router()
-        tpu_routes(self.router, self.cloud)
-        compute_routes(self.router, self.cloud)
-        storage_routes(self.router, self.storage, lambda request: dispatch(self.router, self.cloud, request))
+        self.router = served(self.cloud, self.storage)
         self.acting, self.processes, self.desks = [], [], []
         self.log, self.plans = [], []
         self.distort = lambda method, response: response

@@ -26,10 +26,7 @@ from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain.lease import RENEWAL, Holder
 from orchestrator.domain.ports import LARGEST, CloudAccount
-from orchestrator.emulator.http.compute import compute_routes
-from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.storage import storage_routes
-from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
@@ -93,10 +90,7 @@ class World:
         self.cloud = LocalCloud(self.scheduler.clock, self.fleet, settings)
         self.storage = Storage(self.scheduler.clock)
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
-        router = QuickRouter()
-        tpu_routes(router, self.cloud)
-        compute_routes(router, self.cloud)
-        storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request))
+        router = served(self.cloud, self.storage, router=QuickRouter())
         self.network = Network(
             self.scheduler, self.cloud, self.storage, router,
             rates=case.rates, random=Random(f"wire {case.seed}"), seen=self._called,

@@ -1,0 +1,21 @@
+"""The APIs that every local cloud serves, on one router: TPUs, Compute Engine, Cloud Storage."""
+
+from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.router import Router
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_access import Accounts, nobody
+from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.world import LocalCloud
+
+
+def served(
+    cloud: LocalCloud, storage: Storage, accounts: Accounts = nobody, router: Router | None = None
+) -> Router:
+    """Return *router*, a new one by default, with all routes; *accounts* tells which account makes a request."""
+    own = Router() if router is None else router
+    tpu_routes(own, cloud)
+    compute_routes(own, cloud)
+    storage_routes(own, storage, lambda inner: dispatch(own, cloud, inner), accounts)
+    return own
