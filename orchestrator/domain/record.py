@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.domain.capacity import Places
+from orchestrator.domain.first_seen import FirstSeen, Sign, of_name
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import Node, NodeState, Operation, Phase, Present, World
 from orchestrator.domain.plan import Kind
@@ -191,7 +192,7 @@ class Record:
 
     *fence* is the token of the lease under which it was last claimed, *expires_at* when TPUs may delete
     themselves (0: never). *sidecars* has digests of their settings by machine. *refusals* are those since the
-    last success of their kind. *sightings* maps a doubtful state to the time it was first seen in a row.
+    last success of their kind. *first_seen* maps a doubtful state to the time since which every look has shown it.
     *places* is what is remembered of each zone's capacity.
     """
 
@@ -211,7 +212,7 @@ class Record:
     zones_used: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-    sightings: Mapping[str, float] = field(default_factory=dict)
+    first_seen: Mapping[FirstSeen, float] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
     places: Places = ()
     outcome: str = ""
@@ -238,25 +239,15 @@ def strangers(world: World, record: Record) -> tuple[Node, ...]:
     return tuple(n for n in world.nodes.value if (n.incarnation or 0) > newest_incarnation(record))
 
 
-def stranger_key(node: Node) -> str:
-    """Return the key of the sighting that says since when a stranger is in sight."""
-    return f"stranger:{node.name}"
-
-
-def lasted(record: Record, world: World, key: str, seconds: float) -> bool:
+def lasted(record: Record, world: World, state: FirstSeen, seconds: float) -> bool:
     """Say whether a doubtful state was seen at least twice, *seconds* apart, without a break."""
-    since = record.sightings.get(key)
+    since = record.first_seen.get(state)
     return since is not None and world.seen_at - since >= seconds
-
-
-def deletion_key(name: str) -> str:
-    """Return the key of the sighting that says since when a node is being deleted, by its last request."""
-    return f"deleting:{name}"
 
 
 def deletion_asked(record: Record, name: str, now: float) -> Record:
     """Return the record with the time of the last request to delete a node."""
-    return replace(record, sightings={**record.sightings, deletion_key(name): now})
+    return replace(record, first_seen={**record.first_seen, of_name(name, Sign.DELETION_ASKED): now})
 
 
 def forgiven(record: Record, kind: Kind) -> Record:

@@ -62,7 +62,7 @@ def closed(record: Record, now: float) -> Record:
         vm=replace(record.vm, accepted=False),
         operations=(),
         refusals=(),
-        sightings={},
+        first_seen={},
         job=replace(record.job, pushed=""),
         spans=spans,
         started_at=0.0,

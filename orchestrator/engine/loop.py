@@ -8,6 +8,7 @@ from collections.abc import Callable
 from orchestrator.clock import Clock
 from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.events import Event
+from orchestrator.domain.first_seen import BUCKET_ABSENT
 from orchestrator.domain.observation import Absent, NodeState
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Record, current_node, lasted
@@ -197,9 +198,9 @@ def raise_blind(result: Pass) -> None:
 
 
 def raise_bucket_gone(result: Pass, record: Record) -> None:
-    """Raise when the bucket that held the job's data has been gone for two sightings."""
+    """Raise when the bucket that held the job's data has been gone for two looks."""
     gone = isinstance(result.world.bucket, Absent) and record.bucket.seen
-    if gone and lasted(record, result.world, "bucket:absent", SECOND_WITNESS):
+    if gone and lasted(record, result.world, BUCKET_ABSENT, SECOND_WITNESS):
         raise TpuctlError(
             "the bucket with checkpoints, code and logs is gone; somebody deleted it",
             hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",

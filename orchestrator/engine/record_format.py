@@ -12,6 +12,18 @@ from typing import Any
 
 from orchestrator.domain.checksum import checksum, proven, sealed_bytes
 from orchestrator.domain.clean_text import cut
+from orchestrator.domain.first_seen import (
+    BUCKET_ABSENT,
+    VM_ABSENT,
+    VM_COMING,
+    VM_HAS_RUN,
+    FirstSeen,
+    Sign,
+    of_name,
+    of_node,
+)
+from orchestrator.domain.observation import NodeState
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
 from orchestrator.planning.record_limits import check_record
@@ -52,9 +64,11 @@ NESTED = {
     "progress": "deadline.progress",
     "mute": "silence.never_reported",
     "beacons": "silence.reports_at_boot",
+    "sightings": "first_seen",
 }
-PARTS = {path.partition(".")[0] for path in NESTED.values()}
-STORED = {**NESTED, **{field.name: field.name for field in fields(Record) if field.name not in PARTS}}
+PARTS = {path.partition(".")[0] for path in NESTED.values() if "." in path}
+NAMES = [field.name for field in fields(Record)]
+STORED = {**NESTED, **{name: name for name in NAMES if name not in PARTS and name not in NESTED.values()}}
 """Stored keys, each with the place of its value in a Record."""
 
 
@@ -79,7 +93,9 @@ def stored_values(record: Record) -> dict[str, Any]:
 def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") -> bytes:
     """Return the record as JSON; *writer* names the process that wrote it, *key* proves it."""
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
-    body[BODY] = _flat(_adapter().dump_python(_readable(record), mode="json"))
+    sane = _readable(record)
+    body[BODY] = _flat(_adapter().dump_python(replace(sane, first_seen={}), mode="json"))
+    body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
     return sealed_bytes(proven(body, key) if key else body)
 
 
@@ -112,7 +128,7 @@ def decode(data: bytes, deployment: str) -> Record:
         schema, owner = body["schema"], body["deployment"]
         # The checksum comes first: only a whole record is believed to be of a newer version.
         whole = body.pop("checksum") == checksum(body)
-        record: Record = _adapter().validate_python(_nested(body[BODY])) if schema == SCHEMA else Record()
+        record = _record(body[BODY]) if schema == SCHEMA else Record()
         check_record(record)
     except UNFORESEEN as error:
         raise DamagedRecordError(cut(f"the deployment record cannot be read: {error}", 1000)) from error
@@ -133,6 +149,41 @@ def decode(data: bytes, deployment: str) -> Record:
     return record
 
 
+def _record(stored: Mapping[str, Any]) -> Record:
+    nested = _nested(stored)
+    since = _times().validate_python(nested.pop("first_seen", {}))
+    record: Record = _adapter().validate_python(nested)
+    return replace(record, first_seen=states_of(since))
+
+
+def state_text(seen: FirstSeen) -> str:
+    """Return the stored key of a doubtful state."""
+    state = seen.state.name.lower() if isinstance(seen.state, NodeState) else seen.state.value
+    if seen.kind is not Kind.NODE:
+        return f"{seen.kind.value}:{state}"
+    if seen.state is Sign.MADE or isinstance(seen.id, str):
+        return f"{state}:{seen.id}"
+    return f"node:{seen.id}:{state}"
+
+
+def states_of(since: Mapping[str, float]) -> dict[FirstSeen, float]:
+    """Return the doubtful states by their stored keys; those that this version does not know are left out."""
+    found = ((_state_of(key), at) for key, at in since.items())
+    return {state: at for state, at in found if state is not None}
+
+
+def _state_of(key: str) -> FirstSeen | None:
+    head, _, rest = key.partition(":")
+    number, _, state = rest.partition(":")
+    if head == Kind.NODE.value and number.isdecimal() and state in _STATES:
+        return of_node(int(number), _STATES[state])
+    if head == Sign.MADE.value and rest.isdecimal():
+        return of_node(int(rest), Sign.MADE)
+    if head in _BY_NAME:
+        return of_name(rest, Sign(head))
+    return next((one for one in _SINGLE if state_text(one) == key), None)
+
+
 def _nested(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of a record as JSON has them; what a newer version has added is left out."""
     found: dict[str, Any] = {part: {} for part in PARTS}
@@ -149,6 +200,19 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
         part, _, name = path.rpartition(".")
         flat[key] = parts[part][name] if part else parts[name]
     return flat
+
+
+_SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
+_BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.STRANGER.value, Sign.LAST_CREATING.value})
+# A node's own state comes last: `creating` and `deleting` of an incarnation are states, of a name signs.
+_STATES = {sign.value: sign for sign in Sign} | {state.name.lower(): state for state in NodeState}
+
+
+@cache
+def _times() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(dict[str, float])
 
 
 @cache

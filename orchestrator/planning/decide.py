@@ -7,6 +7,7 @@ Pure. Unknown never leads to a change; an absence counts after it was seen twice
 from collections.abc import Sequence
 
 from orchestrator.domain import names
+from orchestrator.domain.first_seen import VM_ABSENT
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, Vm, VmState, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, lasted
@@ -18,7 +19,7 @@ from orchestrator.planning.sidecars import decide_sidecars
 from orchestrator.planning.step import Step
 from orchestrator.planning.termination import judge_end, wind_down
 from orchestrator.planning.tpu import CREATE_DEADLINE, decide_node
-from orchestrator.planning.vm_start import ABSENT, give_up_start
+from orchestrator.planning.vm_start import give_up_start
 
 
 def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> Plan:
@@ -97,7 +98,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     if isinstance(world.bucket, Absent) and record.bucket.seen:
         return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
     if isinstance(vm, Absent):
-        if record.vm.accepted and not lasted(record, world, ABSENT, SECOND_WITNESS):
+        if record.vm.accepted and not lasted(record, world, VM_ABSENT, SECOND_WITNESS):
             return Step(waiting="VM: not in sight; looking once more before it counts as gone")
         why = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)

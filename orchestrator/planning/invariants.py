@@ -7,9 +7,10 @@ The rules repeat in a few lines what the decisions follow in many, and share no 
 from collections.abc import Iterator
 
 from orchestrator.domain import names
+from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.record import TERMINAL, Record, deletion_key
+from orchestrator.domain.record import TERMINAL, Record
 from orchestrator.domain.spec import Spec
 
 GOING = TERMINAL | {NodeState.DELETING}
@@ -55,7 +56,7 @@ def _second(plan: Plan, change: Change, world: World, record: Record) -> Iterato
     for node in _nodes(world):
         if _rivals(change, node, record):
             continue
-        going = node.state in GOING or deletion_key(node.name) in record.sightings
+        going = node.state in GOING or of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
         if not going and node.name not in gone | asked:
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]

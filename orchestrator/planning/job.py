@@ -3,6 +3,7 @@
 import hashlib
 
 from orchestrator.domain.bucket_grants import settling
+from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import (
     Heartbeat,
     Node,
@@ -109,7 +110,7 @@ def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ..
 def silent_worker(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
     """Say which worker ought to report and does not; empty when all do. Machines get time for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
-    ready_since = record.sightings.get(f"node:{record.node.incarnation}:ready", world.seen_at)
+    ready_since = record.first_seen.get(of_node(record.node.incarnation, NodeState.READY), world.seen_at)
     reported = {b.worker: b for b in beats}
     for worker in range(expected_workers(spec, node)):
         beat = reported.get(worker)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.capacity import after_refusal
-from orchestrator.domain.observation import Present, World
+from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Change
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
@@ -79,7 +80,9 @@ def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
 
 
 def _ready_for(world: World, record: Record) -> float:
-    return world.seen_at - record.sightings.get(f"node:{record.node.incarnation}:ready", world.seen_at)
+    return world.seen_at - record.first_seen.get(
+        of_node(record.node.incarnation, NodeState.READY), world.seen_at
+    )
 
 
 def with_beacon(record: Record, number: int) -> Record:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from orchestrator.domain.events import Event
+from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.maintenance import maintenance_text
-from orchestrator.domain.observation import Phase, Present, World
+from orchestrator.domain.observation import NodeState, Phase, Present, World
 from orchestrator.domain.record import TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.queued_tpu import has_failed, loss_text
@@ -14,12 +15,12 @@ from orchestrator.planning.unclaimed import has_no_steps, lost_text
 def news(before: Record, after: Record, world: World) -> Iterator[Event]:
     """Yield what is new: the TPU is READY, Google announces maintenance, a create or start was refused."""
     number, now = after.node.incarnation, world.seen_at
-    new = after.sightings.keys() - before.sightings.keys()
-    if f"node:{number}:ready" in new:
+    new = after.first_seen.keys() - before.first_seen.keys()
+    if of_node(number, NodeState.READY) in new:
         text = f"TPU of incarnation {number} is READY in {after.node.zone}"
         yield Event(now, "ready", text, {"incarnation": number})
     node = current_node(world, after)
-    if f"node:{number}:maintenance" in new and node is not None:
+    if of_node(number, Sign.MAINTENANCE) in new and node is not None:
         text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
         yield Event(now, "maintenance", text, {"incarnation": number})
     for refusal in after.refusals[len(before.refusals) :]:
@@ -29,12 +30,12 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
     """Return the loss of the newest TPU in the one pass that sees it first: it has left, or is terminal."""
-    node, key = current_node(world, after), f"node:{after.node.incarnation}:"
-    words = ("left",) if spec.job.run_on == "tpu" else ()
-    signs = {f"{key}{word}" for word in (*words, *(state.name.lower() for state in TERMINAL))}
-    if node is None or has_failed(node) or signs & before.sightings.keys():
+    node = current_node(world, after)
+    left = {Sign.LEFT} if spec.job.run_on == "tpu" else set()
+    signs = {of_node(after.node.incarnation, state) for state in TERMINAL | left}
+    if node is None or has_failed(node) or signs & before.first_seen.keys():
         return None
-    if not signs & after.sightings.keys():
+    if not signs & after.first_seen.keys():
         return None
     what = "is being preempted"
     if node.state in TERMINAL:

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from orchestrator.contract.backoff import Backoff
 from orchestrator.domain.capacity import holds_one, order, passed_over, place_of, told
+from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Record, Refusal, deletion_key
+from orchestrator.domain.record import Record, Refusal
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 from orchestrator.planning.step import Step
 
 SECOND_WITNESS = 30.0
-"""Seconds between two sightings of an absence before it is believed: our choice (docs/facts.md 8)."""
+"""Seconds between two looks at an absence before it is believed: our choice (docs/facts.md 8)."""
 
 FIRST_DELAY = {
     Retry.CAPACITY: 5.0,
@@ -99,7 +100,7 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     old = [n for n in (world.nodes.value if isinstance(world.nodes, Present) else ()) if n.zone == zone]
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
-    since = (record.sightings.get(deletion_key(node.name), world.seen_at) for node in old)
+    since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.seen_at) for n in old)
     going = any(world.seen_at - asked < LONGEST_GOING for asked in since)
     return going and holds_one(record.places, zone, record.node.type, world.seen_at)
 

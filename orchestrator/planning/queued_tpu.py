@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from orchestrator.domain.first_seen import FirstSeen, Sign, of_node
 from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.queued_resource import ENDED, IN_QUEUE, LONGEST_RUN, QueuedResource, QueuedState
@@ -87,7 +88,7 @@ def loss_text(spec: Spec, record: Record, node: Node, now: float) -> str:
     flex = spec.tpu.request == "flex-start" or node.incarnation in record.deadline.flex_start
     if not flex or node.state is not NodeState.PREEMPTED:
         return f"is {node.state.name}"
-    given = record.sightings.get(f"node:{node.incarnation}:ready")
+    given = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     most = spec.tpu.max_run_duration
     seconds = float(most) if most is not None else LONGEST_RUN
     if given is None:  # Nobody looked while it ran, so nobody knows for how long.
@@ -118,7 +119,7 @@ def judge_place(node: Node, world: World, record: Record) -> InQueue | None:
         return InQueue(False, waiting_text(place))
     if place.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
         return None
-    late = lasted(record, world, provisioning_key(node.incarnation or 0), PROVISIONING_DEADLINE)
+    late = lasted(record, world, of_node(node.incarnation, Sign.PROVISIONING), PROVISIONING_DEADLINE)
     if late:
         return InQueue(True, f"still PROVISIONING after {PROVISIONING_DEADLINE / 60:.0f} min")
     return InQueue(False, "the queue is making it")
@@ -131,28 +132,19 @@ def _who(place: QueuedResource) -> str:
     return "it was preempted" if place.spot else "the service has ended it"
 
 
-def provisioning_key(incarnation: int) -> str:
-    """Return the key of the sighting that says since when a queued resource has been PROVISIONING."""
-    return f"node:{incarnation}:provisioning"
-
-
-def failed_key(incarnation: int) -> str:
-    """Return the key of the sighting that says since when a queued resource has been FAILED."""
-    return f"node:{incarnation}:queue-failed"
-
-
-def doubts(node: Node) -> set[str]:
-    """Return the sightings that a queued resource adds to those of its node."""
+def doubts(node: Node) -> set[FirstSeen]:
+    """Return the doubtful states that a queued resource adds to those of its node."""
     state = node.queued.state if node.queued else None
-    keys = {QueuedState.PROVISIONING: provisioning_key, QueuedState.FAILED: failed_key}
-    return {keys[state](node.incarnation or 0)} if state in keys else set()
+    signs = {QueuedState.PROVISIONING: Sign.PROVISIONING, QueuedState.FAILED: Sign.QUEUE_FAILED}
+    return {of_node(node.incarnation, signs[state])} if state in signs else set()
 
 
 def learn_places(record: Record, world: World) -> Record:
     """Return the record with each failed queued resource as a refusal, counted once."""
     asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     for node in world.nodes.value if isinstance(world.nodes, Present) else ():
-        new = node.incarnation in asked and failed_key(node.incarnation or 0) not in record.sightings
+        failed = of_node(node.incarnation, Sign.QUEUE_FAILED)
+        new = node.incarnation in asked and failed not in record.first_seen
         if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
             continue
         refusal = _refusal(node.queued, world.seen_at)

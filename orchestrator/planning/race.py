@@ -8,6 +8,7 @@ first or by the controller for the first TPU that it sees READY. Who is not name
 
 from dataclasses import replace
 
+from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind
@@ -18,7 +19,7 @@ from orchestrator.errors import Retry
 WIDTH = 3
 """Most TPUs in one race: two more than are needed."""
 SECOND_SIGHT = 30.0
-"""Seconds between two sightings of an absence before a loser counts as gone."""
+"""Seconds between two looks at an absence before a loser counts as gone."""
 LOST = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED, NodeState.DELETING, NodeState.STOPPED})
 REFUSING = frozenset({Retry.CAPACITY, Retry.QUOTA, Retry.PERMANENT})
 """Classes of refusals after which there is surely no TPU; after others an answer may have been lost."""
@@ -210,6 +211,6 @@ def _without_the_gone(record: Record, world: World) -> Record:
         r
         for r in record.race.rivals
         if r.incarnation in here | racing | coming
-        or not lasted(record, world, f"node:{r.incarnation}:absent", SECOND_SIGHT)
+        or not lasted(record, world, of_node(r.incarnation, Sign.ABSENT), SECOND_SIGHT)
     )
     return replace(record, race=replace(record.race, rivals=left)) if left != record.race.rivals else record

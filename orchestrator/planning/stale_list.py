@@ -7,6 +7,7 @@ shows the TPU of its earlier life, which is being deleted, in the place of the o
 
 from dataclasses import replace
 
+from orchestrator.domain.first_seen import FirstSeen, Sign, of_node
 from orchestrator.domain.observation import Node, Present, Unknown, World
 from orchestrator.domain.record import Record
 
@@ -27,11 +28,11 @@ def not_older(world: World, record: Record) -> World:
     )
 
 
-def made(record: Record, world: World) -> dict[str, float]:
-    """Return the sightings that tell when the TPUs in question were made, by the API's clock."""
+def made(record: Record, world: World) -> dict[FirstSeen, float]:
+    """Return when the TPUs in question were made, by the API's clock."""
     asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     told = {
-        _key(number): record.sightings[_key(number)] for number in asked if _key(number) in record.sightings
+        _key(number): record.first_seen[_key(number)] for number in asked if _key(number) in record.first_seen
     }
     for node in world.nodes.value if isinstance(world.nodes, Present) else ():
         if node.incarnation in asked and node.machine and node.created_at:
@@ -41,8 +42,8 @@ def made(record: Record, world: World) -> dict[str, float]:
 
 def _is_older(node: Node, record: Record) -> bool:
     # A queued resource without a machine has the time at which it was asked for.
-    return node.machine and 0 < node.created_at < record.sightings.get(_key(node.incarnation), 0.0)
+    return node.machine and 0 < node.created_at < record.first_seen.get(_key(node.incarnation), 0.0)
 
 
-def _key(incarnation: int | None) -> str:
-    return f"made:{incarnation}"
+def _key(incarnation: int | None) -> FirstSeen:
+    return of_node(incarnation, Sign.MADE)

@@ -1,6 +1,7 @@
 """The end of a deployment: when it has come, and how its machines go."""
 
 from orchestrator.domain import names
+from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, lasted
@@ -116,7 +117,7 @@ def _surely_gone(world: World, record: Record) -> bool:
         *([record.node.incarnation] if asked_for else []),
         *(r.incarnation for r in record.race.rivals),
     ]
-    return all(lasted(record, world, f"node:{number}:absent", SECOND_WITNESS) for number in numbers)
+    return all(lasted(record, world, of_node(number, Sign.ABSENT), SECOND_WITNESS) for number in numbers)
 
 
 def _on_its_way(world: World, record: Record) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.domain import names
+from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name, of_node
 from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import (
@@ -11,7 +12,6 @@ from orchestrator.domain.record import (
     Record,
     Refusal,
     current_node,
-    deletion_key,
     lasted,
     newest_incarnation,
     strangers,
@@ -160,7 +160,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> J
 
 def _judge_passing(state: NodeState, world: World, record: Record) -> Judgement:
     """Judge a node that is not READY and whose machines do not report."""
-    key = f"node:{record.node.incarnation}:{state.name.lower()}"
+    key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
         late = lasted(record, world, key, CREATE_DEADLINE)
         why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min"
@@ -187,7 +187,7 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgeme
     if born and (node.timed_out or often_mute(spec, record, node.zone)):
         return Judgement(Verdict.WAIT, why)
     patience = SECOND_WITNESS if born else SICK_DEADLINE
-    late = lasted(record, world, f"node:{record.node.incarnation}:unhealthy", patience)
+    late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
     return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, mute=True)
 
 
@@ -222,7 +222,7 @@ def _judge_missing(world: World, record: Record) -> Judgement:
     if any((o.kind, o.verb, o.incarnation) == ("node", "create", number) for o in record.operations):
         late = world.seen_at - record.node.requested_at >= CREATE_DEADLINE
         return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
-    if lasted(record, world, f"node:{record.node.incarnation}:absent", SECOND_WITNESS):
+    if lasted(record, world, of_node(record.node.incarnation, Sign.ABSENT), SECOND_WITNESS):
         return Judgement(Verdict.REPLACE, "it has vanished")
     return Judgement(Verdict.WAIT, "not in sight; looking once more before it counts as gone")
 
@@ -247,7 +247,7 @@ def _without_vm(spec: Spec, record: Record) -> Refusal | None:
 
 def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> Step:
     # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
-    missed = isinstance(world.bucket, Unknown) and "bucket:absent" in record.sightings
+    missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.seen:
         return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
     vm = _without_vm(spec, record)
@@ -287,7 +287,7 @@ def deleting(node: Node, world: World, record: Record) -> bool:
     Only the node's state shows that it is: the service drops the deletion of a node that is being created,
     and its operation may end well all the same (docs/facts.md 1.3).
     """
-    asked = record.sightings.get(deletion_key(node.name), world.seen_at)
+    asked = record.first_seen.get(of_name(node.name, Sign.DELETION_ASKED), world.seen_at)
     if node.state is NodeState.DELETING:
         return world.seen_at - asked < DELETE_AGAIN
     pending = any(o.name == node.name and o.verb == "delete" for o in record.operations)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.domain.capacity import Places, after_full, after_grant, after_loss, after_refusal, place_of
+from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import TERMINAL, Record, Refusal
@@ -50,12 +51,12 @@ def _tells_of_capacity(refusal: Refusal) -> bool:
 
 
 def _of_node(places: Places, node: Node, record: Record, world: World) -> Places:
-    key, now = f"node:{node.incarnation}", world.seen_at
-    ready = record.sightings.get(f"{key}:ready")
+    now = world.seen_at
+    ready = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     if ready is None:
         fresh = node.state is NodeState.READY and node.healthy
         return after_grant(places, node.zone, record.node.type, now) if fresh else places
     lost = node.state in TERMINAL or left(world, node)
-    if lost and f"{key}:left" not in record.sightings:
+    if lost and of_node(node.incarnation, Sign.LEFT) not in record.first_seen:
         return after_loss(places, node.zone, record.node.type, now, now - ready)
     return places

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from orchestrator.domain.first_seen import BUCKET_ABSENT, FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.observation import (
     Absent,
     Node,
@@ -19,11 +20,9 @@ from orchestrator.domain.record import (
     Refusal,
     Span,
     current_node,
-    deletion_key,
     forgiven,
     lasted,
     newest_incarnation,
-    stranger_key,
     strangers,
 )
 from orchestrator.domain.updated import updated
@@ -41,6 +40,8 @@ from orchestrator.pricing.billed_since import billed_since, last_creating
 
 FORGIVEN = 3600.0
 """Seconds after which a refusal counts no more: what was refused then is asked for again."""
+SEEN_ANEW = frozenset({Sign.ABSENT, Sign.STRANGER, Sign.MADE, Sign.LAST_CREATING})
+"""What does not stay over a look that failed, or is told by functions of its own."""
 
 
 def learn(record: Record, world: World) -> Record:
@@ -54,7 +55,7 @@ def learn(record: Record, world: World) -> Record:
     record = _learn_success(record, world)
     record = learn_mute(learn_progress(record, world), world)
     record = updated(record, spans=_spans(record, world, now))
-    return updated(record, sightings=_sightings(record, world, now))
+    return updated(record, first_seen=_first_seen(record, world, now))
 
 
 def _up_to(record: Record, now: float) -> Record:
@@ -76,7 +77,7 @@ def _up_to(record: Record, now: float) -> Record:
         refusals=tuple(
             r if r.at <= now else replace(r, at=now) for r in record.refusals if now - r.at < FORGIVEN
         ),
-        sightings={key: min(since, now) for key, since in record.sightings.items()},
+        first_seen={state: min(since, now) for state, since in record.first_seen.items()},
         silence=updated(
             record.silence,
             never_reported=tuple((number, min(at, now)) for number, at in record.silence.never_reported),
@@ -94,7 +95,9 @@ def _adopt(record: Record, world: World) -> Record:
     if not isinstance(world.nodes, Present):
         return record
     doubtful = {
-        n.name for n in strangers(world, record) if not lasted(record, world, stranger_key(n), SECOND_SIGHT)
+        n.name
+        for n in strangers(world, record)
+        if not lasted(record, world, of_name(n.name, Sign.STRANGER), SECOND_SIGHT)
     }
     newest = max(
         (n for n in world.nodes.value if n.incarnation and n.name not in doubtful),
@@ -185,18 +188,18 @@ def _learn_success(record: Record, world: World) -> Record:
     return record
 
 
-def _sightings(record: Record, world: World, now: float) -> dict[str, float]:
+def _first_seen(record: Record, world: World, now: float) -> dict[FirstSeen, float]:
     """
     Return the doubtful states seen now, each with the time it was first seen without a break.
 
-    On Unknown the old sightings stay: not seeing is no evidence for either side. Only the absence of a node
+    On Unknown the old ones stay: not seeing is no evidence for either side. Only the absence of a node
     has to be seen anew: it is believed after two complete lists in a row.
     """
     seen, kept = vm_doubts(world.vm)
     if isinstance(world.bucket, Absent):
-        seen.add("bucket:absent")
+        seen.add(BUCKET_ABSENT)
     elif not isinstance(world.bucket, Present):
-        kept.add("bucket:absent")
+        kept.add(BUCKET_ABSENT)
     if isinstance(world.nodes, Present):
         node = current_node(world, record)
         seen |= _node_doubts(node, record.node.incarnation)
@@ -204,26 +207,26 @@ def _sightings(record: Record, world: World, now: float) -> dict[str, float]:
         for rival in record.race.rivals:
             seen |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
         # What has left does not come back, so a report that cannot be read later changes nothing.
-        (seen if node is not None and left(world, node) else kept).add(f"node:{record.node.incarnation}:left")
-        seen |= {stranger_key(n) for n in strangers(world, record)}
-        seen |= {deletion_key(n.name) for n in world.nodes.value if n.state is NodeState.DELETING}
-        kept |= {deletion_key(n.name) for n in world.nodes.value}
+        gone = of_node(record.node.incarnation, Sign.LEFT)
+        (seen if node is not None and left(world, node) else kept).add(gone)
+        seen |= {of_name(n.name, Sign.STRANGER) for n in strangers(world, record)}
+        asked = {of_name(n.name, Sign.DELETION_ASKED): n.state for n in world.nodes.value}
+        seen |= {key for key, state in asked.items() if state is NodeState.DELETING}
+        kept |= asked.keys()
     else:
-        doubts = (key for key in record.sightings if key.startswith(("node:", "deleting:")))
-        kept |= {key for key in doubts if not key.endswith(":absent")}
-    found = {key: record.sightings.get(key, now) for key in seen | (kept & set(record.sightings))}
+        kept |= {key for key in record.first_seen if key.kind is Kind.NODE and key.state not in SEEN_ANEW}
+    found = {key: record.first_seen.get(key, now) for key in seen | (kept & record.first_seen.keys())}
     return {**found, **made(record, world), **last_creating(record, world, now)}
 
 
-def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
-    key = f"node:{incarnation}"
+def _node_doubts(node: Node | None, incarnation: int) -> set[FirstSeen]:
     if node is None:
-        return {f"{key}:absent"}
-    doubts = {f"{key}:{node.state.name.lower()}"} | doubts_in_queue(node)
+        return {of_node(incarnation, Sign.ABSENT)}
+    doubts = {of_node(incarnation, node.state)} | doubts_in_queue(node)
     if not node.healthy:
-        doubts.add(f"{key}:unhealthy")
+        doubts.add(of_node(incarnation, Sign.UNHEALTHY))
     if node.maintenance is not None:
-        doubts.add(f"{key}:maintenance")
+        doubts.add(of_node(incarnation, Sign.MAINTENANCE))
     return doubts
 
 

@@ -1,27 +1,26 @@
 """A VM that never comes to run: nothing is lost with its disk, unless it has run before."""
 
+from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
 from orchestrator.domain.observation import Absent, Present, Sight, Vm, VmState, World
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record, lasted
 
 COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
-ABSENT, ON_ITS_WAY, HAS_RUN = "vm:absent", "vm:coming", "vm:has-run"
-"""Keys of sightings."""
 
 
-def vm_doubts(sight: Sight[Vm]) -> tuple[set[str], set[str]]:
+def vm_doubts(sight: Sight[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
     """
-    Return the sightings that a look at the VM makes, and those that it leaves as they were.
+    Return the doubtful states that a look at the VM shows, and those of which it tells nothing.
 
     A VM counts as one that has run in every state but those before its first start.
     """
     if isinstance(sight, Absent):
-        return {ABSENT}, set()
+        return {VM_ABSENT}, set()
     if not isinstance(sight, Present):
-        return set(), {ABSENT, ON_ITS_WAY, HAS_RUN}
+        return set(), {VM_ABSENT, VM_COMING, VM_HAS_RUN}
     if sight.value.state in COMING:
-        return {ON_ITS_WAY}, {HAS_RUN}
-    return {HAS_RUN}, set()
+        return {VM_COMING}, {VM_HAS_RUN}
+    return {VM_HAS_RUN}, set()
 
 
 def give_up_start(world: World, record: Record, patience: float) -> Change | None:
@@ -31,9 +30,9 @@ def give_up_start(world: World, record: Record, patience: float) -> Change | Non
     Whoever asked for it may have been killed before the operation was written down.
     """
     vm = world.vm
-    if not isinstance(vm, Present) or vm.value.state not in COMING or HAS_RUN in record.sightings:
+    if not isinstance(vm, Present) or vm.value.state not in COMING or VM_HAS_RUN in record.first_seen:
         return None
-    if not lasted(record, world, ON_ITS_WAY, patience):
+    if not lasted(record, world, VM_COMING, patience):
         return None
     why = f"its creation has not ended in {patience / 60:.0f} min"
     return Change(Kind.VM, Verb.DELETE, vm.value.name, why, vm.value.zone)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.domain.first_seen import VM_ABSENT, Sign, of_node
 from orchestrator.domain.observation import (
     Absent,
     NodeState,
@@ -59,23 +60,23 @@ def test_a_ready_node_forgives_earlier_refusals():
 def test_an_absence_keeps_the_time_of_its_first_sighting():
     """The second witness needs to know when the first one spoke."""
     first = learn(record(), world(nodes=Present(())))
-    assert first.sightings["node:1:absent"] == NOW
+    assert first.first_seen[of_node(1, Sign.ABSENT)] == NOW
     later = learn(first, world(nodes=Present(()), seen_at=NOW + 40))
-    assert later.sightings["node:1:absent"] == NOW
+    assert later.first_seen[of_node(1, Sign.ABSENT)] == NOW
 
 
 def test_a_sighting_in_between_clears_the_absence():
     """Absent, present, absent: the count starts again."""
     first = learn(record(), world(nodes=Present(())))
     seen = learn(first, world(seen_at=NOW + 10))
-    assert "node:1:absent" not in seen.sightings
+    assert of_node(1, Sign.ABSENT) not in seen.first_seen
 
 
 def test_blindness_neither_confirms_nor_clears_an_absence():
     """Not seeing is no evidence."""
     first = learn(record(), world(vm=Absent()))
     blind = learn(first, world(vm=Unknown("timeout"), seen_at=NOW + 100))
-    assert blind.sightings["vm:absent"] == NOW
+    assert blind.first_seen[VM_ABSENT] == NOW
 
 
 def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
@@ -107,7 +108,7 @@ def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its
     assert [s.kind for s in waited.spans] == ["vm"]
     ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), seen_at=NOW + 600))
     assert NOW + 525 <= ready.spans[-1].since < NOW + 600
-    assert not [key for key in ready.sightings if key.startswith("creating:")]
+    assert not [seen for seen in ready.first_seen if seen.state is Sign.LAST_CREATING]
 
 
 def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_sure_look():

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.config.load import load
 from orchestrator.contract.object_names import JOURNAL
 from orchestrator.domain import names
+from orchestrator.domain.first_seen import VM_HAS_RUN, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
@@ -72,11 +73,11 @@ def test_every_value_has_its_place_in_the_nested_record(left):
     )  # fmt: skip
     assert left.deadline == DeadlineRecord(progress=reached)
     assert left.silence == SilenceRecord(reports_at_boot=(3, 4))
-    assert left.sightings == {
-        "deleting:lm-tpu-g1": REQUESTED,
-        "made:1": 1795477712.469566,
-        "node:1:preempted": LOST,
-        "vm:has-run": VM_SEEN,
+    assert left.first_seen == {
+        of_name("lm-tpu-g1", Sign.DELETION_ASKED): REQUESTED,
+        of_node(1, Sign.MADE): 1795477712.469566,
+        of_node(1, NodeState.PREEMPTED): LOST,
+        VM_HAS_RUN: VM_SEEN,
     }
     assert left.spans == (Span("vm", "lm-vm", HERE, VM_SEEN), Span("node", "lm-tpu-g1", HERE, VM_SEEN, LOST))
     assert [(r.kind, r.zone, r.retry, r.beside) for r in left.refusals] == [

@@ -6,11 +6,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.contract.limits import LATEST_TIME
+from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.job_progress import Progress
-from orchestrator.domain.observation import Operation
+from orchestrator.domain.observation import NodeState, Operation
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Candidate, Record, Refusal, Span
-from orchestrator.engine.record_format import STORED, decode, encode, stored_values
+from orchestrator.engine.record_format import STORED, decode, encode, state_text, stored_values
 from orchestrator.errors import Retry
 from orchestrator.planning.record_limits import MOST
 from tests.kit.records import changed
@@ -26,10 +27,11 @@ def type_of(path):
     return kind
 
 
+states = st.builds(of_node, st.integers(0, 99), st.sampled_from(NodeState)).map(state_text)
 ANY = {key: st.from_type(type_of(path)) for key, path in STORED.items()}
 """Values of each field's type: floats that are none, numbers without end, text of any kind."""
 ANY |= {
-    "sightings": st.dictionaries(st.text(), st.floats()),
+    "sightings": st.dictionaries(states, st.floats()),
     "sidecars": st.dictionaries(st.text(), st.text()),
 }
 times, numbers = st.floats(0, LATEST_TIME), st.integers(0, MOST)
@@ -49,7 +51,7 @@ SANE = {
     "type": zones, "substitute": zones, "zones_used": several(zones), "bundle": digests, "agent": digests,
     "started_at": times, "expires_at": times, "granted_at": times, "remote_failed_since": st.none() | times,
     "accepted": st.booleans(), "claimed": st.booleans(), "reason": st.text(), "shape": st.text(),
-    "sightings": st.dictionaries(st.text(), times), "sidecars": st.dictionaries(st.text(), st.text()),
+    "sightings": st.dictionaries(states, times), "sidecars": st.dictionaries(st.text(), st.text()),
     "on_demand": several(numbers), "beacons": several(numbers), "mute": several(st.tuples(numbers, times)),
     "rivals": several(st.builds(Candidate, numbers, zones, times, st.booleans())),
     "refusals": several(st.builds(Refusal, times, zones, retries, st.text(), kinds, st.text())),

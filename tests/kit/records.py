@@ -3,14 +3,16 @@
 from typing import Any
 
 from orchestrator.domain.record import Record
-from orchestrator.engine.record_format import with_stored
+from orchestrator.engine.record_format import states_of, with_stored
 
 
 def record_of(**stored: Any) -> Record:
     """Return a record with these values."""
-    return with_stored(Record(), stored)
+    return changed(Record(), **stored)
 
 
 def changed(record: Record, **stored: Any) -> Record:
     """Return *record* with other values."""
+    if "sightings" in stored:
+        stored["sightings"] = states_of(stored["sightings"])
     return with_stored(record, stored)

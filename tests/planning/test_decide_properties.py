@@ -168,8 +168,8 @@ def test_learning_never_forgets_an_incarnation(world, record):
     once = learn(record, world)
     assert once.node.incarnation >= record.node.incarnation
     again = learn(once, replace(world, operations=()))
-    assert (again.node.incarnation, again.sightings, again.spans) == (
+    assert (again.node.incarnation, again.first_seen, again.spans) == (
         once.node.incarnation,
-        once.sightings,
+        once.first_seen,
         once.spans,
     )

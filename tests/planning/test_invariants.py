@@ -7,7 +7,6 @@ import pytest
 from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
-from orchestrator.domain.record import deletion_key
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
 from tests.kit.records import changed
@@ -48,7 +47,7 @@ FINE = {
     "beside one that is preempted": (
         Plan((make(2),)), world(nodes=Present((replace(OURS, state=NodeState.PREEMPTED),))), FRESH),
     "beside one whose deletion was asked for": (
-        Plan((make(2),)), ONE, changed(FRESH, sightings={deletion_key(OURS.name): NOW})),
+        Plan((make(2),)), ONE, changed(FRESH, sightings={f"deleting:{OURS.name}": NOW})),
     "asked for again by its own name": (Plan((make(1),)), NONE, changed(FRESH, accepted=False)),
     "the end": (Plan((REMOVE, make(0, Kind.VM, Verb.STOP)), outcome=Outcome.DONE), ONE, FRESH),
 }  # fmt: skip

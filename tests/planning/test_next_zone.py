@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.domain.capacity import FULL_FOR, after_full, holds_one, merged, place_of
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.record import Refusal, deletion_key
+from orchestrator.domain.record import Refusal
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import (
@@ -115,7 +115,7 @@ def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_do
     only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR + 1))[0] == []
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR))[0] == [ZONE]
-    hangs = held(ZONE, sightings={deletion_key("demo-tpu-g1"): NOW - LONGEST_GOING})
+    hangs = held(ZONE, sightings={"deleting:demo-tpu-g1": NOW - LONGEST_GOING})
     assert asked_for(only, LOST, hangs)[0] == [ZONE]
 
 

@@ -164,8 +164,8 @@ def test_losers_are_remembered_until_they_are_surely_gone():
     gone = {f"node:{n}:absent": NOW - 40 for n in (2, 3)}
     now = seen(racer(1, NodeState.READY))
     assert len(learn(won, now).race.rivals) == 2
-    assert learn(replace(won, sightings=gone), now).race.rivals == ()
-    assert len(learn(replace(won, sightings=gone), replace(now, nodes=Unknown("503"))).race.rivals) == 2
+    assert learn(changed(won, sightings=gone), now).race.rivals == ()
+    assert len(learn(changed(won, sightings=gone), replace(now, nodes=Unknown("503"))).race.rivals) == 2
 
 
 def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from orchestrator.domain.first_seen import Sign
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.planning.decide import decide
 from orchestrator.planning.stale_list import not_older
@@ -62,4 +63,4 @@ def test_the_record_does_not_grow_with_each_tpu():
     """Times of TPUs that nobody asks for any more are forgotten."""
     known = changed(seen(WORKS), incarnation=2)
     later = learn(known, world(nodes=Present((node(2, created_at=NOW),))))
-    assert [key for key in later.sightings if key.startswith("made:")] == ["made:2"]
+    assert [seen.id for seen in later.first_seen if seen.state is Sign.MADE] == [2]

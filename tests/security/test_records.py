@@ -155,7 +155,7 @@ OPERATION = Operation("operations/x", "node", "create", "demo-tpu-g1", "europe-w
         {"spans": (replace(SPAN, since=float("inf")),)}, {"spans": (replace(SPAN, zone="a b"),)},
         {"spans": (replace(SPAN, name="X/Y"),)}, {"operations": (replace(OPERATION, id="../../secrets"),)},
         {"operations": (replace(OPERATION, verb="x"),)}, {"operations": (replace(OPERATION, kind="x"),)},
-        {"reason": "x" * 100_000}, {"sightings": {"a": float("nan")}},
+        {"reason": "x" * 100_000}, {"sightings": {"vm:absent": float("nan")}},
     ],
 )  # fmt: skip
 def test_a_record_holds_what_tpuctl_writes_or_is_damaged(monkeypatch, changes):

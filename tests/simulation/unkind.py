@@ -12,8 +12,8 @@ from orchestrator.advice.doctor.finding import bad
 from orchestrator.agent import accelerator, apt, storage, venv
 from orchestrator.config import starter
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.observation import Present
-from orchestrator.domain.record import deletion_key
 from orchestrator.engine import all_zone_list, apply, delete, reconcile, routes
 from orchestrator.engine.delete import Sweep
 from orchestrator.engine.queued_tpus import NodesInQueue
@@ -74,7 +74,7 @@ def _usual_price(price):
 
 def _asked_is_gone(node, world, record):
     del world
-    return deletion_key(node.name) in record.sightings
+    return of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
 
 
 def _asked_once(self, item, ask=Sweep._delete):

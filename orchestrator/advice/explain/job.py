@@ -2,7 +2,8 @@
 
 from orchestrator.advice.explain.machines import not_visible
 from orchestrator.advice.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
-from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
+from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.record import current_node
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted_text
@@ -37,7 +38,7 @@ def _waits(seen: Seen, state: str, waiting: str, evidence: tuple[Evidence, ...])
     if waiting.startswith("waits"):
         nexts = "it starts by itself when that is there"
         return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(seen))
-    ready = seen.record.sightings.get(f"node:{seen.record.node.incarnation}:ready")
+    ready = seen.record.first_seen.get(of_node(seen.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
     silent = ready is not None and current_node(seen.world, seen.record) is not None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from orchestrator.advice.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
 from orchestrator.domain import names
+from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import (
     Absent,
@@ -136,7 +137,8 @@ def _node_evidence(seen: Seen, node: Node | None) -> tuple[Evidence, ...]:
     record, now = seen.record, seen.world.seen_at
     found = [Evidence("cloud", now, _node_text(node, record))]
     state = "absent" if node is None else node.state.name.lower()
-    since = record.sightings.get(f"node:{record.node.incarnation}:{state}")
+    seen_as = Sign.ABSENT if node is None else node.state
+    since = record.first_seen.get(of_node(record.node.incarnation, seen_as))
     if since is not None:
         found.append(Evidence("record", since, f"seen {state} for the first time"))
     if record.node.requested_at:
