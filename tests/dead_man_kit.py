@@ -17,8 +17,8 @@ from orchestrator.agent.storage import Bucket
 from orchestrator.agent.transport import Reply
 from orchestrator.emulator.http import metadata
 from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.metadata import MachineView
 from orchestrator.emulator.http.router import Request
-from orchestrator.emulator.machine_room import View
 
 MINUTE = 60.0
 _SETTING = re.compile(r"^(TPUCTL_\w+)=('.*')$", re.MULTILINE)
@@ -34,7 +34,7 @@ class Wire:
         host, _, target = url.partition("://")[2].partition("/")
         request = Request.parse(method, f"/{target}", {"host": host, **headers}, body or b"")
         if host == "metadata":
-            found = metadata.answer(View(self._cloud, self._machine), request)
+            found = metadata.answer(MachineView(self._cloud, self._machine), request)
         else:
             found = dispatch(self._router, self._cloud, request)
         told = {"date": formatdate(self._cloud.kernel.clock.now(), usegmt=True)}

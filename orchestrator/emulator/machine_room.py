@@ -1,43 +1,14 @@
 """Put machines and their metadata servers together, as the model asks for them."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Any
 
+from orchestrator.emulator.http.metadata import MachineView
 from orchestrator.emulator.http.metadata_server import MetadataServer
 from orchestrator.emulator.machines.base import MachineHosts
 from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.world import LocalCloud
-
-
-class View:
-    def __init__(self, cloud: LocalCloud, machine: Machine) -> None:
-        self._cloud = cloud
-        self.machine = machine
-
-    @property
-    def attributes(self) -> Mapping[str, str]:
-        return self.machine.attributes
-
-    @property
-    def project_attributes(self) -> Mapping[str, str]:
-        return {}
-
-    @property
-    def preempted(self) -> bool:
-        return self._cloud.machine_state(self.machine.id).preempted
-
-    @property
-    def maintenance_event(self) -> str:
-        return self._cloud.machine_state(self.machine.id).maintenance_event
-
-    @property
-    def guest_attributes(self) -> Mapping[str, str]:
-        found = self._cloud.guest_attributes(self.machine.id)
-        return {f"{namespace}/{key}": value for (namespace, key), value in found.items()}
-
-    def put_guest_attribute(self, namespace: str, key: str, value: str) -> None:
-        self._cloud.put_guest_attribute(self.machine.id, namespace, key, value)
 
 
 class MachineRoom:
@@ -86,9 +57,9 @@ class MachineRoom:
         if address is not None:
             self._wait(self.metadata.stop(address))
 
-    def _lookup(self, address: str) -> View | None:
+    def _lookup(self, address: str) -> MachineView | None:
         machine = self.cloud.machine_by_address(address) if self.cloud else None
-        return View(self.cloud, machine) if self.cloud and machine else None
+        return MachineView(self.cloud, machine) if self.cloud and machine else None
 
     def _wait(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)

@@ -14,9 +14,8 @@ from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, 
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.metadata import answer
+from orchestrator.emulator.http.metadata import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.machine_room import View
 from orchestrator.engine.record_format import encode
 from tests.agent.agent_lab import BUCKET, Lab, Machine
 from tests.emulator.cloud_kit import NODES, a_lab, node_body
@@ -67,7 +66,7 @@ class Stage:
 
 
 @contextmanager
-def own_metadata(view: View) -> Iterator[str]:
+def own_metadata(view: MachineView) -> Iterator[str]:
     """Serve what the local cloud's metadata server tells the machine."""
 
     class Requests(BaseHTTPRequestHandler):
@@ -96,7 +95,7 @@ def stage(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Stage]:
         cloud.cloud.fail_next("tpu.nodes.create", [birth])
     labels = {"tpuctl-deployment": "lab", "tpuctl-incarnation": "1"}
     cloud.node("lab-tpu-g1", labels=labels)
-    with own_metadata(View(cloud.cloud, cloud.cloud.machines()[0])) as metadata:
+    with own_metadata(MachineView(cloud.cloud, cloud.cloud.machines()[0])) as metadata:
         made = Stage(lab, metadata)
 
         def tpu_api(request: Request) -> Response | None:

@@ -8,10 +8,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.world import LocalCloud
 
 PREFIX = "/computeMetadata/v1"
 FLAVOR = {"metadata-flavor": "Google", "server": "Metadata Server for VM"}
@@ -22,33 +23,37 @@ TOKEN_START = "local-cloud-"  # noqa: S105 - how a token begins
 Tree = dict[str, Any]  # a leaf is text, a number or a list; a directory is a Tree
 
 
-class MachineView(Protocol):
-    """Show one machine as it is now, as the metadata server needs it."""
+class MachineView:
+    """Show one machine as it is now, as its metadata server needs it."""
 
-    machine: Machine
+    project_attributes: Mapping[str, str] = {}  # the local cloud has none
+
+    def __init__(self, cloud: LocalCloud, machine: Machine) -> None:
+        self._cloud = cloud
+        self.machine = machine
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """Return the instance attributes, which may change while the machine runs."""
-
-    @property
-    def project_attributes(self) -> Mapping[str, str]:
-        """Return the project's attributes."""
+        return self.machine.attributes
 
     @property
     def preempted(self) -> bool:
         """Tell whether the machine has been given its preemption notice."""
+        return self._cloud.machine_state(self.machine.id).preempted
 
     @property
     def maintenance_event(self) -> str:
         """Return NONE, MIGRATE_ON_HOST_MAINTENANCE or TERMINATE_ON_HOST_MAINTENANCE."""
+        return self._cloud.machine_state(self.machine.id).maintenance_event
 
     @property
     def guest_attributes(self) -> Mapping[str, str]:
         """Return the guest attributes by `namespace/key`."""
+        found = self._cloud.guest_attributes(self.machine.id)
+        return {f"{namespace}/{key}": value for (namespace, key), value in found.items()}
 
     def put_guest_attribute(self, namespace: str, key: str, value: str) -> None:
-        """Store a guest attribute."""
+        self._cloud.put_guest_attribute(self.machine.id, namespace, key, value)
 
 
 def answer(view: MachineView, request: Request) -> Response:

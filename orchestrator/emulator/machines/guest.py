@@ -20,7 +20,7 @@ from orchestrator.emulator.machines.host_settings import MARKER, GuestConfig
 from orchestrator.emulator.machines.machine_python import install_python
 from orchestrator.emulator.machines.processes import kill_all, members
 from orchestrator.emulator.machines.scripts import Serial, run_script
-from orchestrator.emulator.machines.services import OwnServices, Services, SystemServices
+from orchestrator.emulator.machines.services import OwnServices, SystemServices
 
 LOCKS = (
     "var/lib/dpkg/lock-frontend",
@@ -41,7 +41,7 @@ class Guest:
         self._state = Path(config.state)
         self._serial = Serial(self._state / "serial.log")
         self._metadata = MetadataClient(config.address, config.metadata_port)
-        self._services: Services = (
+        self._services = (
             SystemServices(config) if config.kind == "namespace" else OwnServices(config, self._serial)
         )
 

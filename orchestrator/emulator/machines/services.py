@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Protocol
 
 from orchestrator.emulator.machines.accounts import Accounts
 from orchestrator.emulator.machines.host_settings import GuestConfig
@@ -30,19 +29,6 @@ Subsystem sftp internal-sftp
 """
 
 
-class Services(Protocol):
-    """Start, feed with accounts and stop the services of one machine."""
-
-    async def start(self, host_key: Path) -> None:
-        """Start SSH and cron; *host_key* is an OpenSSH private key."""
-
-    async def set_accounts(self, accounts: Accounts) -> None:
-        """Make *accounts* the only ones that may log in."""
-
-    async def stop(self) -> None:
-        """Start nothing new and close the SSH port."""
-
-
 class OwnServices:
     """Use the asyncssh server and the small cron: no privileges needed."""
 
@@ -60,6 +46,7 @@ class OwnServices:
             self._cron_task = asyncio.create_task(self._cron.run())
 
     async def set_accounts(self, accounts: Accounts) -> None:
+        """Make *accounts* the only ones that may log in."""
         self._ssh.accounts = accounts
 
     async def stop(self) -> None:
