@@ -1,7 +1,6 @@
 """The plan: what one pass will change, in order, and why; or why nothing."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -43,10 +42,11 @@ class Outcome(Enum):
 @dataclass(frozen=True)
 class Change:
     """
-    Hold one mutating step. *details* are what people want to know of it, as text.
+    Hold one mutating step.
 
     *round* is the race that a TPU is asked for in, 0 for none. *type* is its type where that is not the
-    preferred one of the file.
+    preferred one of the file. *on_demand* says that it is asked for on demand or, with *flex_start*, so, for the
+    deadline's sake though the file says spot. *never_reported* says that a TPU is deleted for its silence.
     """
 
     kind: Kind
@@ -55,9 +55,18 @@ class Change:
     why: str
     zone: str = ""
     incarnation: int | None = None
-    details: Mapping[str, str] = field(default_factory=dict)
     round: int = 0
     type: str = ""
+    on_demand: bool = False
+    flex_start: bool = False
+    never_reported: bool = False
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Return what people want to know of it besides. Nothing reads it back."""
+        capacity = "flex-start, for the deadline" if self.flex_start else "on demand, for the deadline"
+        found = {"capacity": capacity} if self.on_demand else {}
+        return found | ({"mute": "it has never reported"} if self.never_reported else {})
 
     @property
     def lane(self) -> tuple[Kind, str]:
@@ -75,7 +84,7 @@ class Change:
             "zone": self.zone,
             "incarnation": self.incarnation,
             "why": self.why,
-            "details": dict(self.details),
+            "details": self.details,
             **race,
             **kind,
         }

@@ -38,6 +38,12 @@ class Refusal:
     hint: str = ""
     on_demand: bool = False
     beside: bool = False
+    code: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the refusal as people read it."""
+        return " ".join(filter(None, (self.code, self.message)))
 
     @property
     def full(self) -> bool:

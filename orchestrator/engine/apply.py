@@ -29,7 +29,7 @@ from orchestrator.errors import (
 )
 from orchestrator.planning.intent import intended
 from orchestrator.planning.job import latest_try, push_mark
-from orchestrator.planning.on_demand import asks_flex_start, asks_on_demand, refusal_of
+from orchestrator.planning.on_demand import refusal_of
 from orchestrator.planning.race import accepted, refused
 from orchestrator.planning.sidecars import told
 
@@ -333,10 +333,11 @@ class Actor:
             )
         elif change.verb in {Verb.CREATE, Verb.START}:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
-            retry = refusal_of(retry, flex=asks_flex_start(change))
-            text = f"{error.code} {error.message}"
-            dear = asks_on_demand(change)
+            retry = refusal_of(retry, flex=change.flex_start)
             nodes = world.nodes.value if world and isinstance(world.nodes, Present) else ()
             beside = any(node.zone == change.zone for node in nodes)
-            refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear, beside)
+            refusal = Refusal(
+                now, change.zone, retry, error.message, change.kind, error.hint,
+                on_demand=change.on_demand, beside=beside, code=error.code,
+            )  # fmt: skip
             self._records.update_later(lambda record: refused(record, refusal, change.incarnation))

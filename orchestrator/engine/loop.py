@@ -244,14 +244,14 @@ def raise_hopeless(record: Record) -> None:
     refusal = hopeless(record)
     if refusal is None:
         return
-    text = f"{refusal.zone}: {refusal.message}" if refusal.zone else refusal.message
+    text = f"{refusal.zone}: {refusal.text}" if refusal.zone else refusal.text
     left = "what exists already keeps running; see `tpuctl status`"
     if refusal.retry is Retry.QUOTA:
         hint = "ask for more quota, delete what holds it, or use another type or zone"
         raise QuotaError(text, hint=refusal.hint or hint, unchanged=left)
     hint = refusal.hint or "mend the cause, then run the same command again"
     by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
-    kind = next((e for code, e in by_code.items() if refusal.message.startswith(code)), TpuctlError)
+    kind = next((e for code, e in by_code.items() if refusal.code.startswith(code)), TpuctlError)
     raise kind(text, hint=hint, unchanged=left)
 
 
@@ -261,7 +261,7 @@ def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:
     refused = {r.zone for r in nodes}
     if set(zones) <= refused:
         raise CapacityError(
-            f"no capacity now in {', '.join(zones)}: {nodes[-1].message}",
+            f"no capacity now in {', '.join(zones)}: {nodes[-1].text}",
             hint="run `tpuctl watch` to keep asking, or name more zones in tpu.zones",
             unchanged="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
         )

@@ -5,6 +5,7 @@ Machines read `expires_at` out of it (orchestrator.agent.expire), and so may an 
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache
@@ -24,7 +25,7 @@ from orchestrator.domain.first_seen import (
 )
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Record
+from orchestrator.domain.record import Record, Refusal
 from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
 from orchestrator.planning.record_limits import check_record
 
@@ -95,6 +96,8 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     sane = _readable(record)
     body[BODY] = _flat(_adapter().dump_python(replace(sane, first_seen={}), mode="json"))
+    for refusal in body[BODY]["refusals"]:
+        refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
     return sealed_bytes(proven(body, key) if key else body)
 
@@ -153,7 +156,14 @@ def _record(stored: Mapping[str, Any]) -> Record:
     nested = _nested(stored)
     since = _times().validate_python(nested.pop("first_seen", {}))
     record: Record = _adapter().validate_python(nested)
-    return replace(record, first_seen=states_of(since))
+    refusals = tuple(_with_code(refusal) for refusal in record.refusals)
+    return replace(record, first_seen=states_of(since), refusals=refusals)
+
+
+def _with_code(refusal: Refusal) -> Refusal:
+    """Return a refusal as it was: it is stored as people read it."""
+    found = _CODE.fullmatch(refusal.message)
+    return replace(refusal, code=found[1], message=found[2] or "") if found else refusal
 
 
 def state_text(seen: FirstSeen) -> str:
@@ -203,6 +213,7 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
+_CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
 _BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.STRANGER.value, Sign.LAST_CREATING.value})
 # A node's own state comes last: `creating` and `deleting` of an incarnation are states, of a name signs.
 _STATES = {sign.value: sign for sign in Sign} | {state.name.lower(): state for state in NodeState}

@@ -6,7 +6,6 @@ from dataclasses import replace
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record, deletion_asked
 from orchestrator.planning.never_reported import with_beacon, with_mute
-from orchestrator.planning.on_demand import asks_flex_start, asks_on_demand
 from orchestrator.planning.race import asked_for
 
 
@@ -32,10 +31,11 @@ def _with_intent(record: Record, change: Change, *, queued: bool, now: float) ->
         return with_mute(deletion_asked(record, change.name, now), change, now)
     number = change.incarnation or 0
     asked = asked_for(record, change.zone, number, change.round, now, change.type)
-    dear = {*asked.deadline.on_demand, number} if asks_on_demand(change) else asked.deadline.on_demand
-    flex = {*asked.deadline.flex_start, number} if asks_flex_start(change) else asked.deadline.flex_start
+    on_demand = {*asked.deadline.on_demand, number} if change.on_demand else asked.deadline.on_demand
+    flex = {*asked.deadline.flex_start, number} if change.flex_start else asked.deadline.flex_start
     asked = replace(
-        asked, deadline=replace(asked.deadline, on_demand=tuple(sorted(dear)), flex_start=tuple(sorted(flex)))
+        asked,
+        deadline=replace(asked.deadline, on_demand=tuple(sorted(on_demand)), flex_start=tuple(sorted(flex))),
     )
     asked = replace(asked, node=replace(asked.node, queued=asked.node.queued or queued or bool(flex)))
     return with_beacon(asked, number)

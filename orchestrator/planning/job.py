@@ -59,17 +59,17 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     """Push and start the job where it does not run, or does not run the wanted code."""
     node = current_node(world, record)
     if node is None or not _of_use(spec, world, node):
-        return Step(waiting="job: waits for the TPU")
+        return Step(waiting="job: waits for the TPU", blocked=True)
     if not node.workers:
         return Step(waiting="job: the TPU is READY but shows no workers yet")
     if spec.job.run_on == "vm" and not _vm_running(world):
-        return Step(waiting="job: waits for the VM")
+        return Step(waiting="job: waits for the VM", blocked=True)
     if not isinstance(world.bucket, Present):
-        return Step(waiting="job: waits for the bucket")
+        return Step(waiting="job: waits for the bucket", blocked=True)
     if isinstance(world.heartbeats, Unknown):
         return Step(waiting=f"job: not known ({world.heartbeats.why})")
     if not record.job.uploaded:
-        return Step(waiting="job: waits for the bundle")
+        return Step(waiting="job: waits for the bundle", blocked=True)
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     why = _why_push(spec, world, record, node, beats)
     if not why:
@@ -94,11 +94,16 @@ def _vm_running(world: World) -> bool:
 
 
 def _why_push(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
+    return outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
+
+
+def outdated(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
+    """Say what the machines have to be given; empty when they have the code and the settings."""
     if record.job.settings_due:
         return "the machines run the job with other settings"
     if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, beats):
         return "the machines do not have this code yet"
-    return silent_worker(spec, world, record, node, beats)
+    return ""
 
 
 def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> bool:

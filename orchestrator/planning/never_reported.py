@@ -13,7 +13,7 @@ from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.capacity import after_refusal
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import NodeState, Present, World
-from orchestrator.domain.plan import Change
+from orchestrator.domain.plan import Change, Outcome
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.updated import updated
@@ -27,8 +27,6 @@ MUTE_TPUS = 3
 MUTE_TIME = 3600.0
 """Seconds that this must have lasted: a network that is down for a while ends no deployment."""
 MUTE_VM = "the TPU has been READY for an hour and the VM has never reported"
-MUTE = "mute"
-"""Key of a deletion's details: the TPU has never reported."""
 
 
 def unheard(world: World) -> bool:
@@ -101,9 +99,7 @@ def with_beacon(record: Record, number: int) -> Record:
 
 def given_up_unheard(change: Change, world: World) -> Change:
     """Return the deletion of the newest TPU, marked when it has never reported."""
-    if not not_up(world):
-        return change
-    return replace(change, details={**change.details, MUTE: "it has never reported"})
+    return replace(change, never_reported=not_up(world))
 
 
 def learn_mute(record: Record, world: World) -> Record:
@@ -119,7 +115,7 @@ def with_mute(record: Record, change: Change, now: float) -> Record:
     Its zone counts as one that has just refused: the next TPU is asked for elsewhere, if it can be.
     """
     number = change.incarnation or 0
-    if MUTE not in change.details or any(known == number for known, _ in record.silence.never_reported):
+    if not change.never_reported or any(known == number for known, _ in record.silence.never_reported):
         return record
     places = after_refusal(record.places, change.zone, record.node.type, now)
     return replace(
@@ -132,9 +128,12 @@ def with_mute(record: Record, change: Change, now: float) -> Record:
 def all_mute(spec: Spec, world: World, record: Record) -> str:
     """Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope."""
     if spec.job.run_on == "vm":
-        vain = unheard(world) and _ready_for(world, record) >= MUTE_TIME
-        # While the TPU goes it is READY no more, so the record has to tell.
-        return MUTE_VM if vain or record.reason == MUTE_VM else ""
+        if unheard(world) and _ready_for(world, record) >= MUTE_TIME:
+            return MUTE_VM
+        # While the TPU goes it is READY no more, so the record has to tell. An end that a report has brought
+        # about is told by that report.
+        spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
+        return record.reason if record.outcome == Outcome.FAILED.value and not spoken else ""
     given_up = record.silence.never_reported
     if len(given_up) < MUTE_TPUS or world.seen_at - given_up[0][1] < MUTE_TIME:
         return ""

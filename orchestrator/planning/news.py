@@ -24,7 +24,7 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
         text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
         yield Event(now, "maintenance", text, {"incarnation": number})
     for refusal in after.refusals[len(before.refusals) :]:
-        text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.message}"
+        text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.text}"
         yield Event(now, "refused", text, {"zone": refusal.zone})
 
 

@@ -13,7 +13,7 @@ from orchestrator.domain.capacity import place_of
 from orchestrator.domain.job_progress import with_reports
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, World
-from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.queued_resource import IN_QUEUE
 from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
@@ -33,10 +33,6 @@ from orchestrator.planning.deadline_rates import on_demand_usd, rates, share_in
 from orchestrator.planning.next_zone import create_gate, hopeless
 from orchestrator.planning.step import Step
 
-CAPACITY = "capacity"
-"""Key of a change's details that tells what is paid for."""
-ON_DEMAND = "on demand, for the deadline"
-FLEX_START = "flex-start, for the deadline"
 FIRST_COLD, FIRST_LOSS = 900.0, 900.0
 """Seconds that a start and the work between two saves are held to take before any was seen."""
 MARGIN = 1.5
@@ -162,24 +158,14 @@ def wants_flex_start(spec: Spec, record: Record) -> bool:
 
 
 def marked(step: Step, *, flex: bool) -> Step:
-    """Return the step with its TPUs on demand or, with *flex*, flex-start, for the record and for people."""
-    capacity = FLEX_START if flex else ON_DEMAND
-    return replace(step, changes=tuple(_marked(change, capacity) for change in step.changes))
-
-
-def _marked(change: Change, capacity: str) -> Change:
-    made = change.kind is Kind.NODE and change.verb is Verb.CREATE
-    return replace(change, details={**change.details, CAPACITY: capacity}) if made else change
-
-
-def asks_on_demand(change: Change) -> bool:
-    """Say whether a change asks for a TPU on demand, or flex-start, though the file says spot."""
-    return change.details.get(CAPACITY) in {ON_DEMAND, FLEX_START}
-
-
-def asks_flex_start(change: Change) -> bool:
-    """Say whether a change asks for a flex-start TPU for the deadline's sake."""
-    return change.details.get(CAPACITY) == FLEX_START
+    """Return the step with its TPUs asked for on demand or, with *flex*, as flex-start."""
+    changes = (
+        replace(change, on_demand=True, flex_start=flex)
+        if (change.kind, change.verb) == (Kind.NODE, Verb.CREATE)
+        else change
+        for change in step.changes
+    )
+    return replace(step, changes=tuple(changes))
 
 
 def refusal_of(retry: Retry, *, flex: bool) -> Retry:

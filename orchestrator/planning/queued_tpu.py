@@ -162,8 +162,8 @@ def _refusal(place: QueuedResource, now: float) -> Refusal:
     if 0 < place.until <= now + CLOCKS:
         text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
         return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)
-    text = f"{place.code} {place.message}".strip()
-    return Refusal(now, place.zone, place.retry or Retry.UNKNOWN, text, Kind.NODE, place.hint)
+    retry = place.retry or Retry.UNKNOWN
+    return Refusal(now, place.zone, retry, place.message, hint=place.hint, code=place.code)
 
 
 def state_text(node: Node) -> str:

@@ -252,7 +252,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> St
         return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
     vm = _without_vm(spec, record)
     if vm is not None:
-        return Step(waiting=f"TPU: not asked for without the VM, which was refused ({vm.message})")
+        return Step(waiting=f"TPU: not asked for without the VM, which was refused ({vm.text})")
     if undecided(record) and isinstance(world.claim, Unknown):
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.

@@ -172,11 +172,14 @@ def _races(record: Record, incarnation: int | None) -> bool:
 
 def _refused(record: Record, result: OperationResult, now: float) -> tuple[Refusal, ...]:
     operation = result.operation
-    kind, text = Kind(operation.kind), f"{result.code} {result.message}".strip()
-    dear = kind is Kind.NODE and operation.incarnation in record.deadline.on_demand
+    kind = Kind(operation.kind)
+    on_demand = kind is Kind.NODE and operation.incarnation in record.deadline.on_demand
     flex = kind is Kind.NODE and operation.incarnation in record.deadline.flex_start
     retry = refusal_of(result.retry or Retry.UNKNOWN, flex=flex)
-    return (*record.refusals, Refusal(now, operation.zone, retry, text, kind, result.hint, dear))
+    refusal = Refusal(
+        now, operation.zone, retry, result.message, kind, result.hint, on_demand=on_demand, code=result.code
+    )
+    return (*record.refusals, refusal)
 
 
 def _learn_success(record: Record, world: World) -> Record:

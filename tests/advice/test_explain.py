@@ -33,7 +33,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
 WAITING = QueuedState.WAITING_FOR_RESOURCES
 HERE = Watching("me@here", "watch", 3.0)
 NO_NODE = {"nodes": Present(())}
-STOCKOUT = Refusal(NOW - 1, "us-central1-a", Retry.CAPACITY, "TPU-300 no more capacity")
+STOCKOUT = Refusal(NOW - 1, "us-central1-a", Retry.CAPACITY, "no more capacity", code="TPU-300")
 WRITTEN = Entry(NOW - 9, "node", "create", "demo-tpu-g1", "there is none yet", "ok")
 
 

@@ -167,7 +167,7 @@ def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
 )
 def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats, accepted):
     """Its number is used up (wide seed 13): once it has vanished, the next one gets another number."""
-    lost = Refusal(NOW - 60, ZONE, Retry.TRANSIENT, "TPU-401 the answer was lost")
+    lost = Refusal(NOW - 60, ZONE, Retry.TRANSIENT, "the answer was lost", code="TPU-401")
     asked = record(accepted=False, requested_at=NOW - 900, refusals=(lost,))
     gone = world(nodes=Present(()), heartbeats=Present(beats))
     first = learn(asked, gone)

@@ -87,7 +87,7 @@ def test_a_disk_that_somebody_else_writes_to_is_waited_for_and_named(lab):
     controller.run(seconds=600, passes=500)
     assert list(lab.nodes()) == ["other-tpu-g1"]
     (refusal, *_) = controller.record.refusals
-    assert "TPU-408" in refusal.message
+    assert refusal.code == "TPU-408"
     assert "other-tpu-g1" in refusal.message
     lab.cloud.tpu.delete(ZONE, "other-tpu-g1")
     controller.run(ready(lab), passes=500)

@@ -157,7 +157,9 @@ def test_a_zone_that_refused_is_not_asked_again_before_its_delay():
 
 def test_a_permission_problem_is_not_asked_again():
     """Permanent refusals stop the creates at once."""
-    refused = record(accepted=False, refusals=(Refusal(NOW - 1000, ZONE, Retry.PERMANENT, "TPU-203 denied"),))
+    refused = record(
+        accepted=False, refusals=(Refusal(NOW - 1000, ZONE, Retry.PERMANENT, "denied", code="TPU-203"),)
+    )
     assert decide(spec(), world(nodes=Present(())), refused).empty
 
 

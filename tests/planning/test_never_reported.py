@@ -88,14 +88,16 @@ def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes
     """Its first act is a report; all that may keep a machine from that act is given more time."""
     found = deletions(decide(spec(), seen, record))
     assert bool(found) is replaced
-    assert all(change.details for change in found), "it counts as mute, and its zone is left for a while"
+    assert all(change.never_reported for change in found), (
+        "it counts as mute, and its zone is left for a while"
+    )
 
 
 def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
     """After the time of any start; it counts as one that has never reported."""
     (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_DEADLINE, beacons=(1,))))
     assert "has begun" in change.why
-    assert change.details
+    assert change.never_reported
 
 
 def test_a_first_report_does_not_wipe_the_slate():

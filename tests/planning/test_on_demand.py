@@ -14,7 +14,7 @@ from orchestrator.domain.units import Duration, Until
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import hopeless
-from orchestrator.planning.on_demand import ON_DEMAND, learn_progress, situation, told
+from orchestrator.planning.on_demand import learn_progress, situation, told
 from orchestrator.planning.queued_tpu import merged
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
@@ -71,7 +71,7 @@ def test_the_pace_and_the_last_save_are_learned():
 def test_without_a_deadline_nothing_is_on_demand():
     """However late it is."""
     change = asked(spec(), lost(1000))
-    assert change is None or ON_DEMAND not in change.details.values()
+    assert change is None or not change.on_demand
     assert told(spec(), world(), begun(1)) is None
 
 
@@ -80,27 +80,27 @@ def test_the_next_tpu_is_on_demand_when_the_slack_is_used_up(hours, dear):
     """Ten hours of work: after half an hour of twenty spot will do, after almost ten it will not."""
     change = asked(due(), lost(hours))
     assert change is not None
-    assert (change.details.get("capacity") == ON_DEMAND) == dear
+    assert change.on_demand == dear
 
 
 def test_after_the_deadline_spot_is_asked_for():
     """What cannot be had any more is not paid for."""
     change = asked(due(), lost(21))
     assert change is not None
-    assert not change.details
+    assert not change.on_demand
     assert told(due(), world(), begun(21))["forecast"] == "missed"
 
 
 def test_a_spot_order_that_does_not_start_is_left():
     """It may come or not; on demand is asked for in the same pass, in its place."""
     making = {"nodes": Present((node(state=NodeState.CREATING),))}
-    assert asked(due(), begun(9.9), **making).details == {"capacity": ON_DEMAND}
+    assert asked(due(), begun(9.9), **making).on_demand
     assert asked(due(), begun(5), **making) is None
 
 
 def test_a_tpu_whose_workers_could_not_be_asked_is_not_left():
     """It may work since long (seed 7 of the lives): unknown is not absent."""
-    assert asked(due(), begun(9.9), nodes=Present((node(),))).details == {"capacity": ON_DEMAND}
+    assert asked(due(), begun(9.9), nodes=Present((node(),))).on_demand
     unheard = {"nodes": Present((node(),)), "heartbeats": Unknown("503")}
     assert decide(due(), world(**unheard), begun(9.9)).changes == ()
 
@@ -109,7 +109,7 @@ def test_an_order_in_the_queue_is_left_before_the_slack_is_gone():
     """It is as good as nothing: what decides is the reserve, as without a TPU."""
     place = QueuedResource("demo-tpu-g1", ZONE, QueuedState.WAITING_FOR_RESOURCES, 1, created_at=NOW - HOUR)
     queued = {"nodes": Present(merged((), (place,)))}
-    assert asked(due(request="queued"), begun(9.5), **queued).details == {"capacity": ON_DEMAND}
+    assert asked(due(request="queued"), begun(9.5), **queued).on_demand
     assert asked(due(request="queued"), begun(1), **queued) is None
 
 
@@ -122,7 +122,7 @@ def test_on_demand_is_left_for_spot_and_not_again_within_the_hour():
     """The refusals of spot are believed for an hour, then for two."""
     dear = begun(1, on_demand=(1,), incarnation=1)
     works = {"nodes": Present((node(),)), "heartbeats": Present((beat(step=5, committed_step=5),))}
-    assert asked(due(), dear, **works).details == {}
+    assert asked(due(), dear, **works).on_demand is False
     for ago, again in ((0.9, False), (1.1, True)):
         refused = changed(dear, progress=replace(KNOWN, spot_refused_at=NOW - ago * HOUR))
         assert (asked(due(), refused, **works) is not None) == again
@@ -140,7 +140,7 @@ def test_a_refusal_of_on_demand_says_nothing_about_spot():
     assert hopeless(was) is None
     change = asked(due(), was)
     assert change is not None
-    assert not change.details
+    assert not change.on_demand
 
 
 def test_a_pace_that_is_not_known_is_held_to_need_half_of_the_time():
@@ -153,7 +153,7 @@ def test_a_pace_that_is_not_known_is_held_to_need_half_of_the_time():
     ("changes", "said"),
     [
         ({}, ""),
-        ({"steps": None}, "its length is not known"),
+        ({"steps": None}, "the length of the job, which is not known"),
         ({"ttl": Duration(HOUR)}, "later than the end of ttl"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_loop_needs_a_vm_that_somebody_starts_again():
     assert "vm is none" in text
     ((fatal, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
     assert not fatal
-    assert "nobody starts a preempted VM" in text
+    assert "nobody restarts a preempted VM" in text
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
         LOOPED, job=job, watch=watch, vm=changes.get("vm", VmSpec()), service_account=changes.get("account")
     )
     told = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
-    assert [not p.fatal and "both run as one account" in p.message for p in told] == [True] * named
+    assert [not p.fatal and "both run as the same account" in p.message for p in told] == [True] * named
 
 
 def test_a_loop_with_an_account_of_its_own_is_made_with_it():

@@ -5,7 +5,8 @@ from orchestrator.advice.explain.values import Evidence, Part, Seen, journal_of,
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.record import current_node
-from orchestrator.planning.job import BOOT_GRACE, decide_job
+from orchestrator.planning.job import BOOT_GRACE, decide_job, outdated
+from orchestrator.planning.step import Step
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted_text
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
@@ -22,7 +23,9 @@ def explain_job(seen: Seen) -> Part:
     state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
     if step.changes:
         why = step.changes[0].why
-        rule = "job.silent" if "silent" in why or "never reported" in why else "job.push"
+        node = current_node(seen.world, seen.record)
+        due = node is not None and outdated(seen.spec, seen.record, node, beats)
+        rule = "job.push" if due else "job.silent"
         you = "" if next_pass(seen) else "tpuctl watch"
         return Part("job", state, why, rule, evidence, steps_text(step.changes), next_pass(seen, step), you)
     lying = uncommitted_text(seen.spec.job.checkpoint, beats)
@@ -30,12 +33,13 @@ def explain_job(seen: Seen) -> Part:
         return Part("job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(seen), _SAVE)
     if not step.waiting:
         return Part("job", state, _runs(beats), "job.runs", evidence, calm=True)
-    return _waits(seen, state, step.waiting.removeprefix("job: "), evidence)
+    return _waits(seen, state, step, evidence)
 
 
-def _waits(seen: Seen, state: str, waiting: str, evidence: tuple[Evidence, ...]) -> Part:
+def _waits(seen: Seen, state: str, step: Step, evidence: tuple[Evidence, ...]) -> Part:
     """Explain a job that cannot run yet: for want of a machine, or because it boots."""
-    if waiting.startswith("waits"):
+    waiting = step.waiting.removeprefix("job: ")
+    if step.blocked:
         nexts = "it starts by itself when that is there"
         return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(seen))
     ready = seen.record.first_seen.get(of_node(seen.record.node.incarnation, NodeState.READY))

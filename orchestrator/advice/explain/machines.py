@@ -191,7 +191,7 @@ def _asked_for(
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
     return tuple(
-        Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({r.retry.value}): {r.message}")
+        Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({r.retry.value}): {r.text}")
         for r in refused[-LAST_REFUSALS:]
     )
 
