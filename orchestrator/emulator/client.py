@@ -1,7 +1,7 @@
 """The local cloud inside the HTTP session of an official client: no listener, no threads."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -10,14 +10,53 @@ import requests
 from requests.adapters import BaseAdapter
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
+from orchestrator.clock import Clock
+from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response, Router, split_target
+from orchestrator.emulator.http.storage_access import Callers, MachineOf, nobody
+from orchestrator.emulator.state.machines import NoHosts
+from orchestrator.emulator.state.settings import CloudSettings
+from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 
 if TYPE_CHECKING:
     from requests import PreparedRequest
 
 BASE = "http://cloud.invalid"
+
+
+class InProcess:
+    """
+    A local cloud, its buckets, and the routes of their three APIs.
+
+    *hosts* are its machines; without any they are states only. *taken* are bucket names of others.
+    With *machine_of* buckets are open to a machine as far as the roles of its account go.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: CloudSettings,
+        hosts: NoHosts | None = None,
+        *,
+        taken: Iterable[str] = (),
+        machine_of: MachineOf | None = None,
+        router: Router | None = None,
+    ) -> None:
+        self.clock = clock
+        self.cloud = LocalCloud(clock, hosts or NoHosts(), settings)
+        self.storage = Storage(clock, taken_names=list(taken))
+        accounts = nobody if machine_of is None else Callers(self.cloud, machine_of)
+        self.router = served(self.cloud, self.storage, accounts, router)
+
+    def answer(self, request: Request, _limit: float = 0.0) -> Response:
+        """Answer one request."""
+        return dispatch(self.router, self.cloud, request)
+
+    def adapter(self) -> "CloudAdapter":
+        """Return what is mounted into a session of requests."""
+        return CloudAdapter(self.router, self.cloud)
 
 
 class CloudAdapter(BaseAdapter):
@@ -74,7 +113,7 @@ def _text(value: str | bytes) -> str:
 
 def shorten(session: requests.Session, answer: Callable[[Request, float], Response]) -> None:
     """
-    Let *answer* serve every request of *session*: nothing is prepared, no adapter is looked up.
+    Let *answer* serve every request of *session*, whose hooks hear it: nothing is prepared, no adapter looked up.
 
     *answer* gets the request and its time limit in seconds. A call then costs half of one through
     `CloudAdapter`, so simulations of many lives use it.
@@ -83,9 +122,12 @@ def shorten(session: requests.Session, answer: Callable[[Request, float], Respon
     def request(method: str, url: str, **options: Any) -> requests.Response:
         limit = options.get("timeout")
         asked = _asked(method, url, options)
-        return _as_response(
+        response = _as_response(
             asked, url, answer(asked, float((limit[-1] if isinstance(limit, tuple) else limit) or 60.0))
         )
+        for hook in session.hooks["response"]:
+            response = hook(response) or response
+        return response
 
     session.request = request  # type: ignore[assignment,method-assign]
 

@@ -14,14 +14,22 @@ from orchestrator.google.queued_resources import TpuQueued
 from orchestrator.google.vms import ComputeVms
 
 
-def open_cloud(settings: CloudSettings, spec: Spec, remote: Remote, *, ask_account: bool = True) -> Cloud:
+def open_cloud(
+    settings: CloudSettings,
+    spec: Spec,
+    remote: Remote,
+    *,
+    ask_account: bool = True,
+    clients: Clients | None = None,
+) -> Cloud:
     """
     Return the cloud for *spec*; the project of *settings* wins over the file's.
 
     One call is made, for the default service account, and none when the file names the account or
     *ask_account* is False (for commands that create nothing; it saves the import of the compute client).
+    *clients* are used instead of new ones.
     """
-    clients = Clients(replace(settings, project=settings.project or spec.project or ""))
+    clients = clients or Clients(replace(settings, project=settings.project or spec.project or ""))
     if ask_account:
         account = read_account(clients, spec.service_account)
     else:

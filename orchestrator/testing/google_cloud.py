@@ -11,13 +11,10 @@ import requests
 from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
-from orchestrator.emulator.client import CloudAdapter
-from orchestrator.emulator.http.apis import served
+from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.billing import BillLine
-from orchestrator.emulator.state.machines import Machine, NoHosts
+from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.settings import CloudSettings
-from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.world import LocalCloud
 
 PROJECT = "test-project"
 SERVED = frozenset({"tpu.googleapis.com", "compute.googleapis.com", "storage.googleapis.com"})
@@ -35,15 +32,15 @@ class GoogleCloud:
     def __init__(self, project: str = PROJECT, **settings: Any) -> None:
         self.project = project
         self.clock = VirtualClock()
-        self.cloud = LocalCloud(self.clock, NoHosts(), CloudSettings(project=project, **settings))
-        self._router = served(self.cloud, Storage(self.clock))
+        self._inside = InProcess(self.clock, CloudSettings(project=project, **settings))
+        self.cloud = self._inside.cloud
 
     @contextmanager
     def installed(self) -> Iterator["GoogleCloud"]:
         """Answer for Google in this process while the block runs; application default credentials are there."""
         from google.auth.credentials import AnonymousCredentials
 
-        ours, adapters = CloudAdapter(self._router, self.cloud), requests.Session.get_adapter
+        ours, adapters = self._inside.adapter(), requests.Session.get_adapter
 
         def get_adapter(session: requests.Session, url: str) -> BaseAdapter:
             host = urlsplit(url).hostname or ""

@@ -7,6 +7,7 @@ from unittest import mock
 
 from orchestrator.app import session, state_folders
 from orchestrator.app.expired import sweep_expired
+from orchestrator.app.reporter import Reporter
 from tests.crash import commands
 from tests.crash.stage import HERE
 from tests.engine.engine_lab import PROJECT
@@ -42,7 +43,11 @@ def next_command(stage):
     here = (stage.folder / HERE).parents[1]
     about = SimpleNamespace(cloud="gcp")
     other = SimpleNamespace(
-        choice=about, clock=stage.clock, project=PROJECT, spec=SimpleNamespace(name="next")
+        choice=about,
+        clock=stage.clock,
+        project=PROJECT,
+        spec=SimpleNamespace(name="next"),
+        reporter=Reporter(),
     )
 
     class Opened:

@@ -9,6 +9,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.record_format import decode
+from tests.kit.wire import clients
 from tests.simulation import invariants
 from tests.simulation.invariants import Live
 
@@ -84,7 +85,7 @@ def check_running(stage, scenario, before):
     node = next(n for n in stage.cloud.kernel.state.nodes.values() if n.name == name)
     assert node.body["acceleratorType"] == scenario.spec.tpu.type
     demand("I2", f"jobs on {jobs}" if sorted(jobs) != sorted(w.id for w in node.workers) else "")
-    policy = stage.clients.storage.bucket(stage.bucket).get_iam_policy()
+    policy = clients().storage.bucket(stage.bucket).get_iam_policy()
     assert any("objectAdmin" in binding["role"] for binding in policy.bindings), "machines could not write"
     _always(stage, scenario, before)
     kept = record(stage)

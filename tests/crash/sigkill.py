@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request
 from tests.crash.afar import CONTROL
 from tests.crash.explore import begun
@@ -36,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, {"content-type": "application/json"}, json.dumps(said).encode())
             return
         asked = Request.parse(self.command, self.path, dict(self.headers.items()), body)
-        answer = dispatch(stage.wire._router, stage.cloud, asked)
+        answer = stage.wire.answer(asked)
         self._answer(answer.status, answer.headers, answer.body)
 
     do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - the names that the base class looks for

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from orchestrator.emulator.client import BASE, shorten
-from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.state import gate
 from orchestrator.engine import (
     artifacts,
@@ -24,7 +22,6 @@ from orchestrator.engine import (
     journal,
     record_store,
 )
-from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.threads import one_after_the_other
 from tests.crash.ports import Port, watched
 from tests.direct.cloud import direct_cloud
@@ -57,28 +54,6 @@ class Point:
     alike: bytes = b""
 
 
-class Current:
-    """The stage that answers now: clients cost 60 ms, so all stages of a process share theirs."""
-
-    stage = None
-    clients = None
-
-    def answer(self, request, limit):
-        return dispatch(self.stage.wire._router, self.stage.cloud, request)
-
-    def shared(self):
-        """Return the official clients, each with its HTTP session replaced by the stage."""
-        if self.clients is None:
-            self.clients = Clients(CloudSettings(PROJECT, BASE, read_retry=0))
-            for client in (self.clients.tpu, self.clients.instances, self.clients.zone_operations):
-                shorten(client.transport._session, self.answer)
-            shorten(self.clients.storage._http, self.answer)
-        return self.clients
-
-
-CURRENT = Current()
-
-
 class Stage(Lab):
     """
     A lab whose every mutating step has a point before and a point after it.
@@ -89,7 +64,7 @@ class Stage(Lab):
 
     def __init__(self, folder, *, direct=False, **settings):
         super().__init__(folder, **settings)
-        CURRENT.stage, self.clients, self.direct = self, CURRENT.shared(), direct
+        self.direct = direct
         self.remote = Port("Remote", self.remote, self)
         self.calling, self.seen = [], defaultdict(set)
         self.hidden_since = self.hidden_until = 0.0

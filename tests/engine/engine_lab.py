@@ -9,24 +9,17 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from requests.adapters import BaseAdapter
-
 from orchestrator.app.artifacts import as_wanted
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.observation import NodeState
-from orchestrator.domain.ports import CloudAccount
-from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.apis import served
-from orchestrator.emulator.http.storage_access import Callers
+from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.machines import NoHosts
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
-from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Sweep
@@ -38,13 +31,11 @@ from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome
 from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
-from orchestrator.google.clients import Clients, CloudSettings
-from orchestrator.google.factory import open_cloud
 from orchestrator.pricing.bill import spent
 from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
+from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.planning.planning_kit import make_spec
 
-PROJECT = "local-project"
 ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", "compute.instances.start",
@@ -63,60 +54,42 @@ class Kill(BaseException):
     """The controller is dead: nothing in it may catch this."""
 
 
-class Watched(CloudAdapter):
-    """The wire, with an eye on each call: *before* and *after* see the method and path of a mutating request."""
+class Watched(InProcess):
+    """A cloud with an eye on each call: *before* and *after* see the method and path of a mutating request."""
 
-    def __init__(self, router, cloud):
-        super().__init__(router, cloud)
-        self.before = self.after = lambda what: None
+    before = after = staticmethod(lambda what: None)
 
-    def send(self, request, *args, **options):
-        what = f"{request.method} {request.path_url.partition('?')[0]}"
+    def answer(self, request, limit=0.0):
         if request.method == "GET":
-            return super().send(request, *args, **options)
+            return super().answer(request)
+        what = f"{request.method} {request.path}"
         self.before(what)
-        answer = super().send(request, *args, **options)
+        answer = super().answer(request)
         self.after(what)
         return answer
-
-
-class Current(BaseAdapter):
-    """Hand every request to the lab of the test that runs: clients cost 60 ms, so all tests share theirs."""
-
-    wire: Watched
-
-    def send(self, request, **options):
-        return self.wire.send(request, **options)
-
-    def close(self):
-        pass
-
-
-CURRENT = Current()
-CLIENTS = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=CURRENT))
 
 
 class Lab:
     """One local cloud, and controllers over it that come and go."""
 
-    def __init__(self, folder, latency="scaled", taken=(), start=1_800_000_000.0, **settings):
+    def __init__(self, folder, latency="scaled", taken=(), **settings):
         self.folder = folder
         self.processes, self.ended = [], set()
-        self.clock = VirtualClock(start)
+        self.clock = VirtualClock()
         self.machines = Machines.__new__(Machines)
         NoHosts.__init__(self.machines)
         Machines.__init__(self.machines, lab=self)
-        self.cloud = LocalCloud(
+        chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
+        self.wire = Watched(
             self.clock,
+            chosen,
             self.machines,
-            LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings}),
+            taken=taken,
+            machine_of=lambda _: None,
         )
-        self.storage = Storage(self.clock, taken_names=taken)
-        router = served(self.cloud, self.storage, Callers(self.cloud, lambda _: None))
-        self.wire = Watched(router, self.cloud)
+        self.cloud, self.storage = self.wire.cloud, self.wire.storage
         self.remote = Push(self.machines)
-        self.settings = CloudSettings(PROJECT, BASE, read_retry=0, adapter=CURRENT)
-        CURRENT.wire, self.clients = self.wire, CLIENTS
+        self.answers()
         self.bucket = names.bucket_name(a_spec(), PROJECT)
         for name, path in (("bundle", bundle_file), ("agent", agent_file)):
             place = path(folder / "bundles", DIGEST[name])
@@ -125,10 +98,11 @@ class Lab:
 
     def open(self, spec):
         """Return the adapters for one deployment, over clients that all of them share."""
-        cloud = open_cloud(self.settings, spec, self.remote, ask_account=False)
-        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
-            adapter._clients = self.clients  # they hold no state of ours
-        return replace(cloud, account=CloudAccount(PROJECT, self.cloud.settings.default_service_account))
+        return wired_cloud(spec, self.remote, account=self.cloud.settings.default_service_account)
+
+    def answers(self):
+        """Be the cloud that answers from now on."""
+        WIRE.cloud = self.wire
 
     def holder(self, who, yields):
         """Return a process that comes to be."""

@@ -18,7 +18,7 @@ def minutes(lab, count):
     """Let minutes pass, each of which asks the timers."""
     for _ in range(count):
         lab.wait(MINUTE)
-        ask(lab.wire._router, lab.cloud, lab.folder / "machines")
+        ask(lab.wire.router, lab.cloud, lab.folder / "machines")
 
 
 def running(lab):
@@ -61,5 +61,5 @@ def test_a_loop_at_work_is_left_to_end_the_deployment_itself(tmp_path):
     controller = lab.up(a_spec(watch__ttl="2h", watch__self_delete=True))
     lab.wait(TTL + 3600)
     controller.lease.keep()
-    ask(lab.wire._router, lab.cloud, lab.folder / "machines")
+    ask(lab.wire.router, lab.cloud, lab.folder / "machines")
     assert [name for name in running(lab) if "tpu" in name]

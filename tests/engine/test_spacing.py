@@ -176,13 +176,13 @@ def test_a_lease_given_back_frees_no_later_one(lab, monkeypatch):
 
 def test_a_slow_pass_leaves_its_results_to_the_next_one_and_that_waits_for_nothing(lab, monkeypatch):
     """After a change the next look comes at once: a write in between would hold up its intents."""
-    refused, send = refusals(lab, monkeypatch), lab.wire.send
+    refused, send = refusals(lab, monkeypatch), lab.wire.answer
 
-    def slowly(request, *args, **options):
-        if "/o" not in request.path_url:
+    def slowly(request, limit):
+        if "/o" not in request.path:
             lab.clock.advance(0.15)
-        return send(request, *args, **options)
+        return send(request, limit)
 
-    monkeypatch.setattr(lab.wire, "send", slowly)
+    monkeypatch.setattr(lab.wire, "answer", slowly)
     lab.up()
     assert refused == []

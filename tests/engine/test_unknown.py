@@ -1,10 +1,9 @@
 """What cannot be seen is unknown, and nothing is made or deleted because of it (I7)."""
 
-import json
-
 import pytest
 
 from orchestrator.domain.observation import NodeState, Unknown
+from orchestrator.emulator.http.router import Response
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 LOOKS = {
@@ -60,17 +59,14 @@ def test_a_zone_hidden_from_the_project_makes_the_whole_sight_unknown(lab):
 def test_a_partial_list_is_no_proof_of_absence(lab, monkeypatch):
     """`unreachable` in a list that answers 200 makes it unknown, however long it lasts."""
     controller = lab.up()
-    real = lab.wire.send
+    real = lab.wire.answer
 
-    def partial(request, *args, **options):
-        answer = real(request, *args, **options)
-        if request.path_url.startswith("/v2/") and "/nodes?" in request.path_url:
-            body = json.dumps({"nodes": [], "unreachable": [f"locations/{ZONE}"]}).encode()
-            answer.raw._fp = answer.raw._original_response = None
-            answer._content = body
-        return answer
+    def partial(request, limit):
+        if request.path.startswith("/v2/") and request.path.endswith("/nodes"):
+            return Response.of({"nodes": [], "unreachable": [f"locations/{ZONE}"]})
+        return real(request, limit)
 
-    monkeypatch.setattr(lab.wire, "send", partial)
+    monkeypatch.setattr(lab.wire, "answer", partial)
     before = lab.mutations()
     for _ in range(4):
         result = controller.one_pass()

@@ -10,10 +10,9 @@ from typing import Any
 
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import BucketOrder, NodeOrder, VmOrder
-from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.apis import served
+from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.state.machines import Machine, NoHosts
+from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
@@ -61,12 +60,10 @@ class Lab:
 def a_lab(**settings: Any) -> Lab:
     """Return a local cloud that is mounted into the sessions of the clients."""
     clock = VirtualClock()
-    local = LocalCloud(clock, NoHosts(), LocalSettings(**{"fresh_project": False, **settings}))
-    storage = Storage(clock, taken_names=["somebody-elses"])
-    router = served(local, storage)
-    adapter = CloudAdapter(router, local)
-    clients = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=adapter))
-    return Lab(clock, local, storage, clients, router)
+    chosen = LocalSettings(**{"fresh_project": False, **settings})
+    inside = InProcess(clock, chosen, taken=["somebody-elses"])
+    clients = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=inside.adapter()))
+    return Lab(clock, inside.cloud, inside.storage, clients, inside.router)
 
 
 def vms_of(lab: Lab) -> ComputeVms:

@@ -12,13 +12,14 @@ import pytest
 import requests
 
 from orchestrator.domain.observation import Absent, Present, Unknown
+from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.errors import AuthError, Retry, UsageError
 from orchestrator.google.buckets import GcsBuckets
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.vms import ComputeVms
 from tests.emulator.http_fixture import serve
-from tests.google.cloud_kit import LABEL, PROJECT, ZONE, a_bucket, a_lab, a_node, a_vm, canned, dispatch
+from tests.google.cloud_kit import LABEL, PROJECT, ZONE, a_bucket, a_lab, a_node, a_vm, canned
 
 NOTHING = {"nodes": []}
 

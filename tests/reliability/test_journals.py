@@ -14,7 +14,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.engine.rebuild_record import _entry, rebuilt
 from orchestrator.engine.record_format import stored_values
 from orchestrator.errors import TpuctlError
-from tests.engine.engine_lab import CURRENT, OTHER_ZONE, ZONE, Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 from tests.figures import tell
 from tests.reliability.damage import depth
 from tests.reliability.test_torn_state import store_of
@@ -98,7 +98,7 @@ def story(request, tmp_path_factory):
 @pytest.fixture
 def life(story):
     """Return a deployment with a journal; what a test does to the journal is undone."""
-    CURRENT.wire = story.lab.wire
+    story.lab.answers()
     yield story
     story.keep(story.entries)
 

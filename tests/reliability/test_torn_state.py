@@ -181,12 +181,12 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over, monkeypatch
     kept, outcomes = folder / expired.KEPT, Counter()
     data = json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode()
     kept.write_bytes(data)
-    whole = list(expired._expired(tmp_path, now))
+    whole = list(expired._expired(tmp_path, now, lambda text: None))
     assert whole == ([spec] if over else [])
     for damaged in damages(data, BITS) if over else flips(data, BITS):
         kept.write_bytes(damaged)
         said.clear()
-        found = list(expired._expired(tmp_path, now))
+        found = list(expired._expired(tmp_path, now, lambda text: None))
         assert found in ([], whole), damaged
         assert found or said or not over
         outcomes["harmless" if found else "detected"] += 1

@@ -84,7 +84,8 @@ class Process:
         assert now < self.ends_at, f"tpuctl {' '.join(self.words)} does not end"
         if now >= self.interrupt_at:
             self.interrupt_at = float("inf")
-            signal.raise_signal(signal.SIGINT)
+            # Called here and now: a signal may be handled inside some finalizer, where the interrupt is lost.
+            signal.getsignal(signal.SIGINT)(signal.SIGINT, None)
 
 
 @dataclass(frozen=True)

@@ -8,36 +8,28 @@ are the time, the network between clients and cloud, and the machines with the w
 import re
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from unittest.mock import patch
 
 import requests
 
 from orchestrator.app import holder, session
 from orchestrator.clock import VirtualClock
-from orchestrator.domain.ports import CloudAccount
-from orchestrator.emulator.client import BASE, shorten
-from orchestrator.emulator.http.apis import served
-from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
-from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.engine import atomic_files, lease_object
 from orchestrator.errors import TpuctlError
 from orchestrator.google import factory
-from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.threads import one_after_the_other
 from tests.contract.discovery import Witness
 from tests.engine.engine_lab import Kill
+from tests.kit.wire import ACCOUNT, PROJECT, WIRE, wired_cloud
 from tests.quick_clients import QUICK
 from tests.scenarios.crew import Crew, Ssh
 from tests.scenarios.judge import Judge
 
-PROJECT = "local-project"
-ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
 _NAME = re.compile(rb'"name": "([^"]+)"')
 STRIDE = 10.0
 """Seconds after which the others have their turn while a command waits."""
@@ -65,9 +57,8 @@ class Town:
         self.clock = TownClock(self)
         self.crew = Crew(self)
         chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
-        self.cloud = LocalCloud(self.clock, self.crew, chosen)
-        self.storage = Storage(self.clock)
-        self.router = served(self.cloud, self.storage)
+        self.inside = InProcess(self.clock, chosen, self.crew)
+        self.cloud, self.storage, self.router = self.inside.cloud, self.inside.storage, self.inside.router
         self.acting, self.processes, self.desks = [], [], []
         self.log, self.plans = [], []
         self.distort = lambda method, response: response
@@ -180,7 +171,7 @@ class Town:
 
     def _dispatched(self, request):
         """Answer a request; what it and its answer say is held against Google's discovery documents."""
-        return self.witness.look(request, dispatch(self.router, self.cloud, request))
+        return self.witness.look(request, self.inside.answer(request))
 
     def _called(self, request):
         """Return the method of a request, and the name of what it is about."""
@@ -194,7 +185,7 @@ class Town:
     @contextmanager
     def open(self):
         """Be the town of this Python process."""
-        Town.current = self
+        Town.current = WIRE.cloud = self
         with ExitStack() as stack:
             stack.enter_context(one_after_the_other())
             for where, what, stand_in in (
@@ -205,7 +196,7 @@ class Town:
                 (session, "gone", self._gone),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),
                 (lease_object.Lease, "renewing", renewing),
-                (factory, "open_cloud", opened(factory.open_cloud)),
+                (factory, "open_cloud", opened),
             ):
                 stack.enter_context(patch.object(where, what, stand_in))
             yield self
@@ -234,36 +225,9 @@ def renewing(lease):
         lease.release()
 
 
-def answered(request, limit):
-    """Carry a request in the town of the moment."""
-    return Town.current.answer(request, limit)
-
-
-@cache
-def shared_clients():
-    """Return the official clients; they cost 60 ms, so all towns of a Python process share theirs."""
-    made = Clients(CloudSettings(PROJECT, BASE, read_retry=0.0))
-    for client in (made.tpu, made.instances, made.zone_operations):
-        shorten(client.transport._session, answered)
-    shorten(made.storage._http, answered)
-    return made
-
-
-def opened(really):
-    """Let commands open the cloud of the town instead of Google's."""
-
-    def open_cloud(settings, spec, remote, **_):
-        cloud = really(
-            CloudSettings(PROJECT, BASE, read_retry=0.0, lists=settings.lists),
-            spec,
-            remote,
-            ask_account=False,
-        )
-        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
-            adapter._clients = shared_clients()
-        return replace(cloud, account=CloudAccount(PROJECT, ACCOUNT))
-
-    return open_cloud
+def opened(settings, spec, remote, **_):
+    """Open the cloud of the town instead of Google's."""
+    return wired_cloud(spec, remote, lists=settings.lists)
 
 
 class TownClock(VirtualClock):

@@ -28,6 +28,7 @@ from orchestrator.engine import artifacts, journal, record_store
 from orchestrator.google.secret_manager import SecretManager
 from orchestrator.ssh.run import Answer
 from tests.crash.stage import storage_parts
+from tests.kit.wire import clients
 from tests.scenarios import town as towns
 from tests.scenarios.crew import Crew, Ssh
 from tests.scenarios.desk import Desk, Process, Said
@@ -100,9 +101,9 @@ class CanaryTown(Town):
         return written
 
     def _manager(self, *_):
-        made = SecretManager(towns.shared_clients())
+        made = SecretManager(clients())
         session = made._session
-        shorten(session, towns.answered)
+        shorten(session, self.answer)
         short = session.request
 
         def request(method, url, **options):

@@ -14,9 +14,9 @@ from orchestrator.errors import (
     TpuctlError,
     UnclaimedError,
 )
+from tests.kit.wire import PROJECT
 from tests.planning.planning_kit import make_spec
 from tests.simulation.baton import Kill, Process
-from tests.simulation.wire import PROJECT
 from tests.simulation.world import Controller
 
 

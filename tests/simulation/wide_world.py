@@ -31,11 +31,12 @@ from orchestrator.google.error_mapping import NETWORK, judge, one_line
 from orchestrator.google.refusal import Failure, of_answer
 from orchestrator.threads import one_after_the_other
 from tests.direct.door import Door
+from tests.kit.wire import PROJECT
 from tests.planning.planning_kit import make_spec
 from tests.simulation import machines
 from tests.simulation.baton import Kill, Scheduler
 from tests.simulation.machines import Fleet
-from tests.simulation.wire import LISTS, MUTATING, PROJECT, REFUSALS, STALE_FOR
+from tests.simulation.wire import LISTS, MUTATING, REFUSALS, STALE_FOR
 from tests.simulation.world import DIGEST
 
 _OURS = re.compile(r"\b(w\d+)-(?:tpu|vm)")

@@ -10,7 +10,6 @@ from collections import Counter
 
 import requests
 
-from orchestrator.emulator.client import BASE, shorten
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Request, Response, Router
@@ -20,10 +19,8 @@ from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
-from orchestrator.google.clients import Clients, CloudSettings
 from tests.simulation.baton import sleep
 
-PROJECT = "local-project"
 STALE_FOR = 25.0
 """Seconds for which a caller may get old lists in a row: less than the time between two witnesses."""
 OLD_LISTS = 20
@@ -46,27 +43,6 @@ MUTATING = frozenset(
 )  # fmt: skip
 LISTS = frozenset({"tpu.nodes.list", "tpu.queuedResources.list", "compute.instances.list"})
 TPU_LISTS = {"tpu.nodes.list": "nodes", "tpu.queuedResources.list": "queuedResources"}
-
-
-class Current:
-    """The network of the life that runs now: clients cost 60 ms, so all lives of a process share theirs."""
-
-    network = None
-
-    def answer(self, request, limit):
-        return self.network.answer(request, limit)
-
-
-CURRENT = Current()
-
-
-def make_clients(read_retry):
-    """Return the official clients, each with its HTTP session replaced by the local cloud."""
-    clients = Clients(CloudSettings(PROJECT, BASE, read_retry=read_retry))
-    for client in (clients.tpu, clients.instances, clients.zone_operations):
-        shorten(client.transport._session, CURRENT.answer)
-    shorten(clients.storage._http, CURRENT.answer)
-    return clients
 
 
 class QuickRouter(Router):

@@ -26,11 +26,9 @@ from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain.lease import RENEWAL, Holder
 from orchestrator.domain.ports import LARGEST, CloudAccount
-from orchestrator.emulator.http.apis import served
+from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.engine import (
     atomic_files,
     heartbeats,
@@ -49,23 +47,22 @@ from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
-from orchestrator.google.factory import open_cloud
 from orchestrator.planning.job import job_digest
 from orchestrator.pricing.bill import spent
 from orchestrator.threads import one_after_the_other
+from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.memory_disk import MEMORY
 from tests.planning.planning_kit import make_spec
 from tests.quick_clients import QUICK
 from tests.simulation.baton import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
-from tests.simulation.wire import CURRENT, PROJECT, Network, QuickRouter, make_clients
+from tests.simulation.wire import Network, QuickRouter
 
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
 DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
 STRETCH = (0, 0, 0, 0, 600, 600, 3600, 3600, 3600, 6 * 3600, 6 * 3600, 6 * 3600)
 """Seconds by which the pauses of a settled day grow: the loop is seen at many moments, not every 15 s."""
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
-shared_clients = cache(make_clients)
 shared_catalog = cache(load_catalog)
 decoded = lru_cache(decode)
 
@@ -87,16 +84,15 @@ class World:
         zones = {zone for d in case.deployments for zone in d.spec["tpu__zones"]}
         quotas = {(QUOTA, zone): case.quota for zone in zones} if case.quota else {}
         settings = LocalSettings(latency=latency, seed=case.seed, quotas=quotas, fresh_project=False)
-        self.cloud = LocalCloud(self.scheduler.clock, self.fleet, settings)
-        self.storage = Storage(self.scheduler.clock)
+        inside = InProcess(self.scheduler.clock, settings, self.fleet, router=QuickRouter())
+        self.cloud, self.storage = inside.cloud, inside.storage
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
-        router = served(self.cloud, self.storage, router=QuickRouter())
         self.network = Network(
-            self.scheduler, self.cloud, self.storage, router,
+            self.scheduler, self.cloud, self.storage, inside.router,
             rates=case.rates, random=Random(f"wire {case.seed}"), seen=self._called,
         )  # fmt: skip
         self.network.heartbeat_lists = self.fleet.report
-        self.clients = shared_clients(5.0 if case.retries else 0.0)
+        self.read_retry = 5.0 if case.retries else 0.0
         self.specs, self.on_call = {}, lambda process, method, request, status, fault: None
         for one in case.deployments:
             spec = make_spec(project=PROJECT, **one.spec)
@@ -157,7 +153,7 @@ class World:
     @contextmanager
     def running(self):
         """Be the world of this process: its network, clock, threads, locks and ids."""
-        CURRENT.network = self.network
+        WIRE.cloud = self.network
         ids = Random(f"ids {self.case.seed}")
         threads = Threading(self.scheduler)
         clock = RetryTime(self.scheduler)
@@ -238,11 +234,10 @@ class Controller:
         self.folder = world.folder / f"{spec.name}-{process.host}"
         self.events, self.failures = [], []
         remote = Ssh(world.fleet, process, self._ssh_fails)
-        cloud = open_cloud(replace(world.clients.settings, read_retry=0), spec, remote, ask_account=False)
         account = CloudAccount(PROJECT, world.cloud.settings.default_service_account)
-        self.cloud = replace(cloud, account=account)
-        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
-            adapter._clients = world.clients
+        self.cloud = cloud = wired_cloud(
+            spec, remote, account=account.default_service_account, read_retry=world.read_retry
+        )
         self.records = RecordStore(self.folder / "record.json", cloud.store, spec.name, now=self.clock.now)
         yields = ("up", "down") if command == "watch" else ()
         me = Holder(
