@@ -72,10 +72,10 @@ class Watched(InProcess):
 class Lab:
     """One local cloud, and controllers over it that come and go."""
 
-    def __init__(self, folder, latency="scaled", taken=(), **settings):
+    def __init__(self, folder, latency="scaled", taken=(), start=1_800_000_000.0, **settings):
         self.folder = folder
         self.processes, self.ended = [], set()
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(start)
         self.machines = Machines.__new__(Machines)
         NoHosts.__init__(self.machines)
         Machines.__init__(self.machines, lab=self)

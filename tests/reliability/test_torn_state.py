@@ -14,7 +14,6 @@ import pytest
 
 from orchestrator.app import expired
 from orchestrator.app.holder import gone, this_process
-from orchestrator.cli import console
 from orchestrator.config.adapter import dump, restore
 from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import sealed
@@ -164,14 +163,13 @@ def test_no_damage_gives_the_lease_of_a_living_holder_away(state):
 
 
 @pytest.mark.parametrize("over", [False, True])
-def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over, monkeypatch):
+def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over):
     """
     What `up` wanted is kept beside the record, and by it an expired deployment is ended: only if it is whole.
 
     A damaged one is told of, since nobody ends that deployment here.
     """
     said = []
-    monkeypatch.setattr(console, "say", said.append)
     spec = a_spec(watch__ttl="1d")
     folder = tmp_path / "local-project" / "demo"
     folder.mkdir(parents=True)
@@ -181,12 +179,12 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over, monkeypatch
     kept, outcomes = folder / expired.KEPT, Counter()
     data = json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode()
     kept.write_bytes(data)
-    whole = list(expired._expired(tmp_path, now, lambda text: None))
+    whole = list(expired._expired(tmp_path, now, said.append))
     assert whole == ([spec] if over else [])
     for damaged in damages(data, BITS) if over else flips(data, BITS):
         kept.write_bytes(damaged)
         said.clear()
-        found = list(expired._expired(tmp_path, now, lambda text: None))
+        found = list(expired._expired(tmp_path, now, said.append))
         assert found in ([], whole), damaged
         assert found or said or not over
         outcomes["harmless" if found else "detected"] += 1

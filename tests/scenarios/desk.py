@@ -84,8 +84,7 @@ class Process:
         assert now < self.ends_at, f"tpuctl {' '.join(self.words)} does not end"
         if now >= self.interrupt_at:
             self.interrupt_at = float("inf")
-            # Called here and now: a signal may be handled inside some finalizer, where the interrupt is lost.
-            signal.getsignal(signal.SIGINT)(signal.SIGINT, None)
+            signal.raise_signal(signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -162,6 +161,7 @@ class Desk:
         town.acting.append(process)
         town.processes.append(process)
         out, err, code = StringIO(), StringIO(), None
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with (
                 patch.dict(os.environ, self._environment(), clear=True),
@@ -174,6 +174,9 @@ class Desk:
         finally:
             process.over = True
             town.acting.remove(process)
+            # Who was killed has put nothing back; the next one's Ctrl-C would go to the dead.
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         return Said(code, out.getvalue(), err.getvalue(), process.calls)
 
     def _environment(self):
