@@ -11,7 +11,7 @@ from orchestrator import __version__
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.plan import Kind, Plan
 from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_moved, sights_of
 
@@ -75,7 +75,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
 
 def _billed_now(record: "Record") -> "Span | None":
     """Return the stretch of the newest TPU that exists, None when there is none."""
-    spans = [span for span in record.spans if span.kind == "node" and span.until is None]
+    spans = [span for span in record.spans if span.kind is Kind.NODE and span.until is None]
     return max(spans, key=lambda span: span.since, default=None)
 
 

@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Node, Present, Sight, Unknown, Vm
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 
 ALL_ZONES = "-"
@@ -63,7 +64,7 @@ def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[
 def expected_in(record: Record, zones: Sequence[str]) -> tuple[str, ...]:
     """Return those of *zones* where a TPU of the record should be: only a zone's own list shows its absence."""
     racing = {rival.zone for rival in record.race.rivals}
-    running = {span.zone for span in record.spans if span.kind == "node" and span.until is None}
+    running = {span.zone for span in record.spans if span.kind is Kind.NODE and span.until is None}
     newest = {record.node.zone} if record.node.incarnation else set()
     return tuple(zone for zone in zones if zone in racing | running | newest)
 

@@ -60,7 +60,7 @@ class Span:
     *type* is empty where it is what the file says; a TPU of before the file was changed keeps its own.
     """
 
-    kind: str
+    kind: Kind
     name: str
     zone: str
     since: float

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span, newest_incarnation
 from orchestrator.domain.spec import Spec
 
@@ -32,7 +33,7 @@ def reshaped(record: Record, shape: str) -> Record:
 
 def _priced_by(shape: str, span: Span) -> Span:
     """Return the span of a TPU with the type and the price class of *shape*, unless it has its own."""
-    if span.kind != "node":
+    if span.kind is not Kind.NODE:
         return span
     words = shape.split(", ")
     return replace(span, type=span.type or words[0], spot=SPOT in words if span.spot is None else span.spot)

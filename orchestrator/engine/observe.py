@@ -23,6 +23,7 @@ from orchestrator.domain.observation import (
     Vm,
     World,
 )
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Cloud
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
@@ -101,7 +102,7 @@ def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
     """
     if spec.vm == "none":
         return Absent()
-    earlier = (span.zone for span in record.spans if span.kind == "vm")
+    earlier = (span.zone for span in record.spans if span.kind is Kind.VM)
     for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
         seen = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
         if not isinstance(seen, Absent):

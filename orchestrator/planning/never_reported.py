@@ -13,7 +13,7 @@ from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.capacity import after_refusal
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import NodeState, Present, World
-from orchestrator.domain.plan import Change, Outcome
+from orchestrator.domain.plan import Change, Kind, Outcome
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.updated import updated
@@ -42,7 +42,7 @@ def not_up(world: World) -> bool:
 def often_mute(spec: Spec, record: Record, zone: str) -> bool:
     """Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant."""
     # A TPU that was billed nowhere cannot be told from one of this zone.
-    zones = {span.name: span.zone for span in record.spans if span.kind == "node"}
+    zones = {span.name: span.zone for span in record.spans if span.kind is Kind.NODE}
     here = [n for n, _ in record.silence.never_reported if zones.get(names.node_name(spec, n), zone) == zone]
     return len(here) >= MUTE_TPUS
 

@@ -209,7 +209,7 @@ def _works(beats: tuple[Heartbeat, ...]) -> bool:
 
 def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer, ...]:
     """Return the zones of the file with what is known of spot there."""
-    spans = [s for s in record.spans if s.kind == "node" and s.spot is not False]
+    spans = [s for s in record.spans if s.kind is Kind.NODE and s.spot is not False]
     life = life_of(sum((s.until or world.seen_at) - s.since for s in spans), record.node.preemptions)
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
     age = world.seen_at - record.deadline.progress.spot_refused_at

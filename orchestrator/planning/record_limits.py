@@ -57,7 +57,7 @@ def check_record(record: Record) -> None:
     for span in record.spans:
         _fits("name", span.name, _NAME)
         if span.kind not in METERS:
-            raise ValueError(f"a span of the kind {span.kind!r}")
+            raise ValueError(f"a span of the kind {span.kind.value}")
     for operation in record.operations:
         _fits("operation", operation.name, _NAME)
         _fits("operation", operation.id, _OPERATION)

@@ -238,25 +238,25 @@ def _span(node: Node, record: Record, now: float) -> Span:
     newest = {record.node.incarnation, *(r.incarnation for r in record.race.rivals)}
     kind = record.node.substitute if node.incarnation in newest else ""
     spot = span_spot(record, node.name)
-    return Span("node", node.name, node.zone, billed_since(node, record, now), spot=spot, type=kind)
+    return Span(Kind.NODE, node.name, node.zone, billed_since(node, record, now), spot=spot, type=kind)
 
 
 def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
     """Open a span for what is billed now and close those of what is surely not."""
-    live: dict[tuple[str, str], Span] = {}
-    sure = {"vm"} if isinstance(world.vm, Present | Absent) else set()
+    live: dict[tuple[Kind, str], Span] = {}
+    sure = {Kind.VM} if isinstance(world.vm, Present | Absent) else set()
     if isinstance(world.nodes, Present):
-        sure.add("node")
+        sure.add(Kind.NODE)
         billed = (
             n
             for n in world.nodes.value
             if n.machine and n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
         nodes = [_span(n, record, now) for n in billed]
-        live |= {("node", node.name): node for node in nodes}
+        live |= {(Kind.NODE, node.name): node for node in nodes}
     if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
         vm = world.vm.value
-        live[("vm", vm.name)] = Span("vm", vm.name, vm.zone, now)
+        live[(Kind.VM, vm.name)] = Span(Kind.VM, vm.name, vm.zone, now)
     spans = tuple(
         replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
         for s in record.spans

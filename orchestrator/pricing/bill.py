@@ -10,7 +10,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.pricing.cost import Estimate, Hourly, Meter, estimate, hourly
 
 Priced = tuple[str, bool | None]
-METERS = {"node": (Meter.NODE,), "vm": (Meter.VM, Meter.DISK)}
+METERS = {Kind.NODE: (Meter.NODE,), Kind.VM: (Meter.VM, Meter.DISK)}
 
 
 def priced_as(spec: Spec, span: Span) -> Spec:

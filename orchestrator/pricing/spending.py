@@ -15,6 +15,7 @@ from enum import Enum
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.names import home_region, incarnation_of
 from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.bill import METERS, priced_as, spent
@@ -173,7 +174,7 @@ def _storage(
 
 def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> tuple[Stretch, ...]:
     """Return what the time was used for, from the first TPU to *now*; what lies before is idle."""
-    every = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
+    every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
     nodes = [span for span in every if not _lost_race(span, every, reports)]
     found: list[Stretch] = []

@@ -7,6 +7,7 @@ from itertools import pairwise
 from orchestrator.domain.events import Event
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import BEFORE
 
@@ -66,7 +67,7 @@ def timeline(
 ) -> Timeline:
     """Return the lines of all machines that ever were, up to *now* or to the end of the last of them."""
     last = {beat.incarnation: beat for beat in beats if beat.worker == 0}
-    nodes = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
+    nodes = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     lanes = [
         _node(
             span, last.get(incarnation_of(span.name, {}) or 0), events, now, followed=index + 1 < len(nodes)
@@ -75,7 +76,7 @@ def timeline(
     ]
     vms: dict[tuple[str, str], list[Span]] = {}
     for span in spans:
-        if span.kind == "vm":
+        if span.kind is Kind.VM:
             vms.setdefault((span.name, span.zone), []).append(span)
     for (name, zone), lives in vms.items():
         bars = tuple(Bar(span.since, _end(span, now), "vm") for span in lives)

@@ -18,6 +18,7 @@ from orchestrator.app.quick import _may_be_over, keep_mark, seen_here
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.units import Duration
 from orchestrator.engine.published_status import Publisher
@@ -61,7 +62,7 @@ def known(project="one", name="mine"):
 def kept(session, started=0.0, *, ended=True):
     """Write the record of a deployment that began at *started*."""
     until = started + 1 if ended else None
-    span = Span("node", f"{session.spec.name}-tpu-g1", "europe-west4-b", started, until)
+    span = Span(Kind.NODE, f"{session.spec.name}-tpu-g1", "europe-west4-b", started, until)
     record = record_of(started_at=started, spans=(span,) if started else ())
     (session.folder / "record.json").write_bytes(encode(record, session.spec.name))
 
@@ -165,7 +166,7 @@ def test_no_deployment_that_a_sweep_would_end_is_passed_over(watched, capsys):
     for age, ttl, until, asked in itertools.product(ages, ttls, (None, 5.0), (True, False)):
         other.spec = replace(other.spec, watch=replace(other.spec.watch, ttl=Duration.parse(ttl)))
         remember(other)
-        spans = (Span("node", "n", "europe-west4-b", now - age, until),) if age else ()
+        spans = (Span(Kind.NODE, "n", "europe-west4-b", now - age, until),) if age else ()
         record = record_of(started_at=now - age if age else 0.0, spans=spans, accepted=asked)
         (other.folder / "record.json").write_bytes(encode(record, "other"))
         swept = [spec.name for spec in _expired(state_folder("gcp"), now, print)]

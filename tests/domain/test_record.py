@@ -82,9 +82,9 @@ def test_blindness_neither_confirms_nor_clears_an_absence():
 def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
     """CREATING and PREEMPTED nodes are not counted as running."""
     ready = learn(record(), world())
-    assert [(s.kind, s.until) for s in ready.spans] == [("node", None), ("vm", None)]
+    assert [(s.kind, s.until) for s in ready.spans] == [(Kind.NODE, None), (Kind.VM, None)]
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + 60)
-    assert [(s.kind, s.until) for s in learn(ready, dead).spans] == [("node", NOW + 60), ("vm", None)]
+    assert [(s.kind, s.until) for s in learn(ready, dead).spans] == [(Kind.NODE, NOW + 60), (Kind.VM, None)]
 
 
 def test_a_node_that_ran_while_nobody_could_look_is_billed_from_its_creation():
@@ -105,7 +105,7 @@ def seen_creating(times):
 def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its_creation():
     """Creating costs nothing, however long it takes; each look is noted to the minute only."""
     waited = seen_creating([NOW + 15 * n for n in range(40)])
-    assert [s.kind for s in waited.spans] == ["vm"]
+    assert [s.kind for s in waited.spans] == [Kind.VM]
     ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), seen_at=NOW + 600))
     assert NOW + 525 <= ready.spans[-1].since < NOW + 600
     assert not [seen for seen in ready.first_seen if seen.state is Sign.LAST_CREATING]
@@ -131,7 +131,7 @@ def test_a_stopped_vm_is_no_longer_billed_as_running():
     """TERMINATED costs its disk only."""
     ready = learn(record(), world())
     stopped = learn(ready, world(vm=Present(vm(state=VmState.TERMINATED)), seen_at=NOW + 5))
-    assert [s.until for s in stopped.spans if s.kind == "vm"] == [NOW + 5]
+    assert [s.until for s in stopped.spans if s.kind is Kind.VM] == [NOW + 5]
 
 
 def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():

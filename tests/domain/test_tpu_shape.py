@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.plan import Verb
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.record_format import decode, encode
@@ -49,8 +49,8 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
     catalog, hour = load_catalog(), 3600.0
     tpu = spec().tpu
     dear = spec(tpu=replace(tpu, type="v5litepod-16", spot=not tpu.spot))
-    old = Span("node", "demo-tpu-g1", ZONE, NOW - hour, NOW)
-    new = Span("node", "demo-tpu-g2", ZONE, NOW, NOW + hour)
+    old = Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - hour, NOW)
+    new = Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + hour)
     one, other = (spent(s, catalog, record(spans=(old,)), NOW).known_usd for s in (spec(), dear))
     assert one < other
     after = reshaped(record(shape=shape_of(spec()), spans=(old,)), shape_of(dear))
@@ -68,10 +68,10 @@ def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
     """One type, in one zone, at two prices: both are in the sum, and nothing is priced like its neighbour."""
     catalog, spot = load_catalog(), spec(tpu=replace(spec().tpu, spot=True))
     ondemand = spec(tpu=replace(spot.tpu, spot=False))
-    spans = (Span("node", "demo-tpu-g1", ZONE, NOW - 3600, NOW),)
+    spans = (Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 3600, NOW),)
     cheap, dear = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, ondemand))
     after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(ondemand))
-    both = changed(after, spans=(*after.spans, Span("node", "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
+    both = changed(after, spans=(*after.spans, Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
     told = spending(ondemand, catalog, both, [], NOW + 3600)
     assert told.usd == pytest.approx(cheap + dear)
     assert told.ondemand_usd == pytest.approx(2 * dear)

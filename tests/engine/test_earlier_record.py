@@ -79,7 +79,10 @@ def test_every_value_has_its_place_in_the_nested_record(left):
         of_node(1, NodeState.PREEMPTED): LOST,
         VM_HAS_RUN: VM_SEEN,
     }
-    assert left.spans == (Span("vm", "lm-vm", HERE, VM_SEEN), Span("node", "lm-tpu-g1", HERE, VM_SEEN, LOST))
+    assert left.spans == (
+        Span(Kind.VM, "lm-vm", HERE, VM_SEEN),
+        Span(Kind.NODE, "lm-tpu-g1", HERE, VM_SEEN, LOST),
+    )
     assert [(r.kind, r.zone, r.retry, r.beside) for r in left.refusals] == [
         (Kind.NODE, HERE, Retry.QUOTA, True)
     ]
@@ -121,7 +124,7 @@ def test_the_next_pass_goes_on_where_it_was_killed(lab):
     ready = [name for name, state in lab.nodes().items() if state is NodeState.READY]
     assert (ready, min(lab.nodes())) == (["lm-tpu-g4"], "lm-tpu-g4"), "no number is given twice"
     assert later.record.node.preemptions == 1
-    assert later.record.spans[1] == Span("node", "lm-tpu-g1", HERE, VM_SEEN, LOST)
+    assert later.record.spans[1] == Span(Kind.NODE, "lm-tpu-g1", HERE, VM_SEEN, LOST)
 
 
 def test_the_journal_tells_what_the_record_told(lab, left):

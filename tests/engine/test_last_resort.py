@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.domain.observation import NodeState
+from orchestrator.domain.plan import Kind
 from tests.engine.engine_lab import Kill, Lab
 from tests.engine.test_deadline import HOUR, Training, due, tiers, to_the_end
 
@@ -40,7 +41,7 @@ def test_flex_start_helps_out_where_spot_does_not(lab):
     assert result.plan.outcome.value == "done"
     assert took < 3.2 * HOUR
     assert tiers(lab) == [False]
-    assert [span.spot for span in controller.record.spans if span.kind == "node"] == [False]
+    assert [span.spot for span in controller.record.spans if span.kind is Kind.NODE] == [False]
 
 
 def test_a_zone_that_does_not_offer_it_gives_on_demand_in_time(lab):

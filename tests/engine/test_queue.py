@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import NodeState
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.units import Duration
 from orchestrator.errors import TpuctlError
 from orchestrator.pricing.bill import spent
@@ -47,7 +48,7 @@ def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
     assert lab.mutations()[CREATE] == 1
     assert any("in the queue since " in text for text in controller.waiting)
     bill = spent(queued(), load_catalog(), controller.record, lab.clock.now())
-    assert not any(span.kind == "node" for span in controller.record.spans), bill
+    assert not any(span.kind is Kind.NODE for span in controller.record.spans), bill
     lab.change(stockouts=frozenset())
     controller.run(ready(lab))
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}

@@ -56,7 +56,7 @@ SANE = {
     "rivals": several(st.builds(Candidate, numbers, zones, times, st.booleans())),
     "refusals": several(st.builds(Refusal, times, zones, retries, st.text(), kinds, st.text())),
     "spans": several(
-        st.builds(Span, st.sampled_from(["node", "vm"]), names, zones, times, st.none() | times, type=zones)
+        st.builds(Span, st.sampled_from([Kind.NODE, Kind.VM]), names, zones, times, st.none() | times, type=zones)
     ),
     "operations": several(
         st.builds(Operation, names, st.just("node"), st.just("create"), names, zones, st.none() | numbers)

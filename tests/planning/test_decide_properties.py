@@ -111,7 +111,7 @@ HISTORIES = st.builds(
         max_size=4,
     ).map(tuple),
     spans=st.lists(
-        st.builds(Span, st.sampled_from(["node", "vm"]), st.just("x"), ZONES, TIMES), max_size=2
+        st.builds(Span, st.sampled_from([Kind.NODE, Kind.VM]), st.just("x"), ZONES, TIMES), max_size=2
     ).map(tuple),
     outcome=st.sampled_from(["", "", "done", "failed"]),
 )

@@ -58,7 +58,7 @@ MUTE = tuple((n, NOW - 100.0) for n in range(2, 2 + MUTE_TPUS))
 
 def spans(zone):
     """Return the bills of the mute ones."""
-    return tuple(Span("node", f"demo-tpu-g{n}", zone, NOW - 900, NOW - 100) for n, _ in MUTE)
+    return tuple(Span(Kind.NODE, f"demo-tpu-g{n}", zone, NOW - 900, NOW - 100) for n, _ in MUTE)
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,9 @@ def test_on_demand_is_left_for_spot_and_not_again_within_the_hour():
         refused = changed(dear, progress=replace(KNOWN, spot_refused_at=NOW - ago * HOUR))
         assert (asked(due(), refused, **works) is not None) == again
     twice = changed(dear, on_demand=(1, 0), progress=replace(KNOWN, spot_refused_at=NOW - 1.1 * HOUR))
-    twice = changed(twice, spans=(Span("node", "demo-tpu-g1", ZONE, NOW - 9, spot=False),), on_demand=(1, 2))
+    twice = changed(
+        twice, spans=(Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 9, spot=False),), on_demand=(1, 2)
+    )
     assert asked(due(), twice, **works) is None
 
 

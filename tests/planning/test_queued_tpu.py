@@ -86,7 +86,7 @@ def test_waiting_has_no_deadline_of_ours():
     for day in range(1, 7):
         was, plan = looked((place(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + day * 86400)
     assert plan.empty
-    assert not any(span.kind == "node" for span in was.spans)
+    assert not any(span.kind is Kind.NODE for span in was.spans)
     assert any("in the queue since 2027-01-15 05:30 UTC" in text for text in plan.waiting)
 
 

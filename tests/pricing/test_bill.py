@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.cost import Meter, estimate, hourly
@@ -16,7 +17,7 @@ ZONE = SPEC.tpu.zones[0]
 
 def node(since, until=None, name="n"):
     """Return a node's span."""
-    return Span("node", name, ZONE, since, until)
+    return Span(Kind.NODE, name, ZONE, since, until)
 
 
 def test_nothing_has_cost_nothing():
@@ -40,14 +41,14 @@ def test_a_clock_that_went_backwards_costs_nothing_back():
 
 def test_the_vm_is_billed_with_its_disk():
     """A VM costs its machine and its boot disk, each for the same time."""
-    machine = Span("vm", "v", ZONE, NOW - 3600)
+    machine = Span(Kind.VM, "v", ZONE, NOW - 3600)
     both = estimate(hourly(SPEC, CATALOG, ZONE), {Meter.VM: 3600.0, Meter.DISK: 3600.0})
     assert spent(SPEC, CATALOG, record(spans=(machine,)), NOW).known_usd == both.known_usd > 0
 
 
 def test_a_price_that_nobody_knows_is_said_and_not_taken_for_zero():
     """The total is unknown, the known part is still there."""
-    lost = Span("node", "n", "mars-central1-a", NOW - 3600)
+    lost = Span(Kind.NODE, "n", "mars-central1-a", NOW - 3600)
     found = spent(SPEC, CATALOG, record(spans=(lost, node(NOW - 3600))), NOW)
     assert found.usd is None
     assert found.known_usd > 0

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Phase
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import Kept, Use, spending
@@ -45,8 +46,8 @@ def vm_price(kind, item, region, column="ondemand_usd"):
 def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_loss_of_the_job():
     """It was READY for a moment beside the winner, whose time goes on being the job's."""
     spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["europe-west4-b"], vm="none")
-    won = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
-    lost = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
+    won = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
+    lost = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
     beats = [beat(timings={"first_step": T0 + 100.0}), beat(incarnation=2, phase=Phase.STOPPED)]
     known = record(spans=(won, lost), started_at=T0)
     found = spending(spec, CATALOG, known, beats, T0 + 3600)
@@ -65,7 +66,7 @@ def life(chance):
         **({"vm__zone": zones[0]} if with_vm else {"vm": "none"}),
     )  # fmt: skip
     at = T0 + TICK * chance.randrange(1440)
-    spans = [Span("vm", "demo-vm", zones[0], at)] if with_vm else []
+    spans = [Span(Kind.VM, "demo-vm", zones[0], at)] if with_vm else []
     beats, uses = [], {}
     lives = chance.randrange(1, 6)
     for number in range(1, lives + 1):
@@ -73,7 +74,7 @@ def life(chance):
         zone = chance.choice(zones)
         last = number == lives
         began, saved, end = at + start, at + start + train, at + start + train + lose
-        spans.append(Span("node", f"demo-tpu-g{number}", zone, at, None if last else end))
+        spans.append(Span(Kind.NODE, f"demo-tpu-g{number}", zone, at, None if last else end))
         beats.append(beat(
             incarnation=number, committed_at=saved, updated=end, timings={"first_step": began},
             phase=Phase.RUN, step=10,
@@ -93,7 +94,7 @@ def by_hand(spec, kind, spans, uses, now):
     for span in spans:
         region = span.zone.rsplit("-", 1)[0]
         address = vm_price("ip", "external ip vm", region)
-        if span.kind == "node":
+        if span.kind is Kind.NODE:
             rate = tpu_price(kind, span.zone, spec.tpu.spot) + address
         else:
             disk = vm_price("disk", "pd-standard", region) * 50 / 730
@@ -124,8 +125,8 @@ def test_the_sums_are_those_of_a_calculation_by_hand(seed):
 
 
 SPEC = make_spec(tpu__type="v5litepod-8", watch__budget_usd=10.0, watch__ttl="2d")
-NODE = Span("node", "demo-tpu-g1", "europe-west4-b", T0, T0 + 7200)
-VM = Span("vm", "demo-vm", "europe-west4-b", T0)
+NODE = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0, T0 + 7200)
+VM = Span(Kind.VM, "demo-vm", "europe-west4-b", T0)
 
 
 def test_what_comes_after_the_end_is_idle():
@@ -148,7 +149,7 @@ def test_without_a_report_the_use_is_not_known_and_not_called_training():
 def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
     """Nobody knows what its time went into, once it had been started."""
     spec = make_spec(vm="none")
-    known = record(spans=(Span("node", "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
+    known = record(spans=(Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
     told = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
     found = spending(spec, CATALOG, known, [told], T0 + 3600)
     assert set(found.uses) == uses
@@ -158,7 +159,7 @@ def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
 
 def test_a_tpu_that_never_saved_loses_all_of_its_work():
     """From its first step to its end."""
-    after = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 7200)
+    after = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 7200)
     lost = beat(timings={"first_step": T0 + 3600}, committed_at=None, updated=T0 + 7200)
     found = spending(SPEC, CATALOG, record(spans=(NODE, after)), [lost], T0 + 7200)
     assert found.uses["lost"] == pytest.approx(found.usd / 2)
@@ -166,7 +167,7 @@ def test_a_tpu_that_never_saved_loses_all_of_its_work():
 
 def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     """Two days in all, of which one hour is over; the budget ends it earlier."""
-    running = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
+    running = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
     here = {"zone": "europe-west4-b", "started_at": T0}
     found = spending(SPEC, CATALOG, record(spans=(running, VM), **here), [], T0 + 3600)
     hour = found.usd
@@ -182,7 +183,7 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
 
 def test_a_price_that_nobody_knows_is_named_and_left_out():
     """The rest is still told."""
-    mars = Span("node", "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
+    mars = Span(Kind.NODE, "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
     found = spending(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)
     assert "TPU v5litepod-8 in mars-central1-a" in found.unknown
     assert found.usd > 0

@@ -5,6 +5,7 @@ from dataclasses import replace
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import losses
@@ -41,11 +42,13 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         beat(2, T + 1200, 260, 113),
         beat(3, T + 2400, 400, 253, phase=Phase.DONE, committed_step=400),
     )
-    nodes = [Span("node", f"{name}-tpu-g{n + 1}", ZONE, T + 1200 * n, T + 1200 * n + 1100) for n in range(3)]
+    nodes = [
+        Span(Kind.NODE, f"{name}-tpu-g{n + 1}", ZONE, T + 1200 * n, T + 1200 * n + 1100) for n in range(3)
+    ]
     record = record_of(
         started_at=T - 10, incarnation=3, preemptions=2, bundle="b", outcome="done",
         reason=reason or "all is done",
-        spans=(Span("vm", f"{name}-vm", ZONE, T, None), *nodes),
+        spans=(Span(Kind.VM, f"{name}-vm", ZONE, T, None), *nodes),
     )  # fmt: skip
     events = [
         Event(T + 1050, "preempted", event, {"incarnation": 1}),

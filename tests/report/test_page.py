@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.report import drawing
 from orchestrator.report.curve import MOST, losses
@@ -113,7 +114,7 @@ def lane(span, report, *, followed=False, now=T + 2000, events=()):
     return [(bar.kind, bar.since - T, bar.until - T) for bar in found.bars]
 
 
-G1 = Span("node", "mine-tpu-g1", ZONE, T, T + 1100)
+G1 = Span(Kind.NODE, "mine-tpu-g1", ZONE, T, T + 1100)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_machine_s_time_is_told_by_its_last_report(span, report, followed, bar
 
 def test_bars_and_marks_stay_within_the_drawing():
     """Also for a machine that lived for a moment, and an event after its end."""
-    spans = [G1, Span("node", "mine-tpu-g2", ZONE, T + 1200, T + 1200.01)]
+    spans = [G1, Span(Kind.NODE, "mine-tpu-g2", ZONE, T + 1200, T + 1200.01)]
     events = [Event(T + 9999, "preempted", "", {"incarnation": 1})]
     for one in drawing.lanes(timeline(spans, [], events, T + 1300)):
         assert all(0 <= bar["x"] <= 100 and bar["width"] >= drawing.LEAST for bar in one["bars"])
