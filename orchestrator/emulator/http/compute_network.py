@@ -57,11 +57,8 @@ class NetworkRequests:
         return Response.of(self._rule(self._cloud.network.firewall(call.name)))
 
     def insert_firewall(self, call: Call) -> Response:
-        return once(
-            self._cloud,
-            call.request,
-            lambda: self._cloud.network.insert_firewall(body_of(call.request, shapes.FIREWALL)),
-        )
+        insert = self._cloud.network.insert_firewall
+        return once(self._cloud, call.request, lambda: insert(body_of(call.request, shapes.FIREWALL)))
 
     def delete_firewall(self, call: Call) -> Response:
         return once(self._cloud, call.request, lambda: self._cloud.network.delete_firewall(call.name))

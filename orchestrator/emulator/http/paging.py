@@ -62,11 +62,7 @@ def _all_of(text: str, whole: str) -> list[Callable[[Item], bool]]:
         rest = re.sub(r"^[\s()]*(AND\s+)?[\s(]*", "", rest)
         found = _TERM.match(rest)
         if not found:
-            raise ApiError(
-                400,
-                "invalid",
-                f"Invalid value for field 'filter': '{whole}'. Invalid list filter expression.",
-            )
+            raise _unreadable(whole)
         tests.append(_test(found))
         rest = rest[found.end() :]
     return tests
@@ -166,13 +162,8 @@ def out_of_reach(key: str, path: str, scopes: Sequence[str]) -> Response:
 def _chosen(request: Request, items: Iterable[Shown]) -> tuple[Sequence[Any], str]:
     test: Callable[[Any], bool] = matching(request.query.get("filter", ""))
     found = ordered([item for item in items if test(item)], request.query.get("orderBy", ""))
-    return page(
-        found,
-        request.query.get("maxResults", ""),
-        request.query.get("pageToken", ""),
-        _LARGEST_PAGE,
-        "invalid",
-    )
+    size, token = request.query.get("maxResults", ""), request.query.get("pageToken", "")
+    return page(found, size, token, _LARGEST_PAGE, "invalid")
 
 
 def _no_results(scope: str) -> dict[str, Any]:

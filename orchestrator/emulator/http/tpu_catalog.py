@@ -1,6 +1,7 @@
 """Locations, accelerator types, runtime versions and operations of the TPU API."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from orchestrator.emulator.http.dispatch import Call
@@ -23,8 +24,8 @@ class Catalog:
     def locations(self, call: Call) -> Response:
         """Answer ListLocations with the zones that the project may see."""
         hidden = self._cloud.settings.hidden_zones
-        zones = [self._location(zone) for zone in tables.zone_types() if zone not in hidden]
-        return listed(call.request, "locations", zones)
+        zones = [zone for zone in tables.zone_types() if zone not in hidden]
+        return listed(call.request, "locations", zones, self._location)
 
     def location(self, call: Call) -> Response:
         node_rules.check_zone(self._cloud.kernel, call.zone)
@@ -32,11 +33,8 @@ class Catalog:
 
     def types(self, call: Call) -> Response:
         node_rules.check_zone(self._cloud.kernel, call.zone)
-        return listed(
-            call.request,
-            "acceleratorTypes",
-            [self._type(call.zone, t) for t in tables.zone_types()[call.zone]],
-        )
+        kinds = tables.zone_types()[call.zone]
+        return listed(call.request, "acceleratorTypes", kinds, partial(self._type, call.zone))
 
     def type(self, call: Call) -> Response:
         node_rules.check_zone(self._cloud.kernel, call.zone)
@@ -46,16 +44,13 @@ class Catalog:
 
     def runtimes(self, call: Call) -> Response:
         node_rules.check_zone(self._cloud.kernel, call.zone)
-        return listed(
-            call.request, "runtimeVersions", [self._runtime(call.zone, r) for r in sorted(tables.runtimes())]
-        )
+        return self._versions(call, "runtimeVersions")
 
     def reserved(self, call: Call) -> Response:
         """Answer ListReservations of v2alpha1."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
-        kernel = self._cloud.kernel
-        found = [self._reservation(one) for one in reservations.in_zone(kernel, call.zone)]
-        return listed(call.request, "reservations", found)
+        found = reservations.in_zone(self._cloud.kernel, call.zone)
+        return listed(call.request, "reservations", found, self._reservation)
 
     def _reservation(self, one: reservations.Reservation) -> dict[str, Any]:
         kind = one.accelerator
@@ -73,11 +68,11 @@ class Catalog:
     def tensorflow(self, call: Call) -> Response:
         """Answer ListTensorFlowVersions of v1, with the runtime versions."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
+        return self._versions(call, "tensorflowVersions")
+
+    def _versions(self, call: Call, kind: str) -> Response:
         names = sorted(tables.runtimes())
-        versions = [
-            {"name": f"{self._parent(call.zone)}/tensorflowVersions/{one}", "version": one} for one in names
-        ]
-        return listed(call.request, "tensorflowVersions", versions)
+        return listed(call.request, kind, names, partial(self._version, f"{self._parent(call.zone)}/{kind}"))
 
     def no_nodes(self, call: Call) -> Response:
         """Answer ListNodes of v1: TPU Nodes, an architecture that the local cloud does not have."""
@@ -88,7 +83,7 @@ class Catalog:
         node_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in tables.runtimes():
             raise node_rules.missing(f"{self._parent(call.zone)}/runtimeVersions/{call.name}")
-        return Response.of(self._runtime(call.zone, call.name))
+        return Response.of(self._version(f"{self._parent(call.zone)}/runtimeVersions", call.name))
 
     def identity(self, _call: Call) -> Response:
         number = self._cloud.settings.project_number
@@ -98,23 +93,17 @@ class Catalog:
         return f"projects/{self._cloud.settings.project}/locations/{zone}"
 
     def _location(self, zone: str) -> dict[str, Any]:
-        return {
-            "name": self._parent(zone),
-            "locationId": zone,
-            "labels": {"cloud.googleapis.com/region": tables.region_of(zone)},
-        }
+        labels = {"cloud.googleapis.com/region": tables.region_of(zone)}
+        return {"name": self._parent(zone), "locationId": zone, "labels": labels}
 
     def _type(self, zone: str, name: str) -> dict[str, Any]:
         kind = tables.accelerators()[name]
         config = {"type": kind.config_type, "topology": kind.topology}
-        return {
-            "name": f"{self._parent(zone)}/acceleratorTypes/{name}",
-            "type": name,
-            "acceleratorConfigs": [config],
-        }
+        path = f"{self._parent(zone)}/acceleratorTypes/{name}"
+        return {"name": path, "type": name, "acceleratorConfigs": [config]}
 
-    def _runtime(self, zone: str, name: str) -> dict[str, Any]:
-        return {"name": f"{self._parent(zone)}/runtimeVersions/{name}", "version": name}
+    def _version(self, path: str, name: str) -> dict[str, Any]:
+        return {"name": f"{path}/{name}", "version": name}
 
 
 class TpuOperations:

@@ -145,7 +145,9 @@ class Kernel:
         # Repeatable on purpose: no secret comes from this generator.
         generator = Random(settings.seed)  # noqa: S311
         self.state = State(clock.now(), generator, AddressPool(settings.address_base))
-        self.handlers: dict[str, Callable[..., None]] = {}
+        # Names of events are in the states on disk: these three need nothing but the end of their operation.
+        done = ("vm.done", "firewall.done", "node.delete-dropped")
+        self.handlers: dict[str, Callable[..., None]] = dict.fromkeys(done, self._done)
         self.armed: FaultSpec | None = None
 
     # Time.
@@ -293,6 +295,10 @@ class Kernel:
             operation.ended, operation.error, operation.result = self.state.time, error, result
             del self.state.open_operations[operation.name]
             self.touch()
+
+    def _done(self, operation_name: str) -> None:
+        operation = self.state.operations[operation_name]
+        self.finish(operation, operation.planned)
 
     def open_on(self, target_id: int) -> list[Operation]:
         """Return the operations on a resource that have not ended."""

@@ -99,7 +99,6 @@ class Network:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        kernel.handlers["firewall.done"] = self._done
         self.vpcs = networks_of(kernel.settings.networks)
         for name, (source, allowed) in _DEFAULT_RULES.items() if DEFAULT in self.vpcs else ():
             rule = {"name": name, "sourceRanges": [source], "allowed": allowed, "priority": 65534}
@@ -152,7 +151,3 @@ class Network:
 
     def _path(self, name: str) -> str:
         return f"projects/{self._kernel.settings.project}/global/firewalls/{name}"
-
-    def _done(self, operation_name: str) -> None:
-        operation = self._kernel.state.operations[operation_name]
-        self._kernel.finish(operation, operation.planned)

@@ -43,7 +43,6 @@ class TpuNodes:
         handlers: dict[str, Callable[..., None]] = {
             "node.created": self._created,
             "node.changed": self._changed,
-            "node.delete-dropped": self._delete_dropped,
             "node.preempted": self._preempted,
             "node.expired": self._expired,
             "node.maintenance": self._maintenance,
@@ -113,10 +112,6 @@ class TpuNodes:
         settings, now = self._kernel.settings, self._kernel.state.time
         creating = any(one.verb == "create" and now - one.created < SETTLING for one in running)
         return settings.drops_early_deletions and node.state is NodeState.CREATING and creating
-
-    def _delete_dropped(self, operation_name: str) -> None:
-        operation = self._kernel.state.operations[operation_name]
-        self._kernel.finish(operation, operation.planned)
 
     def leave(self, node: Node) -> None:
         """Begin the end of a node: its machines are warned and nothing is billed from now on."""

@@ -28,7 +28,6 @@ class VmLife:
             "vm.stopped": self._stopped,
             "vm.deleted": self._deleted,
             "vm.reset": self._was_reset,
-            "vm.done": self._done,
             "vm.expired": self._expired,
             "vm.day": self._day_over,
         }
@@ -174,10 +173,6 @@ class VmLife:
             kernel.halt(instance.machine_id)
             kernel.boot(instance.machine_id)
         kernel.finish(operation, operation.planned)
-
-    def _done(self, operation_name: str) -> None:
-        operation = self._kernel.state.operations[operation_name]
-        self._kernel.finish(operation, operation.planned)
 
     def _expired(self, zone: str, name: str, numeric_id: int) -> None:
         instance = self._kernel.state.instances.get((zone, name))
