@@ -23,7 +23,7 @@ from orchestrator.errors import LocalCloudError
 from orchestrator.private_folders import private_folder
 
 if TYPE_CHECKING:
-    from orchestrator.emulator.machines.base import MachineHosts
+    from orchestrator.emulator.machines.machine_hosts import MachineHosts
 
 JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
@@ -232,7 +232,7 @@ def reap(folder: Path, *, disks: bool = False) -> bool:
 
 def _hosts(folder: Path, options: Options) -> "MachineHosts":
     """Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run."""
-    from orchestrator.emulator.machines.choose import make_hosts
+    from orchestrator.emulator.machines.host_kinds import make_hosts
     from orchestrator.emulator.machines.host_settings import HostSettings
 
     settings = HostSettings(

@@ -33,7 +33,7 @@ from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_access import Callers
 from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.machine_room import MachineRoom
-from orchestrator.emulator.machines.choose import make_hosts
+from orchestrator.emulator.machines.host_kinds import make_hosts
 from orchestrator.emulator.machines.host_settings import HostSettings, Tools, network_of
 from orchestrator.emulator.machines.machine_image import described
 from orchestrator.emulator.machines.machine_python import interpreters, package_sources
@@ -47,7 +47,7 @@ from orchestrator.emulator.machines.socket_owner import (
     unix_listening,
 )
 from orchestrator.emulator.start_options import Options, load_options, save_options
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.blobs import FolderBlobs
 from orchestrator.emulator.state.storage.refusals import StorageError

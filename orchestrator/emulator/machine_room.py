@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.emulator.http.metadata import MachineView
 from orchestrator.emulator.http.metadata_server import MetadataServer
-from orchestrator.emulator.machines.base import MachineHosts
+from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.world import LocalCloud
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from orchestrator.emulator.http.error_bodies import error_body
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.gate import admitted, admitted_storage
 from orchestrator.emulator.state.kernel import Place
 from orchestrator.emulator.state.storage.refusals import StorageError

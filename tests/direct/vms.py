@@ -11,7 +11,7 @@ from orchestrator.domain.ports import VmOrder
 from orchestrator.emulator.http import instances
 from orchestrator.emulator.state import operations as model
 from orchestrator.emulator.state import tables, vm_rules
-from orchestrator.emulator.state.errors import compute_case
+from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Place
 from orchestrator.emulator.state.operations import Api

@@ -14,8 +14,8 @@ import asyncssh
 
 from orchestrator.emulator.http.metadata import MachineView
 from orchestrator.emulator.http.metadata_server import MetadataServer
-from orchestrator.emulator.machines.base import MachineHosts
 from orchestrator.emulator.machines.host_settings import HostSettings
+from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.namespace import NamespaceHosts
 from orchestrator.emulator.machines.process import ProcessHosts
 from orchestrator.emulator.state.machines import Machine

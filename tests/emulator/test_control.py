@@ -90,7 +90,9 @@ def test_a_known_cloud_takes_other_ports_when_asked_to(taken, capsys):
 def test_settings_that_no_machine_could_run_with_are_not_kept(monkeypatch, tmp_path):
     """Every command would fail with them, `reset` too."""
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
-    monkeypatch.setattr("orchestrator.emulator.machines.choose.available", lambda _: "namespaces need root")
+    monkeypatch.setattr(
+        "orchestrator.emulator.machines.host_kinds.available", lambda _: "namespaces need root"
+    )
     with pytest.raises(LocalCloudError, match="namespaces need root"):
         control.ensure_running(replace(start_options.load_options(local_folder()), hosts="namespace"))
     assert not (local_folder() / "options.json").exists()
@@ -105,7 +107,7 @@ def test_a_port_that_another_user_has_taken_names_him(known, monkeypatch):
     if not known:
         monkeypatch.setattr(socket_owner.pwd, "getpwuid", lambda _: {}["nobody"])
     monkeypatch.setattr(
-        socket_owner.processes, "table", dict
+        socket_owner.process_table, "table", dict
     )  # as a user who may not look at other users' processes
     serve = (
         "import os, socket; os.setuid(65534); a = socket.create_server(('127.0.0.1', 0))\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines import processes
-from orchestrator.emulator.machines.choose import make_hosts
+from orchestrator.emulator.machines import process_table
+from orchestrator.emulator.machines.host_kinds import make_hosts
 from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.namespace import available
 from orchestrator.emulator.machines.process import ProcessHosts
@@ -120,7 +120,7 @@ def test_remove_leaves_no_process_no_mount_and_no_file(booted):
     booted.output("setsid sleep 300 >/dev/null 2>&1 &")
     booted.hosts.remove(booted.machine.id)
     booted.hosts.drain()
-    assert processes.members(booted.hosts.settings.marker(booted.machine.id)) == set()
+    assert process_table.members(booted.hosts.settings.marker(booted.machine.id)) == set()
     assert booted.machine.id not in Path("/proc/mounts").read_text()
     assert list(booted.hosts.settings.root.iterdir()) == []
     booted.hosts.remove(booted.machine.id)
@@ -151,10 +151,10 @@ def test_a_pid_that_was_given_to_another_process_is_not_touched(booted):
 def test_a_machine_whose_pid_file_was_never_written_is_not_doubled(booted):
     """The daemon may die between starting a machine and noting it: the next boot finds and replaces it."""
     marker = booted.hosts.settings.marker(booted.machine.id)
-    before = processes.members(marker)
+    before = process_table.members(marker)
     (booted.folder / "pid").unlink()
     booted.hosts.boot(booted.machine)
-    assert not before & processes.table().keys()
+    assert not before & process_table.table().keys()
     assert booted.hosts.running(booted.machine.id)
 
 
@@ -162,12 +162,12 @@ def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
     """An SSH server that outlived a command would tell its client of an exit, where a machine has died."""
     sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(5)]
     ages = {one.pid: age for age, one in enumerate(reversed(sleepers))}
-    look, kill, killed = processes.look, os.kill, []
+    look, kill, killed = process_table.look, os.kill, []
     monkeypatch.setattr(
-        processes, "look", lambda pid: (found := look(pid)) and replace(found, started=ages[pid])
+        process_table, "look", lambda pid: (found := look(pid)) and replace(found, started=ages[pid])
     )
     monkeypatch.setattr(os, "kill", lambda pid, number: (killed.append(pid), kill(pid, number)))
-    processes.kill_all(lambda: {one.pid for one in sleepers if one.poll() is None})
+    process_table.kill_all(lambda: {one.pid for one in sleepers if one.poll() is None})
     assert killed[:5] == sorted(ages, key=ages.get)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines import choose
+from orchestrator.emulator.machines import host_kinds
 from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.machine_image import described, interpreter_for
 from orchestrator.emulator.machines.machine_python import base_interpreter, interpreters, version_of
@@ -128,13 +128,13 @@ def test_a_package_that_the_computer_lacks_is_not_installed_there(tmp_path, make
 def test_gcloud_can_be_left_out_where_the_computers_is_not_seen(tmp_path, monkeypatch):
     """A process sees the computer's system folders: with a gcloud there, the wish is refused."""
     settings = HostSettings(tmp_path, "c", "", 1, 2, absent=frozenset({"gcloud"}))
-    monkeypatch.setattr(choose, "SYSTEM_PATH", str(tmp_path / "empty"))
-    assert choose.make_hosts("process", settings).kind == "process"
+    monkeypatch.setattr(host_kinds, "SYSTEM_PATH", str(tmp_path / "empty"))
+    assert host_kinds.make_hosts("process", settings).kind == "process"
     (tmp_path / "gcloud").write_text("#!/bin/sh\n")
     (tmp_path / "gcloud").chmod(0o755)
-    monkeypatch.setattr(choose, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(host_kinds, "SYSTEM_PATH", str(tmp_path))
     with pytest.raises(LocalCloudError, match="gcloud, which cannot be left out"):
-        choose.make_hosts("process", settings)
+        host_kinds.make_hosts("process", settings)
 
 
 def test_a_machine_in_namespaces_hides_gcloud(make):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from orchestrator.emulator.machines.namespace import NamespaceHosts, available
-from orchestrator.emulator.machines.scripts import Serial, run_script
+from orchestrator.emulator.machines.script_runner import Serial, run_script
 from tests.emulator.hosts_lab import lab
 
 

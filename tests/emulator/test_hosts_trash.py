@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from orchestrator.emulator.machines.base import TRASH
 from orchestrator.emulator.machines.host_settings import HostSettings
+from orchestrator.emulator.machines.machine_hosts import TRASH
 from orchestrator.emulator.machines.process import ProcessHosts
 
 

@@ -13,7 +13,7 @@ from orchestrator.emulator.machines.guest_metadata import (
     connected,
     the_end,
 )
-from orchestrator.emulator.machines.processes import members, table
+from orchestrator.emulator.machines.process_table import members, table
 from orchestrator.emulator.machines.socket_owner import listening
 from tests.emulator.hosts_lab import free_address, until
 

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.errors import ApiError, cases
+from orchestrator.emulator.state.api_errors import ApiError, cases
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, VMS, a_lab, node_body
 

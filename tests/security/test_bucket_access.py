@@ -25,7 +25,7 @@ from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_access import Callers
 from orchestrator.emulator.http.storage_xml import xml_routes
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.storage.access import MOST_OPERATORS, holds
 from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.engine.engine_lab import Lab, a_spec

@@ -21,7 +21,7 @@ from orchestrator.emulator import control
 from orchestrator.emulator.address import PREFIX
 from orchestrator.emulator.daemon import Daemon
 from orchestrator.emulator.machines.host_settings import MARKER
-from orchestrator.emulator.machines.processes import members
+from orchestrator.emulator.machines.process_table import members
 from orchestrator.emulator.start_options import load_options
 from tests.security.other_user import ROOT, as_nobody
 

@@ -18,7 +18,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.errors import cases
+from orchestrator.emulator.state.api_errors import cases
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.kernel import Place
 from orchestrator.emulator.state.settings import PROFILES

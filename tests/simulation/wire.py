@@ -14,7 +14,7 @@ from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.errors import cases
+from orchestrator.emulator.state.api_errors import cases
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.values import Preconditions

@@ -11,7 +11,7 @@ from orchestrator.emulator.http.dispatch import Call, dispatch, named
 from orchestrator.emulator.http.instances import InstanceRequests
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response, Router
-from orchestrator.emulator.state import shapes, vm_rules
+from orchestrator.emulator.state import body_shapes, vm_rules
 from orchestrator.emulator.state.operations import Api, Operation
 from orchestrator.emulator.state.world import LocalCloud
 
@@ -50,14 +50,14 @@ def _instances(cloud: LocalCloud) -> Table:
         ("instances.start", "POST", _I + "/start", do(cloud.compute.start)),
         ("instances.stop", "POST", _I + "/stop", do(cloud.compute.stop)),
         ("instances.reset", "POST", _I + "/reset", do(cloud.compute.reset)),
-        ("instances.setMetadata", "POST", _I + "/setMetadata", do(change.set_metadata, shapes.METADATA)),
-        ("instances.setLabels", "POST", _I + "/setLabels", do(change.set_labels, shapes.LABELS)),
-        ("instances.setTags", "POST", _I + "/setTags", do(change.set_tags, shapes.TAGS)),
+        ("instances.setMetadata", "POST", _I + "/setMetadata", do(change.set_metadata, body_shapes.METADATA)),
+        ("instances.setLabels", "POST", _I + "/setLabels", do(change.set_labels, body_shapes.LABELS)),
+        ("instances.setTags", "POST", _I + "/setTags", do(change.set_tags, body_shapes.TAGS)),
         (
             "instances.setScheduling",
             "POST",
             _I + "/setScheduling",
-            do(change.set_scheduling, shapes.SCHEDULING),
+            do(change.set_scheduling, body_shapes.SCHEDULING),
         ),
         ("instances.simulateMaintenanceEvent", "POST", _I + "/simulateMaintenanceEvent", maintain),
         ("instances.getSerialPortOutput", "GET", _I + "/serialPort", vms.serial),

@@ -8,7 +8,7 @@ from orchestrator.emulator.http.dispatch import Call
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state import tables, vm_rules
-from orchestrator.emulator.state.names import compute_timestamp
+from orchestrator.emulator.state.identifiers import compute_timestamp
 from orchestrator.emulator.state.tables import VmType
 from orchestrator.emulator.state.world import LocalCloud
 

@@ -7,8 +7,8 @@ from orchestrator.emulator.http.dispatch import Call, body_of
 from orchestrator.emulator.http.instances import once
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response
-from orchestrator.emulator.state import shapes, tables, vm_rules
-from orchestrator.emulator.state.names import compute_timestamp
+from orchestrator.emulator.state import body_shapes, tables, vm_rules
+from orchestrator.emulator.state.identifiers import compute_timestamp
 from orchestrator.emulator.state.network import Vpc
 from orchestrator.emulator.state.world import LocalCloud
 
@@ -58,7 +58,7 @@ class NetworkRequests:
 
     def insert_firewall(self, call: Call) -> Response:
         insert = self._cloud.network.insert_firewall
-        return once(self._cloud, call.request, lambda: insert(body_of(call.request, shapes.FIREWALL)))
+        return once(self._cloud, call.request, lambda: insert(body_of(call.request, body_shapes.FIREWALL)))
 
     def delete_firewall(self, call: Call) -> Response:
         return once(self._cloud, call.request, lambda: self._cloud.network.delete_firewall(call.name))

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.emulator.http.error_bodies import compute_failure
+from orchestrator.emulator.state.identifiers import compute_timestamp, fingerprint
 from orchestrator.emulator.state.instance import Disk, Instance, Status
-from orchestrator.emulator.state.names import compute_timestamp, fingerprint
 from orchestrator.emulator.state.operations import Operation
 from orchestrator.emulator.state.tables import region_of
 

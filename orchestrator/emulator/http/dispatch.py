@@ -7,10 +7,10 @@ from typing import Any
 from orchestrator.emulator.http.error_bodies import error_response, is_api_error, plain_error
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.errors import ApiError, compute_case, tpu_case
+from orchestrator.emulator.state.api_errors import ApiError, compute_case, tpu_case
+from orchestrator.emulator.state.body_shapes import Shape, check_shape, with_lists
 from orchestrator.emulator.state.gate import admitted, admitted_storage
 from orchestrator.emulator.state.kernel import Place
-from orchestrator.emulator.state.shapes import Shape, check_shape, with_lists
 from orchestrator.emulator.state.world import LocalCloud
 
 _RPC = ("/v1/", "/v2/", "/v2alpha1/")  # APIs whose errors have the form of google.rpc.Status

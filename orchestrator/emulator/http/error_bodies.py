@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state.errors import OperationError
+from orchestrator.emulator.state.api_errors import OperationError
 
 _USAGE_LIMITS = ("quotaExceeded", "accessNotConfigured", "rateLimitExceeded")
 _STATUSES = {

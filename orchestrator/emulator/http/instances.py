@@ -10,11 +10,11 @@ from orchestrator.emulator.http.dispatch import Call, body_of
 from orchestrator.emulator.http.metadata import items_json
 from orchestrator.emulator.http.paging import aggregated, listed, out_of_reach
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state import constraints, shapes, tables, vm_rules
-from orchestrator.emulator.state.errors import compute_case
+from orchestrator.emulator.state import body_shapes, constraints, tables, vm_rules
+from orchestrator.emulator.state.api_errors import compute_case
+from orchestrator.emulator.state.body_shapes import Shape, check_shape
 from orchestrator.emulator.state.instance import Disk, Instance
 from orchestrator.emulator.state.operations import Operation
-from orchestrator.emulator.state.shapes import Shape, check_shape
 from orchestrator.emulator.state.world import LocalCloud
 
 _SERIAL_RING = 1024 * 1024
@@ -34,7 +34,7 @@ class InstanceRequests:
     def insert(self, call: Call) -> Response:
         insert = self._cloud.compute.insert
         return once(
-            self._cloud, call.request, lambda: insert(call.zone, body_of(call.request, shapes.INSTANCE))
+            self._cloud, call.request, lambda: insert(call.zone, body_of(call.request, body_shapes.INSTANCE))
         )
 
     def insert_several(self, call: Call) -> Response:
@@ -42,7 +42,7 @@ class InstanceRequests:
         body = body_of(call.request)
         counts = {key: str(body[key]) for key in ("count", "minCount") if isinstance(body.get(key), int)}
         body = {**body, **counts}
-        check_shape(body, dict(shapes.SEVERAL))
+        check_shape(body, dict(body_shapes.SEVERAL))
         return once(self._cloud, call.request, lambda: self._cloud.compute.insert_several(call.zone, body))
 
     def list(self, call: Call) -> Response:
@@ -120,7 +120,7 @@ class InstanceRequests:
         return Response.of(self._disk(self._cloud.compute.disks.get(call.zone, call.name)))
 
     def insert_disk(self, call: Call) -> Response:
-        body = body_of(call.request, shapes.DISK)
+        body = body_of(call.request, body_shapes.DISK)
         return once(self._cloud, call.request, lambda: self._cloud.compute.disks.insert(call.zone, body))
 
     def _disk(self, disk: Disk) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.emulator.http.compute_shapes import link
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.api_errors import ApiError
 
 Item = Mapping[str, Any]
 _TERM = re.compile(

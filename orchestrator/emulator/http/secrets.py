@@ -11,10 +11,10 @@ from orchestrator.emulator.http.metadata import token_of
 from orchestrator.emulator.http.paging import page
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.errors import ApiError, cases
+from orchestrator.emulator.state.api_errors import ApiError, cases
+from orchestrator.emulator.state.body_shapes import TEXTS, Shape
 from orchestrator.emulator.state.gate import admitted_storage
 from orchestrator.emulator.state.secrets import DESTROYED, DISABLED, ENABLED, Secret, Secrets, Version
-from orchestrator.emulator.state.shapes import TEXTS, Shape
 from orchestrator.emulator.state.storage.values import rfc3339
 from orchestrator.emulator.state.world import LocalCloud
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orchestrator.emulator.http.metadata import TOKEN_START, token_of
 from orchestrator.emulator.http.router import Request
-from orchestrator.emulator.state.errors import cases
+from orchestrator.emulator.state.api_errors import cases
 from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.storage.access import check_access
 from orchestrator.emulator.state.storage.refusals import StorageError

@@ -8,8 +8,8 @@ from orchestrator.emulator.http.metadata import items_json
 from orchestrator.emulator.http.router import Response, Router
 from orchestrator.emulator.http.tpu_catalog import Catalog, TpuOperations, listed
 from orchestrator.emulator.http.tpu_shapes import node_json, operation_json, queued_json
-from orchestrator.emulator.state import constraints, node_rules, shapes
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state import body_shapes, constraints, node_rules
+from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.operations import Operation
 from orchestrator.emulator.state.queued import QueuedResource
 from orchestrator.emulator.state.world import LocalCloud
@@ -74,7 +74,9 @@ class NodeRequests:
 
     def create(self, call: Call) -> Response:
         node = call.request.query.get("nodeId", "")
-        return self._operation(self._cloud.tpu.create(call.zone, node, body_of(call.request, shapes.NODE)))
+        return self._operation(
+            self._cloud.tpu.create(call.zone, node, body_of(call.request, body_shapes.NODE))
+        )
 
     def list(self, call: Call) -> Response:
         """Answer ListNodes of a zone, or of all (`-`); places that were not reached are named."""
@@ -91,7 +93,7 @@ class NodeRequests:
     def update(self, call: Call) -> Response:
         mask = call.request.query.get("updateMask", "")
         return self._operation(
-            self._cloud.tpu.update(call.zone, call.name, body_of(call.request, shapes.NODE), mask)
+            self._cloud.tpu.update(call.zone, call.name, body_of(call.request, body_shapes.NODE), mask)
         )
 
     def guest_attributes(self, call: Call) -> Response:
@@ -141,8 +143,8 @@ class QueuedRequests:
         self._cloud, self._alpha = cloud, alpha
 
     def create(self, call: Call) -> Response:
-        query, body = call.request.query, body_of(call.request, shapes.QUEUED)
-        unknown = next((key for key in shapes.ONLY_ALPHA if key in body and not self._alpha), "")
+        query, body = call.request.query, body_of(call.request, body_shapes.QUEUED)
+        unknown = next((key for key in body_shapes.ONLY_ALPHA if key in body and not self._alpha), "")
         if unknown:
             text = f"Unknown name \"{unknown}\" at 'queued_resource': Cannot find field."
             raise ApiError(400, "INVALID_ARGUMENT", f"Invalid JSON payload received. {text}")
@@ -170,7 +172,7 @@ class QueuedRequests:
 
     def _shown(self, found: QueuedResource) -> dict[str, Any]:
         shown = queued_json(found)
-        return shown if self._alpha else {k: v for k, v in shown.items() if k not in shapes.ONLY_ALPHA}
+        return shown if self._alpha else {k: v for k, v in shown.items() if k not in body_shapes.ONLY_ALPHA}
 
     def _operation(self, operation: Operation) -> Response:
         return Response.of(operation_json(self._cloud.settings.project, operation))

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.emulator.machines.environment import user_environment
 from orchestrator.emulator.machines.host_settings import GuestConfig
-from orchestrator.emulator.machines.scripts import Serial
+from orchestrator.emulator.machines.script_runner import Serial
 
 SHELL = "/bin/sh"
 FILE_NAME = re.compile(r"[A-Za-z0-9_-]+$")  # other names in cron.d are ignored by Debian's cron

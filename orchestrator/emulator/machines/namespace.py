@@ -11,9 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orchestrator.emulator.machines import processes
-from orchestrator.emulator.machines.base import MachineHosts
+from orchestrator.emulator.machines import process_table
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, GuestConfig
+from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.machine_python import base_interpreter
 from orchestrator.emulator.state.machines import Machine
@@ -52,7 +52,7 @@ class NamespaceHosts(MachineHosts):
         return [*unshare, "--propagation", "private", "/bin/bash", str(script), *arguments]
 
     def _leader(self, first: int) -> int:
-        children = [p.pid for p in processes.table().values() if p.parent == first]
+        children = [p.pid for p in process_table.table().values() if p.parent == first]
         return children[0] if children else 0
 
     def _stopped(self, machine_id: str) -> None:
@@ -61,8 +61,8 @@ class NamespaceHosts(MachineHosts):
     def holds(self, inode: int) -> bool:
         """Look at the processes of the machines' pid namespaces, which nobody else can enter."""
         leaders = [self._leader(first) for first in map(self._first, self._known()) if first]
-        spaces = {space for pid in leaders if (space := processes.pid_namespace(pid))}
-        return bool(spaces) and processes.socket_held(inode, spaces)
+        spaces = {space for pid in leaders if (space := process_table.pid_namespace(pid))}
+        return bool(spaces) and process_table.socket_held(inode, spaces)
 
     def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
         environment = self._environment(machine, Path("/"), STATE / "bin", Path("/tmp"))  # noqa: S108

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.emulator.machines.apt_standin import SETTINGS, install_apt
-from orchestrator.emulator.machines.base import MachineHosts
 from orchestrator.emulator.machines.host_settings import GuestConfig
+from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import CRON
 from orchestrator.emulator.state.machines import Machine
 

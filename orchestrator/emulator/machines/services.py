@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.emulator.machines.accounts import Accounts
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_image import CRON
-from orchestrator.emulator.machines.scripts import Serial
+from orchestrator.emulator.machines.script_runner import Serial
 
 SSHD_CONFIG = """\
 ListenAddress {address}:{port}

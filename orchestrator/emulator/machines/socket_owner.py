@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.emulator.machines import processes
+from orchestrator.emulator.machines import process_table
 from orchestrator.errors import LocalCloudError
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -211,9 +211,9 @@ def _named(holder: Holder | None) -> str:
     """Return by whom a port is taken, in words: the process where this user may see it, else its user."""
     if holder is None:
         return ""
-    pid = processes.socket_holder(holder.inode, sorted(processes.table()))
+    pid = process_table.socket_holder(holder.inode, sorted(process_table.table()))
     if pid is not None:
-        return f" by process {pid} ({processes.command(pid)})"
+        return f" by process {pid} ({process_table.command(pid)})"
     with suppress(KeyError):
         return f" by user {pwd.getpwuid(holder.uid).pw_name} (uid {holder.uid})"
     return f" by the user with uid {holder.uid}"

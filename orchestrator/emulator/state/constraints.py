@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.emulator.state.errors import ApiError, OperationError
+from orchestrator.emulator.state.api_errors import ApiError, OperationError
 from orchestrator.emulator.state.kernel import Kernel, Place
 
 EXTERNAL_IP = "compute.vmExternalIpAccess"

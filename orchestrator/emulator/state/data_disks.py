@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.node import Node
 from orchestrator.emulator.state.tables import Accelerator

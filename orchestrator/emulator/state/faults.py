@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.errors import cases
+from orchestrator.emulator.state.api_errors import cases
 from orchestrator.errors import LocalCloudError
 
 _PLAIN = (

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from orchestrator.emulator.state import methods
-from orchestrator.emulator.state.errors import ApiError, tpu_case
+from orchestrator.emulator.state.api_errors import ApiError, tpu_case
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.kernel import Place
 from orchestrator.emulator.state.storage.refusals import StorageError

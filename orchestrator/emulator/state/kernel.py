@@ -10,8 +10,8 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.emulator.state import methods
+from orchestrator.emulator.state.api_errors import ApiError, OperationError, cases, tpu_case
 from orchestrator.emulator.state.billing import Usage, close
-from orchestrator.emulator.state.errors import ApiError, OperationError, cases, tpu_case
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.instance import Disk, Instance
 from orchestrator.emulator.state.machines import Hosts, Machine

@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any
 
 from orchestrator.emulator.state import tables, vm_rules
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.api_errors import ApiError
+from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.names import is_rfc1035
 from orchestrator.emulator.state.operations import Api, Operation
 
 DEFAULT = "default"

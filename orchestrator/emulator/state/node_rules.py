@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from orchestrator.emulator.state import data_disks, network, tables
-from orchestrator.emulator.state.errors import ApiError, OperationError, tpu_case
+from orchestrator.emulator.state.api_errors import ApiError, OperationError, tpu_case
+from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.names import is_rfc1035
 from orchestrator.emulator.state.node import BUSY, Node, NodeState
 from orchestrator.emulator.state.tables import Accelerator
 

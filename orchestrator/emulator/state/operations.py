@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from orchestrator.emulator.state.errors import OperationError
+from orchestrator.emulator.state.api_errors import OperationError
 
 
 class Api(Enum):

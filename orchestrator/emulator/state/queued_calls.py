@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.emulator.state import node_rules, queued_rules
-from orchestrator.emulator.state.errors import ApiError, tpu_case
+from orchestrator.emulator.state.api_errors import ApiError, tpu_case
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.operations import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource, QueuedState

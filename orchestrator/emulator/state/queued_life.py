@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Sequence
 
 from orchestrator.emulator.state import node_rules, queued_rules, reservations
-from orchestrator.emulator.state.errors import OperationError, tpu_case
+from orchestrator.emulator.state.api_errors import OperationError, tpu_case
 from orchestrator.emulator.state.faults import FaultKind
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.node import DEAD, Node, NodeState

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.emulator.state import node_rules, tables
-from orchestrator.emulator.state.errors import ApiError, OperationError, tpu_case
+from orchestrator.emulator.state.api_errors import ApiError, OperationError, tpu_case
 from orchestrator.emulator.state.faults import FATES
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.node import Node

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.emulator.state import tables
-from orchestrator.emulator.state.errors import OperationError, tpu_case
+from orchestrator.emulator.state.api_errors import OperationError, tpu_case
 from orchestrator.emulator.state.kernel import Kernel
 from orchestrator.emulator.state.node import DEAD, Node
 from orchestrator.emulator.state.queued import QueuedResource, QueuedState

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.emulator.state.errors import ApiError, cases
+from orchestrator.emulator.state.api_errors import ApiError, cases
 
 ENABLED, DISABLED, DESTROYED = "ENABLED", "DISABLED", "DESTROYED"
 LARGEST = 64 * 1024

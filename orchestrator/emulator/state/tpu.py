@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.emulator.state import data_disks, node_rules, queued_rules, reservations, tables
+from orchestrator.emulator.state.api_errors import OperationError, tpu_case
 from orchestrator.emulator.state.billing import Usage
 from orchestrator.emulator.state.constraints import node_refusal
-from orchestrator.emulator.state.errors import OperationError, tpu_case
 from orchestrator.emulator.state.faults import BIRTHS, FaultKind
+from orchestrator.emulator.state.identifiers import timestamp
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.names import timestamp
 from orchestrator.emulator.state.node import DEAD, VERBS, Health, Node, NodeState
 from orchestrator.emulator.state.operations import Api, Operation
 from orchestrator.emulator.state.queued import Initiator

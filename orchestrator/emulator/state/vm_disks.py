@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.emulator.state import data_disks, tables, vm_rules
+from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.billing import Usage, per_hour
-from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.instance import Attachment, Disk, Instance
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.names import is_rfc1035
 from orchestrator.emulator.state.operations import Api, Operation
 
 _DEFAULT_GIB = 10

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from orchestrator.emulator.state import vm_rules
+from orchestrator.emulator.state.api_errors import OperationError, compute_case
 from orchestrator.emulator.state.billing import Usage
-from orchestrator.emulator.state.errors import OperationError, compute_case
 from orchestrator.emulator.state.instance import Action, Instance, Status
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.operations import Api, Operation

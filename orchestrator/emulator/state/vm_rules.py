@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.emulator.state import tables
-from orchestrator.emulator.state.errors import ApiError, compute_case
+from orchestrator.emulator.state.api_errors import ApiError, compute_case
+from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.names import is_rfc1035
 from orchestrator.emulator.state.tables import VmType
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")

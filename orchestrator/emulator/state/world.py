@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.clock import Clock
+from orchestrator.emulator.state.api_errors import OperationError, compute_case
 from orchestrator.emulator.state.billing import BillLine, Usage, bill
 from orchestrator.emulator.state.controls import Controls, QueuedControls
-from orchestrator.emulator.state.errors import OperationError, compute_case
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec, check, check_method
 from orchestrator.emulator.state.instance import Attachment, Disk, Instance, Status
 from orchestrator.emulator.state.kernel import AddressPool, Event, Kernel, MachineState, State

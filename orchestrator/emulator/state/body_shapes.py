@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 Shape = Mapping[str, Any]
-
 TEXTS: Shape = {"*": str}
 NODE: Shape = {
     "description": str,

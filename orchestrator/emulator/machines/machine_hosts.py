@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.emulator.machines import processes
+from orchestrator.emulator.machines import process_table
 from orchestrator.emulator.machines.environment import machine_environment
 from orchestrator.emulator.machines.host_settings import MARKER, GuestConfig, HostSettings
 from orchestrator.emulator.machines.machine_image import GCLOUD
@@ -67,7 +67,7 @@ class MachineHosts(ABC):
                 start_new_session=True,
             )
         self._children[machine.id] = child
-        seen = processes.look(child.pid)
+        seen = process_table.look(child.pid)
         started = seen.started if seen else 0
         self._pid_file(machine.id).touch(mode=0o600)
         self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
@@ -85,7 +85,7 @@ class MachineHosts(ABC):
         entry = self.settings.marker(machine_id)
         first = self._first(machine_id)
         leaders = [first] if first else []
-        processes.kill_all(lambda: processes.members(entry, leaders), last=lambda: leaders)
+        process_table.kill_all(lambda: process_table.members(entry, leaders), last=lambda: leaders)
         child = self._children.pop(machine_id, None)
         if child is not None:
             child.wait()
@@ -123,9 +123,9 @@ class MachineHosts(ABC):
             return holders[inode]
         entry = f"{MARKER}={self.settings.cloud_id}/"
         leaders = {first: name for name in self._known() if (first := self._first(name))}
-        pids = processes.members(entry, leaders)
-        holder = processes.socket_holder(inode, pids)
-        machine = None if holder is None else processes.machine_marker(holder, entry, leaders)
+        pids = process_table.members(entry, leaders)
+        holder = process_table.socket_holder(inode, pids)
+        machine = None if holder is None else process_table.machine_marker(holder, entry, leaders)
         if len(self._holders) >= MOST_HOLDERS:
             self._holders = {}
         self._holders[inode] = machine
@@ -151,7 +151,7 @@ class MachineHosts(ABC):
         """Kill every process of this local cloud; with *disks*, destroy all disks too and wait for it."""
         entry = f"{MARKER}={self.settings.cloud_id}/"
         leaders = [first for first in map(self._first, self._known()) if first]
-        processes.kill_all(lambda: processes.members(entry, leaders), last=lambda: leaders)
+        process_table.kill_all(lambda: process_table.members(entry, leaders), last=lambda: leaders)
         for machine_id in self._known():
             self.remove(machine_id) if disks else self.stop(machine_id)
         if disks:
@@ -215,7 +215,7 @@ class MachineHosts(ABC):
             pid, started = map(int, self._pid_file(machine_id).read_text().split())
         except (OSError, ValueError):
             return 0
-        return pid if processes.alive(pid, started) else 0
+        return pid if process_table.alive(pid, started) else 0
 
     def _known(self) -> Iterable[str]:
         """Return the ids of all machines with a folder."""

@@ -10,7 +10,6 @@ from typing import Any
 from orchestrator.emulator.state.tables import rows
 
 Details = tuple[Mapping[str, Any], ...]
-
 _TYPE = "type.googleapis.com/google.rpc."
 _BY_CODE = ("tpu v2", "secretmanager v1")
 _HTTP_MESSAGES = {400: "BAD REQUEST", 403: "FORBIDDEN", 404: "NOT FOUND", 503: "SERVICE UNAVAILABLE"}

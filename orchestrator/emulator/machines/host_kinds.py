@@ -2,8 +2,8 @@
 
 import shutil
 
-from orchestrator.emulator.machines.base import MachineHosts
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, HostSettings
+from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.namespace import NamespaceHosts, available
 from orchestrator.emulator.machines.process import ProcessHosts
