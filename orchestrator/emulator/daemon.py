@@ -131,7 +131,6 @@ class Daemon:
 
     @property
     def endpoint(self) -> str:
-        """Return the base URL."""
         return f"http://127.0.0.1:{self._options.port}"
 
     def _host_settings(self, notice: float) -> HostSettings:

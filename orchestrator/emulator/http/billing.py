@@ -7,7 +7,7 @@ They are those of `tpu_prices_published.csv`, so a refresh settles what is a ran
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.emulator.http.paging import page
+from orchestrator.emulator.http.paging import rpc_page
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state.tables import rows
 
@@ -21,11 +21,7 @@ def billing_routes(router: Router) -> None:
 
 
 def _answer(request: Request, service: str) -> Response:
-    query = request.query
-    found = _skus(service)
-    shown, token = page(
-        found, query.get("pageSize", ""), query.get("pageToken", ""), MOST, "INVALID_ARGUMENT"
-    )
+    shown, token = rpc_page(request, _skus(service), MOST)
     return Response.of({"skus": list(shown), "nextPageToken": token})
 
 

@@ -51,7 +51,6 @@ def tpu_status(error: OperationError) -> dict[str, Any]:
 
 
 def compute_failure(error: OperationError) -> dict[str, Any]:
-    """Return the three fields that a failed Compute operation carries."""
     item: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.details:
         item["errorDetails"] = list(error.details)

@@ -39,6 +39,12 @@ def page(items: Sequence[Any], size: str, token: str, largest: int, reason: str)
     return items[after : after + count], following
 
 
+def rpc_page(request: Request, items: Sequence[Any], largest: int) -> tuple[Sequence[Any], str]:
+    """Return the page that a request of an RPC service asks for; errors: ApiError 400."""
+    size, token = request.query.get("pageSize", ""), request.query.get("pageToken", "")
+    return page(items, size, token, largest, "INVALID_ARGUMENT")
+
+
 def matching(expression: str) -> Callable[[Item], bool]:
     """
     Return the test that a list filter describes; errors: ApiError 400 when it cannot be read.

@@ -19,7 +19,6 @@ _PATH = "/v1/projects/{project}/locations/global/services/tpu.googleapis.com/quo
 
 
 def quota_routes(router: Router, cloud: LocalCloud) -> None:
-    """Add quotaInfos.get for the TPU API."""
 
     def answer(request: Request, project: str, quota: str) -> Response:
         settings = cloud.settings

@@ -67,8 +67,6 @@ def split_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 @dataclass(frozen=True)
 class Response:
-    """One HTTP response."""
-
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +99,6 @@ class Router:
         self._routes.append((method, start, re.compile(f"^{regex}$"), handler))
 
     def table(self) -> list[tuple[str, str]]:
-        """Return method and pattern of every route."""
         return [(method, regex.pattern) for method, _, regex, _ in self._routes]
 
     def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:

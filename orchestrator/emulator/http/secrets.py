@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.emulator.http.dispatch import body_of
 from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.metadata import token_of
-from orchestrator.emulator.http.paging import page
+from orchestrator.emulator.http.paging import rpc_page
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, cases
@@ -156,7 +156,6 @@ class SecretRequests:
 
 
 def _tagged(body: dict[str, Any]) -> dict[str, Any]:
-    """Add the etag."""
     return {**body, "etag": _etag(body)}
 
 
@@ -166,10 +165,7 @@ def _etag(body: dict[str, Any]) -> str:
 
 
 def _listed(request: Request, key: str, items: list[dict[str, Any]]) -> Response:
-    query = request.query
-    shown, token = page(
-        items, query.get("pageSize", ""), query.get("pageToken", ""), PAGE, "INVALID_ARGUMENT"
-    )
+    shown, token = rpc_page(request, items, PAGE)
     body: dict[str, Any] = {key: list(shown), "totalSize": len(items)} if items else {}
     return Response.of({**body, "nextPageToken": token} if token else body)
 

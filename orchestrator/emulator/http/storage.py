@@ -80,7 +80,6 @@ class BucketRequests:
         self._buckets = storage.buckets
 
     def insert(self, request: Request) -> Response:
-        """Create a bucket in the project that the query names."""
         return Response.of(bucket_json(self._buckets.create(_project(request), body_of(request.body))))
 
     def list(self, request: Request) -> Response:
@@ -98,7 +97,6 @@ class BucketRequests:
         return Response.of(bucket_json(held))
 
     def patch(self, request: Request, bucket: str) -> Response:
-        """Merge the body into the bucket."""
         self._door.admit(request, bucket, "storage.buckets.update")
         asked = preconditions(request.query)
         return Response.of(bucket_json(self._buckets.patch(bucket, body_of(request.body), asked)))

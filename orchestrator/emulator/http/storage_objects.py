@@ -66,7 +66,6 @@ class ObjectRequests:
         return download(self._objects, held, request)
 
     def patch(self, request: Request, bucket: str, name: str) -> Response:
-        """Merge the body into the object's metadata."""
         self._door.admit(request, bucket, "storage.objects.update", name)
         self._objects.get(bucket, name, number(request.query, "generation"))
         asked = preconditions(request.query)
@@ -81,7 +80,6 @@ class ObjectRequests:
         return Response(204)
 
     def compose(self, request: Request, bucket: str, name: str) -> Response:
-        """Join objects of one bucket."""
         self._door.admit_write(request, bucket, name)
         body = without_nulls(body_of(request.body))
         parts = body.get("sourceObjects", [])
@@ -93,7 +91,6 @@ class ObjectRequests:
         return Response.of(object_json(made, base_of(request)))
 
     def copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
-        """Copy an object and return the copy."""
         self._door.admit(request, bucket, "storage.objects.get", name)
         self._door.admit_write(request, to_bucket, to_name)
         generation = number(request.query, "sourceGeneration")

@@ -171,7 +171,6 @@ def check_encryption(request: Request) -> None:
 
 
 def list_query(query: Mapping[str, str]) -> Query:
-    """Return what a list request asks for."""
     limit = number(query, "maxResults")
     if limit is not None and limit < 0:
         raise invalid(f"Invalid value for maxResults: {limit}")

@@ -59,7 +59,6 @@ class UploadRequests:
         )
 
     def cancel(self, request: Request, **_values: str) -> Response:
-        """Close a session and drop what it holds."""
         self._uploads.cancel(request.query.get("upload_id", ""))
         return Response(499)
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from orchestrator.emulator.http.dispatch import Call
-from orchestrator.emulator.http.paging import page
+from orchestrator.emulator.http.paging import rpc_page
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.tpu_shapes import operation_json
 from orchestrator.emulator.state import node_rules, reservations, tables
@@ -155,9 +155,7 @@ def listed(
 
     Each page names the places that were not reached; on which pages Google names them is not known.
     """
-    query = request.query
-    size, token = query.get("pageSize", ""), query.get("pageToken", "")
-    chosen, following = page(items, size, token, _LARGEST_PAGE, "INVALID_ARGUMENT")
+    chosen, following = rpc_page(request, items, _LARGEST_PAGE)
     more = {"nextPageToken": following} if following else {}
     places = {"unreachable": list(unreachable)} if unreachable else {}
     return Response.of({key: [show(item) for item in chosen], **more, **places})

@@ -47,7 +47,6 @@ def install_apt(folder: Path, files: Path) -> None:
 
 
 def run(files: Path, name: str, words: Sequence[str]) -> int:
-    """Do what the program *name* does and return its exit status."""
     if name == "apt-config":
         return _config(files, words)
     settings, plain = _read(files, words)

@@ -158,5 +158,4 @@ def _job(line: str, environment: Mapping[str, str]) -> Job:
 
 
 def _unquote(value: str) -> str:
-    """Take matching quotes off."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value

@@ -85,7 +85,6 @@ class Folder:
         return Path(self.path).is_dir()
 
     def title(self) -> str:
-        """Return the folder's own name."""
         return Path(self.path).resolve().name
 
     def remove(self, key: str) -> None:
@@ -106,7 +105,6 @@ class Prefix:
         return f"{SCHEME}{self.bucket.name}/{key}"
 
     def one(self) -> Item | None:
-        """Return the object of exactly this name."""
         blob = self.bucket.get_blob(self.path) if self.path and not self.is_pattern() else None
         return self._item(blob, self.path.rpartition("/")[2]) if blob is not None else None
 
@@ -119,7 +117,6 @@ class Prefix:
         ]
 
     def matching(self) -> list[Item]:
-        """Return the objects whose names match the pattern."""
         pattern = _regex(self.path)
         start = re.split(r"[*?]", self.path)[0]
         blobs = (

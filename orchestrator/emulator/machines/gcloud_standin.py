@@ -84,7 +84,6 @@ def remove(client: Any, arguments: Arguments) -> int:
 
 
 def show(client: Any, arguments: Arguments) -> int:
-    """Print the contents of objects."""
     for item in [item for url in arguments.urls for item in _objects(client, url)]:
         if isinstance(item.place, Prefix):
             item.place.bucket.blob(item.key).download_to_file(sys.stdout.buffer)

@@ -72,8 +72,6 @@ async def the_end(host: str, port: int) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of the metadata server."""
-
     status: int
     etag: str
     body: bytes

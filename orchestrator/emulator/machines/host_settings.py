@@ -129,7 +129,6 @@ class GuestConfig:
 
     @classmethod
     def read(cls, path: Path) -> "GuestConfig":
-        """Read a configuration written by `write`."""
         values = json.loads(path.read_text())
         return cls(**{f.name: values[f.name] for f in fields(cls)})
 

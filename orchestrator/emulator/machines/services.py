@@ -116,7 +116,6 @@ class SystemServices:
 
 
 async def _listens(address: str, port: int) -> bool:
-    """Tell whether something accepts connections there."""
     try:
         _, writer = await asyncio.open_connection(address, port)
     except OSError:

@@ -70,7 +70,6 @@ class SshServer:
         self._listeners.append(listener)
 
     async def stop(self) -> None:
-        """Close the ports and every connection."""
         for listener in self._listeners:
             listener.close()
 
@@ -283,7 +282,6 @@ async def _feed(channel: "asyncssh.SSHServerProcess[bytes]", child: _Child) -> N
 
 
 def _signal(process: Process, name: str) -> None:
-    """Send a signal to the session's process group."""
     number = getattr(signal, f"SIG{name}", None)
     if number is not None:
         with suppress(ProcessLookupError):

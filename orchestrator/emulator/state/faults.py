@@ -25,8 +25,6 @@ SICK = ("TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE")
 
 
 class FaultKind(Enum):
-    """Say how the call goes wrong."""
-
     CALL_ERROR = "call-error"
     OPERATION_ERROR = "operation-error"
     DROP_ANSWER = "drop-answer"

@@ -30,8 +30,6 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Attachment:
-    """Tie a disk to a VM."""
-
     disk: str
     boot: bool
     auto_delete: bool

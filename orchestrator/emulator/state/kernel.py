@@ -57,7 +57,6 @@ class AddressPool:
         return self._free.pop(0)
 
     def release(self, address: str) -> None:
-        """Take *address* back."""
         self._free.append(address)
 
 
@@ -179,7 +178,6 @@ class Kernel:
         return self.state.random.randrange(10**18, 9 * 10**18)
 
     def hex(self, digits: int) -> str:
-        """Return random hexadecimal digits."""
         return f"{self.state.random.getrandbits(4 * digits):0{digits}x}"
 
     def values(self, place: Place, **more: object) -> dict[str, object]:
@@ -301,7 +299,6 @@ class Kernel:
         self.finish(operation, operation.planned)
 
     def open_on(self, target_id: int) -> list[Operation]:
-        """Return the operations on a resource that have not ended."""
         return [op for op in self.state.open_operations.values() if op.target_id == target_id]
 
     def find_operation(self, api: Api, scope: str, name: str) -> Operation | None:

@@ -43,5 +43,4 @@ class Operation:
 
     @property
     def done(self) -> bool:
-        """Say whether the operation has ended."""
         return self.ended is not None

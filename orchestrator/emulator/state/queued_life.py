@@ -45,7 +45,6 @@ class QueuedLife:
         kernel.handlers.update(handlers)
 
     def members(self, found: QueuedResource) -> list[Node]:
-        """Return the nodes that exist for a queued resource."""
         nodes = self._kernel.state.nodes
         there = [nodes.get((wanted.zone, wanted.name)) for wanted in found.wanted]
         return [node for node in there if node and node.queued == found.wanted[0].queued]

@@ -106,7 +106,6 @@ def window(kernel: Kernel, policy: Mapping[str, Any], now: float) -> Window:
 
 
 def refused(kernel: Kernel, verb: str, found: QueuedResource) -> ApiError:
-    """Build the refusal of a verb that the state forbids."""
     return node_rules.bad_request(kernel, f"{verb} is not supported while in state {found.state.name}")
 
 

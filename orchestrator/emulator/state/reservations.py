@@ -36,7 +36,6 @@ class Reservation:
 
 
 def in_zone(kernel: Kernel, zone: str) -> list[Reservation]:
-    """Return the reservations of *zone* by name."""
     known = kernel.settings.reservations
     return [Reservation(name, at, kind) for (at, name), kind in sorted(known.items()) if at == zone]
 

@@ -216,7 +216,6 @@ def regions() -> tuple[str, ...]:
 
 @cache
 def zones() -> tuple[str, ...]:
-    """Return every zone that the catalogue names."""
     names = {row["zone"] for row in rows("tpu_zones.csv")} | {row["zone"] for row in rows("tpu_prices.csv")}
     return tuple(sorted(name for name in names if name))
 

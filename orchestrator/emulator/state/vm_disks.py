@@ -26,7 +26,6 @@ class VmDisks:
         kernel.handlers["disk.deleted"] = self._deleted
 
     def in_zone(self, zone: str) -> list[Disk]:
-        """Return the disks of *zone* by name."""
         vm_rules.check_zone(self._kernel, zone)
         known = self._kernel.state.disks
         return [known[key] for key in sorted(known) if key[0] == zone]

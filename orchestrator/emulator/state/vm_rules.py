@@ -38,7 +38,6 @@ def missing(path: str) -> ApiError:
 
 
 def check_zone(kernel: Kernel, zone: str) -> None:
-    """Refuse a zone that the catalogue does not name."""
     if zone not in tables.zones():
         raise missing(f"projects/{kernel.settings.project}/zones/{zone}")
 

@@ -40,7 +40,6 @@ class ComputeVms:
         self._life = VmLife(kernel, self.disks)
 
     def in_zone(self, zone: str) -> list[Instance]:
-        """Return the VMs of *zone* by name."""
         vm_rules.check_zone(self._kernel, zone)
         known = self._kernel.state.instances
         return [known[key] for key in sorted(known) if key[0] == zone]

@@ -69,7 +69,6 @@ class LocalCloud:
 
     @property
     def calls(self) -> Counter[str]:
-        """Return how often each method was called."""
         return self.kernel.state.calls
 
     def tick(self) -> None:

@@ -128,7 +128,6 @@ class _Parser:
         self.rest = tokens[::1]
 
     def any_of(self, depth: int) -> Test:
-        """Read alternatives."""
         tests = [self._all_of(depth)]
         while self._taken("||"):
             tests.append(self._all_of(depth))

@@ -76,7 +76,6 @@ class Objects:
         return not self._objects.get(bucket)
 
     def holds(self, bucket: str, name: str) -> bool:
-        """Say whether there is a live object of that name."""
         return name in self._objects.get(bucket, {})
 
     def get(self, bucket: str, name: str, generation: int | None = None) -> StoredObject:
@@ -87,7 +86,6 @@ class Objects:
         return held
 
     def read(self, held: StoredObject, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of an object from *start* up to *end*."""
         return self._blobs.read(held.blob, start, held.size if end is None else end)
 
     def check_write(self, bucket: str, name: str, asked: Preconditions) -> None:
