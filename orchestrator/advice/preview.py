@@ -97,7 +97,7 @@ class Preview:
         ordered = (
             _ORDERED[change.kind](self) if change.verb is Verb.CREATE and change.kind in _ORDERED else {}
         )
-        kind = {"type": change.type} if change.type else {}
+        kind = {"type": change.type} if change.substitute else {}
         return {**ordered, **kind, **change.details}
 
     def as_dict(self, *, scripts: bool = False) -> dict[str, object]:

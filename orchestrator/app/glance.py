@@ -131,8 +131,9 @@ def _resources(session: "Session", world: "World", record: "Record") -> list[dic
         for node in world.nodes.value:
             told = maintenance_text(node.maintenance)
             health = ("" if node.healthy else f" ({node.health})") + (f" ({told})" if told else "")
-            other = record.node.substitute if node.incarnation == record.node.incarnation else ""
-            kind = f" ({other})" if other else ""
+            newest = node.incarnation == record.node.incarnation
+            other = newest and record.node.type not in {"", session.spec.tpu.type}
+            kind = f" ({record.node.type})" if other else ""
             add("TPU", node.name, node.zone, state_text(node) + health + kind)
     return rows
 

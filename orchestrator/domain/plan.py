@@ -44,9 +44,10 @@ class Change:
     """
     Hold one mutating step.
 
-    *round* is the race that a TPU is asked for in, 0 for none. *type* is its type where that is not the
-    preferred one of the file. *on_demand* says that it is asked for on demand or, with *flex_start*, so, for the
-    deadline's sake though the file says spot. *never_reported* says that a TPU is deleted for its silence.
+    *round* is the race that a TPU is asked for in, 0 for none. *type* is its type, *substitute* says that the
+    file prefers another one. *on_demand* says that it is asked for on demand for the deadline's sake though the
+    file says spot, *flex_start* that it then is as flex-start. *never_reported* says that a TPU is deleted for
+    its silence.
     """
 
     kind: Kind
@@ -57,6 +58,7 @@ class Change:
     incarnation: int | None = None
     round: int = 0
     type: str = ""
+    substitute: bool = False
     on_demand: bool = False
     flex_start: bool = False
     never_reported: bool = False
@@ -76,7 +78,7 @@ class Change:
     def as_dict(self) -> dict[str, object]:
         """Return the change as `--json` prints it."""
         race: dict[str, object] = {"round": self.round} if self.round else {}
-        kind = {"type": self.type} if self.type else {}
+        kind = {"type": self.type} if self.substitute else {}
         return {
             "kind": self.kind.value,
             "verb": self.verb.name.lower(),

@@ -84,17 +84,16 @@ class NodeRecord:
     """
     Remember the newest TPU that was asked for.
 
-    *incarnation* is its number (0: none yet), *accepted* says that the cloud took its create; *requested_at* is
-    0 when it surely does not exist: its create has failed, or its deletion is done. *substitute* is its type
-    where that is not the preferred one of the file. *highest* is the largest number ever given. *shape* is the
-    TPU that `up` wants, *unwanted* the last incarnation that was asked for with another one. *queued* says that
-    a TPU was ever asked for through the queue, so that the queue is looked at.
+    *incarnation* is its number (0: none yet), *accepted* says that the cloud took its create; *requested_at*
+    is 0 when it surely does not exist: its create has failed, or its deletion is done. *highest* is the largest
+    number ever given. *shape* is the TPU that `up` wants, *unwanted* the last incarnation that was asked for
+    with another one. *queued* says that a TPU was ever asked for through the queue, so that the queue is looked
+    at.
     """
 
     incarnation: int = 0
     zone: str = ""
     type: str = ""
-    substitute: str = ""
     accepted: bool = False
     requested_at: float = 0.0
     highest: int = 0

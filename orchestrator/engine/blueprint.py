@@ -14,6 +14,7 @@ from orchestrator.domain.scopes import node_scopes, vm_scopes
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
 from orchestrator.planning.job import heartbeat_interval
+from orchestrator.planning.tpu_types import current_type
 from orchestrator.scripts.render import Scripts, Target, machine_scripts, sidecar_script
 
 ROOT = "/opt/tpuctl"
@@ -90,7 +91,7 @@ class Blueprint:
         name = names.node_name(self.spec, incarnation)
         scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
         # What is paid for comes out of the file: the record only chooses among what the file allows.
-        other = record.node.substitute if record.node.substitute in self.spec.tpu.other_types else ""
+        kind = current_type(self.spec, record)
         dear = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None
         flex = (
             dear and incarnation in record.deadline.flex_start and self.spec.watch.last_resort == "flex-start"
@@ -98,8 +99,8 @@ class Blueprint:
         return NodeOrder(
             name=name,
             zone=zone,
-            type=other or tpu.type,
-            runtime=(runtime_of(other) if other else tpu.runtime) or "",
+            type=kind,
+            runtime=(tpu.runtime if kind == tpu.type else runtime_of(kind)) or "",
             spot=tpu.spot and not dear,
             external_ip=tpu.external_ip,
             labels=names.labels(self.spec, "tpu", incarnation, record.race.round),

@@ -36,7 +36,7 @@ NESTED = {
     "incarnation": "node.incarnation",
     "zone": "node.zone",
     "type": "node.type",
-    "substitute": "node.substitute",
+    "substitute": "node.type",  # what earlier versions go by, where the file prefers another one
     "accepted": "node.accepted",
     "requested_at": "node.requested_at",
     "highest": "node.highest",

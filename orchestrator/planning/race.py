@@ -54,7 +54,7 @@ def asked_for(record: Record, zone: str, incarnation: int, race: int, now: float
     """
     Return the record that a TPU is about to be asked for: what a killed controller must find.
 
-    *kind* is its type, empty for the preferred one of the file.
+    *kind* is its type, empty where it is not known, as in the journal of an earlier version.
     """
     zones = record.zones_used if zone in record.zones_used else (*record.zones_used, zone)
     record = replace(
@@ -74,7 +74,6 @@ def asked_for(record: Record, zone: str, incarnation: int, race: int, now: float
             incarnation=incarnation,
             zone=zone,
             type=kind,
-            substitute=kind,
             accepted=False,
             requested_at=now,
         ),

@@ -9,7 +9,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.planning.next_zone import create_gate, held_back, quota_held, waits_for_quota, zone_order
 from orchestrator.planning.race import WIDTH, candidates, races, undecided
 from orchestrator.planning.step import Step
-from orchestrator.planning.tpu_types import substitute
+from orchestrator.planning.tpu_types import current_type
 
 
 def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
@@ -48,9 +48,10 @@ def _free(spec: Spec, world: World, record: Record, zone: str) -> bool:
 
 def _creates(spec: Spec, record: Record, zones: list[str], race: int, why: str) -> tuple[Change, ...]:
     first = newest_incarnation(record) + 1
-    kind = substitute(spec, record.node.type or spec.tpu.type)
+    kind = current_type(spec, record)
+    other = kind != spec.tpu.type
     asked = [(number, names.node_name(spec, number), zone) for number, zone in enumerate(zones, first)]
     return tuple(
-        Change(Kind.NODE, Verb.CREATE, name, why, zone, number, round=race, type=kind)
+        Change(Kind.NODE, Verb.CREATE, name, why, zone, number, race, kind, substitute=other)
         for number, name, zone in asked
     )

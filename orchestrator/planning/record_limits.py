@@ -52,7 +52,7 @@ def check_record(record: Record) -> None:
     zones = (record.node.zone, *record.zones_used, *(r.zone for r in record.race.rivals))
     for zone in (*zones, *(s.zone for s in record.spans), *(o.zone for o in record.operations)):
         _fits("zone", zone, _ZONE)
-    for kind in (record.node.type, record.node.substitute, *(s.type for s in record.spans)):
+    for kind in (record.node.type, *(s.type for s in record.spans)):
         _fits("type", kind, _TYPE)
     for span in record.spans:
         _fits("name", span.name, _NAME)

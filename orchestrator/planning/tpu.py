@@ -42,7 +42,7 @@ from orchestrator.planning.queued_tpu import judge_place
 from orchestrator.planning.race import may_win, races, undecided
 from orchestrator.planning.race_round import joining, new_round
 from orchestrator.planning.step import Step
-from orchestrator.planning.tpu_types import next_type, substitute
+from orchestrator.planning.tpu_types import current_type, next_type
 from orchestrator.planning.unclaimed import lost_text
 
 CREATE_DEADLINE = 1800.0
@@ -258,7 +258,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> St
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is Verdict.REPLACE or record.node.incarnation == 0
-    kind = next_type(spec, record, world.seen_at) if fresh else record.node.substitute or spec.tpu.type
+    kind = next_type(spec, record, world.seen_at) if fresh else current_type(spec, record)
     record = replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
         return new_round(spec, world, record, judgement.why)
@@ -270,8 +270,9 @@ def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> St
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else record.race.round
     why = judgement.why + (why_there(spec, record, world.seen_at, zone, world.prices) if fresh else "")
-    other = substitute(spec, kind)
-    change = Change(Kind.NODE, Verb.CREATE, name, why, zone, incarnation, round=race, type=other)
+    change = Change(
+        Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
+    )
     return held_back(spec, record, world, Kind.NODE, zone) or Step((change,))
 
 

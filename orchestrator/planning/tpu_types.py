@@ -22,6 +22,6 @@ def next_type(spec: Spec, record: Record, now: float) -> str:
     return next(kind for kind in types if values[kind] >= NEAR * max(values.values()))
 
 
-def substitute(spec: Spec, kind: str) -> str:
-    """Return *kind* where it is not the preferred type, else nothing."""
-    return "" if kind == spec.tpu.type else kind
+def current_type(spec: Spec, record: Record) -> str:
+    """Return the type of the newest TPU; the preferred one where the file does not allow that any more."""
+    return record.node.type if record.node.type in types_of(spec) else spec.tpu.type

@@ -234,9 +234,9 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[FirstSeen]:
 
 
 def _span(node: Node, record: Record, now: float) -> Span:
-    """Return the beginning of the bill of a TPU; its type is told where it is not the preferred one."""
+    """Return the beginning of the bill of a TPU; only of those that may be in use is the type known."""
     newest = {record.node.incarnation, *(r.incarnation for r in record.race.rivals)}
-    kind = record.node.substitute if node.incarnation in newest else ""
+    kind = record.node.type if node.incarnation in newest else ""
     spot = span_spot(record, node.name)
     return Span(Kind.NODE, node.name, node.zone, billed_since(node, record, now), spot=spot, type=kind)
 

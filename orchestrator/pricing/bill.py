@@ -52,7 +52,7 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     seconds: dict[tuple[Priced, str], dict[Meter, float]] = defaultdict(lambda: defaultdict(float))
     wanted: dict[Priced, Spec] = {}
     for span in record.spans:
-        priced = span.type, span.spot
+        priced = span.type or spec.tpu.type, span.spot
         wanted.setdefault(priced, priced_as(spec, span))
         for meter in METERS[span.kind]:
             seconds[priced, span.zone][meter] += max(0.0, (span.until or now) - span.since)

@@ -236,7 +236,7 @@ class _Bill:
 
     def lines(self, span: Span) -> tuple[PriceLine, ...]:
         """Return what is priced while the span's machine exists."""
-        key = span.type, span.spot, span.zone
+        key = span.type or self._spec.tpu.type, span.spot, span.zone
         if key not in self._prices:
             self._prices[key] = hourly(priced_as(self._spec, span), self._catalog, span.zone)
         meters = METERS[span.kind]

@@ -28,7 +28,7 @@ def type_of(path):
 
 
 states = st.builds(of_node, st.integers(0, 99), st.sampled_from(NodeState)).map(state_text)
-ANY = {key: st.from_type(type_of(path)) for key, path in STORED.items()}
+ANY = {key: st.from_type(type_of(path)) for key, path in STORED.items() if key != "substitute"}
 """Values of each field's type: floats that are none, numbers without end, text of any kind."""
 ANY |= {
     "sightings": st.dictionaries(states, st.floats()),
@@ -48,7 +48,7 @@ def several(values):
 
 SANE = {
     "serial": numbers, "incarnation": numbers, "highest": numbers, "round": numbers, "zone": zones,
-    "type": zones, "substitute": zones, "zones_used": several(zones), "bundle": digests, "agent": digests,
+    "type": zones, "zones_used": several(zones), "bundle": digests, "agent": digests,
     "started_at": times, "expires_at": times, "granted_at": times, "remote_failed_since": st.none() | times,
     "accepted": st.booleans(), "claimed": st.booleans(), "reason": st.text(), "shape": st.text(),
     "sightings": st.dictionaries(states, times), "sidecars": st.dictionaries(st.text(), st.text()),
@@ -82,5 +82,5 @@ def test_what_nobody_could_read_is_left_out_and_nothing_else(any_values, sane_va
     given, nothing = stored_values(record), stored_values(Record())
     for key, found in again.items():
         assert found in (given[key], nothing[key]), key
-        if key not in any_values:
+        if STORED[key] not in {STORED[name] for name in any_values}:
             assert found == given[key], key

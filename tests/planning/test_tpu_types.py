@@ -71,30 +71,29 @@ def test_refusals_lead_to_the_second_type_and_the_plan_says_so():
     change = next(c for c in plan.changes if c.type)
     assert change.as_dict()["type"] == SECOND
     asked = asked_for(made, change.zone, change.incarnation, change.round, NOW, change.type)
-    assert (asked.node.type, asked.node.substitute) == (SECOND, SECOND)
+    assert asked.node.type == SECOND
     again = decide(BOTH, now, replace(asked, refusals=()))
     assert creates(again) == [(ZONE, SECOND)]
 
 
 def test_the_preferred_type_is_no_substitute():
-    """Nothing more is said of it, and the next record forgets the other."""
+    """Nothing more is said of it."""
     lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
     places = after_loss(after_grant((), ZONE, SECOND, NOW - 9000), ZONE, SECOND, NOW, 9000)
-    known = record(type=SECOND, substitute=SECOND, places=places)
-    assert creates(decide(BOTH, lost, known)) == [(ZONE, "")]
-    assert asked_for(known, ZONE, 2, 0, NOW).node.substitute == ""
+    known = record(type=SECOND, places=places)
+    assert creates(decide(BOTH, lost, known)) == [(ZONE, FIRST)]
 
 
 def test_a_substitute_is_not_replaced_for_being_one():
     """The file still wants what it wanted; a change of the first type replaces it."""
-    made = record(type=SECOND, substitute=SECOND, shape=shape_of(BOTH))
+    made = record(type=SECOND, shape=shape_of(BOTH))
     assert not unwanted(reshaped(made, shape_of(BOTH)))
     assert unwanted(reshaped(made, shape_of(spec(tpu=replace(BOTH.tpu, type="v5litepod-4")))))
 
 
 def test_the_order_and_the_bill_are_for_the_type_that_was_taken():
     """With the software of that type, at its price."""
-    made = record(type=SECOND, substitute=SECOND, rivals=(Candidate(2, OTHER_ZONE, NOW),))
+    made = record(type=SECOND, rivals=(Candidate(2, OTHER_ZONE, NOW),))
     orders = Blueprint(BOTH, CloudAccount("p", "a@b"), "key")
     order = orders.node_order(made, ZONE, 1)
     assert (order.type, order.runtime) == (SECOND, "v2-alpha-tpuv6e")

@@ -151,7 +151,7 @@ OPERATION = Operation("operations/x", "node", "create", "demo-tpu-g1", "europe-w
         {"bundle": "victim/backup"},
         {"bundle": "/home/me/backup"}, {"agent": "x"}, {"uploaded": "a:b"}, {"pushed": "x"},
         {"started_at": 1e20}, {"reason": "\ud800"},
-        {"incarnation": -1}, {"highest": 10**12}, {"type": "a/b"}, {"substitute": "$(id)"},
+        {"incarnation": -1}, {"highest": 10**12}, {"type": "a/b"}, {"type": "$(id)"},
         {"on_demand": (-3,)},
         {"spans": (replace(SPAN, since=float("inf")),)}, {"spans": (replace(SPAN, zone="a b"),)},
         {"spans": (replace(SPAN, name="X/Y"),)}, {"operations": (replace(OPERATION, id="../../secrets"),)},
@@ -228,9 +228,9 @@ def test_a_file_that_is_not_what_its_name_says_is_not_sent(lab):
 def test_what_is_paid_for_comes_out_of_the_file(lab):
     """A record asks neither for another type nor for one on demand, where the file does not."""
     controller = lab.up()
-    forged = changed(controller.record, substitute="v5litepod-256", type="v5litepod-256", on_demand=(2, 3))
+    forged = changed(controller.record, type="v5litepod-256", on_demand=(2, 3))
     order = controller.blueprint.node_order(forged, "europe-west4-b", 2)
     assert (order.type, order.spot) == (a_spec().tpu.type, True)
     other = lab.controller(a_spec(tpu__other_types=["v5litepod-16"]), state="other")
-    allowed = changed(controller.record, substitute="v5litepod-16")
+    allowed = changed(controller.record, type="v5litepod-16")
     assert other.blueprint.node_order(allowed, "europe-west4-b", 2).type == "v5litepod-16"
