@@ -80,6 +80,21 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """Hold what a TPU cannot change while it exists, as a deployment file asks for it."""
+
+    type: str
+    runtime: str
+    spot: bool
+    external_ip: bool
+
+    def __str__(self) -> str:
+        """Return it as people read it, and as the record stores it."""
+        price = "spot" if self.spot else "on demand"
+        return f"{self.type}, {self.runtime}, {price}, external address {'yes' if self.external_ip else 'no'}"
+
+
+@dataclass(frozen=True)
 class NodeRecord:
     """
     Remember the newest TPU that was asked for.
@@ -97,7 +112,7 @@ class NodeRecord:
     accepted: bool = False
     requested_at: float = 0.0
     highest: int = 0
-    shape: str = ""
+    shape: Shape | None = None
     unwanted: int = 0
     preemptions: int = 0
     queued: bool = False

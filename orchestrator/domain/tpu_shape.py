@@ -3,40 +3,37 @@
 from dataclasses import replace
 
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Record, Span, newest_incarnation
+from orchestrator.domain.record import Record, Shape, Span, newest_incarnation
 from orchestrator.domain.spec import Spec
 
-SPOT = "spot"
 
-
-def shape_of(spec: Spec) -> str:
-    """Return the shape that a deployment file asks for, in words."""
+def shape_of(spec: Spec) -> Shape:
+    """Return the shape that a deployment file asks for."""
     tpu = spec.tpu
-    price = SPOT if tpu.spot else "on demand"
-    return f"{tpu.type}, {tpu.runtime}, {price}, external address {'yes' if tpu.external_ip else 'no'}"
+    return Shape(tpu.type, str(tpu.runtime), tpu.spot, tpu.external_ip)
 
 
-def reshaped(record: Record, shape: str) -> Record:
+def reshaped(record: Record, shape: Shape) -> Record:
     """
     Return the record with the shape that `up` wants; a node that was asked for with another one is unwanted.
 
     Records of earlier versions hold no shape: theirs is believed to be the one of the file. What ran up to
     now keeps its price.
     """
-    if record.node.shape in {"", shape}:
+    before = record.node.shape
+    if before is None or before == shape:
         return replace(record, node=replace(record.node, shape=shape))
-    spans = tuple(_priced_by(record.node.shape, span) for span in record.spans)
+    spans = tuple(_priced_by(before, span) for span in record.spans)
     return replace(
         record, node=replace(record.node, shape=shape, unwanted=newest_incarnation(record)), spans=spans
     )
 
 
-def _priced_by(shape: str, span: Span) -> Span:
+def _priced_by(shape: Shape, span: Span) -> Span:
     """Return the span of a TPU with the type and the price class of *shape*, unless it has its own."""
     if span.kind is not Kind.NODE:
         return span
-    words = shape.split(", ")
-    return replace(span, type=span.type or words[0], spot=SPOT in words if span.spot is None else span.spot)
+    return replace(span, type=span.type or shape.type, spot=shape.spot if span.spot is None else span.spot)
 
 
 def unwanted(record: Record) -> bool:

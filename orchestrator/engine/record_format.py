@@ -25,7 +25,7 @@ from orchestrator.domain.first_seen import (
 )
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Record, Refusal
+from orchestrator.domain.record import Record, Refusal, Shape
 from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
 from orchestrator.planning.record_limits import check_record
 
@@ -95,7 +95,9 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     """Return the record as JSON; *writer* names the process that wrote it, *key* proves it."""
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     sane = _readable(record)
-    body[BODY] = _flat(_adapter().dump_python(replace(sane, first_seen={}), mode="json"))
+    plain = replace(sane, first_seen={}, node=replace(sane.node, shape=None))
+    body[BODY] = _flat(_adapter().dump_python(plain, mode="json"))
+    body[BODY]["shape"] = str(sane.node.shape or "")
     for refusal in body[BODY]["refusals"]:
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
@@ -155,9 +157,15 @@ def decode(data: bytes, deployment: str) -> Record:
 def _record(stored: Mapping[str, Any]) -> Record:
     nested = _nested(stored)
     since = _times().validate_python(nested.pop("first_seen", {}))
+    shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
     record: Record = _adapter().validate_python(nested)
     refusals = tuple(_with_code(refusal) for refusal in record.refusals)
-    return replace(record, first_seen=states_of(since), refusals=refusals)
+    node = replace(record.node, shape=_shape(*shape.groups()) if shape else None)
+    return replace(record, node=node, first_seen=states_of(since), refusals=refusals)
+
+
+def _shape(kind: str, runtime: str, price: str, address: str) -> Shape:
+    return Shape(kind, runtime, price == "spot", address == "yes")
 
 
 def _with_code(refusal: Refusal) -> Refusal:
@@ -213,6 +221,7 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
+_SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
 _BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.STRANGER.value, Sign.LAST_CREATING.value})
 # A node's own state comes last: `creating` and `deleting` of an incarnation are states, of a name signs.

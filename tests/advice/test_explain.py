@@ -21,7 +21,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.queued_resource import QueuedResource, QueuedState
-from orchestrator.domain.record import Candidate, Refusal
+from orchestrator.domain.record import Candidate, Refusal, Shape
 from orchestrator.domain.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
@@ -72,6 +72,7 @@ ONCE = record(accepted=True)
 REFUSED = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(STOCKOUT,) * 2)
 FORBIDDEN = replace(STOCKOUT, retry=Retry.PERMANENT, message="TPU-202 not allowed", hint="ask the owner")
 ONE_ZONE = spec(tpu=replace(spec().tpu, zones=("us-central1-a",)))
+LARGER = Shape("v4-8", "tpu-ubuntu2204-base", spot=True, external_ip=True)
 UNDER_WAY = Operation("op", "vm", "start", "demo-vm", "us-central1-a")
 
 CASES = {
@@ -125,7 +126,7 @@ CASES = {
     ),
     "tpu.mute": ("TPU", seen(SILENT, heartbeats=Present(())), "create node demo-tpu-g2"),
     "tpu.kept": ("TPU", seen(), ""),
-    "tpu.unwanted": ("TPU", seen(record(shape="v4-8", unwanted=1)), "create node demo-tpu-g2"),
+    "tpu.unwanted": ("TPU", seen(record(shape=LARGER, unwanted=1)), "create node demo-tpu-g2"),
     "refused.wait": ("TPU", seen(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
     "refused.final": (
         "TPU", seen(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",

@@ -15,7 +15,7 @@ from orchestrator.pricing.spending import spending
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, ZONE, record, spec, world
 
-SMALL, LARGE = shape_of(spec()), "v5litepod-16"
+SMALL, LARGE = shape_of(spec()), replace(shape_of(spec()), type="v5litepod-16")
 RUNNING = record(shape=SMALL)
 
 
@@ -33,13 +33,13 @@ def test_another_shape_replaces_the_node_under_a_new_incarnation():
     asked = reshaped(RUNNING, LARGE)
     plan = decide(spec(), world(), asked)
     assert [(c.verb, c.incarnation) for c in plan.changes] == [(Verb.DELETE, 1), (Verb.CREATE, 2)]
-    assert LARGE in plan.changes[0].why
+    assert str(LARGE) in plan.changes[0].why
     assert not unwanted(changed(asked, incarnation=2))
 
 
 def test_the_same_shape_and_an_unknown_one_replace_nothing():
     """Records of earlier versions hold none; before the first node there is nothing to replace."""
-    for kept in (RUNNING, changed(RUNNING, shape="")):
+    for kept in (RUNNING, changed(RUNNING, shape=None)):
         assert decide(spec(), world(), reshaped(kept, SMALL)).empty
     assert not unwanted(reshaped(changed(Record(), shape=SMALL), LARGE))
 

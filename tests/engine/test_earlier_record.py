@@ -23,6 +23,7 @@ from orchestrator.domain.record import (
     JobRecord,
     NodeRecord,
     RaceRecord,
+    Shape,
     SilenceRecord,
     Span,
     SshRecord,
@@ -61,7 +62,7 @@ def test_every_value_has_its_place_in_the_nested_record(left):
     assert (left.serial, left.fence, left.started_at) == (1795477711705, 1795477732066888, 1795477711.500139)
     assert left.node == NodeRecord(
         incarnation=3, zone=HERE, type="v5litepod-4", requested_at=REQUESTED,
-        highest=4, shape="v5litepod-1, v2-alpha-tpuv5-lite, spot, external address yes", preemptions=1,
+        highest=4, shape=Shape("v5litepod-1", "v2-alpha-tpuv5-lite", True, True), preemptions=1,
     )  # fmt: skip
     assert left.race == RaceRecord(3, rivals=(Candidate(4, THERE, REQUESTED, accepted=True),))
     assert (left.vm, left.ssh) == (VmRecord(accepted=True), SshRecord())

@@ -10,7 +10,7 @@ from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState, Operation
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Candidate, Record, Refusal, Span
+from orchestrator.domain.record import Candidate, Record, Refusal, Shape, Span
 from orchestrator.engine.record_format import STORED, decode, encode, state_text, stored_values
 from orchestrator.errors import Retry
 from orchestrator.planning.record_limits import MOST
@@ -46,11 +46,12 @@ def several(values):
     return st.lists(values, max_size=3).map(tuple)
 
 
+shapes = st.builds(Shape, zones, zones, st.booleans(), st.booleans())
 SANE = {
     "serial": numbers, "incarnation": numbers, "highest": numbers, "round": numbers, "zone": zones,
     "type": zones, "zones_used": several(zones), "bundle": digests, "agent": digests,
     "started_at": times, "expires_at": times, "granted_at": times, "remote_failed_since": st.none() | times,
-    "accepted": st.booleans(), "claimed": st.booleans(), "reason": st.text(), "shape": st.text(),
+    "accepted": st.booleans(), "claimed": st.booleans(), "reason": st.text(), "shape": shapes,
     "sightings": st.dictionaries(states, times), "sidecars": st.dictionaries(st.text(), st.text()),
     "on_demand": several(numbers), "beacons": several(numbers), "mute": several(st.tuples(numbers, times)),
     "rivals": several(st.builds(Candidate, numbers, zones, times, st.booleans())),

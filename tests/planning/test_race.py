@@ -14,7 +14,7 @@ from orchestrator.domain.observation import (
     Unknown,
 )
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.record import Candidate, Refusal, newest_incarnation
+from orchestrator.domain.record import Candidate, Refusal, Shape, newest_incarnation
 from orchestrator.domain.tpu_shape import reshaped, unwanted
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
@@ -179,7 +179,7 @@ def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():
 
 def test_a_new_type_replaces_every_candidate():
     """Those of a race that was under way have the old one."""
-    made = reshaped(running(shape="a"), "b")
+    made = reshaped(running(shape=Shape("a", "r", True, True)), Shape("b", "r", True, True))
     assert unwanted(made)
     assert unwanted(changed(made, incarnation=3, rivals=()))
     assert not unwanted(changed(made, incarnation=4))
