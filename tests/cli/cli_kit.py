@@ -50,13 +50,13 @@ def document(out):
     return found
 
 
-def stray_vm(town, zone):
+def stray_vm(cloud, zone):
     """Make a VM with name, label and script of the one that is there, in a zone that nobody names."""
-    state = town.cloud.kernel.state
+    state = cloud.model.kernel.state
     at_hand = next(iter(state.instances.values()))
     script = {"startup-script": state.machines[at_hand.machine_id].attributes["startup-script"]}
     order = VmOrder(
         at_hand.name, zone, "e2-small", 10, spot=False, labels=dict(at_hand.labels), metadata=script,
         service_account="", scopes=(), ttl=86400.0,
     )  # fmt: skip
-    DirectVms(Door(town.cloud, town.storage)).create(order)
+    DirectVms(Door(cloud.model, cloud.storage)).create(order)

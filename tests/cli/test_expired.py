@@ -5,44 +5,44 @@ from dataclasses import replace
 
 import pytest
 
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 TTL = 2 * 3600.0
 
 
 @pytest.fixture
-def town(tmp_path) -> Iterator[Town]:
+def cloud(tmp_path) -> Iterator[Cloud]:
     """Give a cloud on a virtual clock, and computers at which commands are typed."""
-    with Town(tmp_path).open() as made:
+    with Cloud(tmp_path).open() as made:
         yield made
 
 
-def test_the_next_command_ends_an_expired_deployment(town):
+def test_the_next_command_ends_an_expired_deployment(cloud):
     """A command about another deployment takes its machines away, and not earlier; the data stays."""
-    abandoned = Desk(town, watch__ttl="2h")
-    other = Desk(town, "other", beside=abandoned, name="other")
+    abandoned = User(cloud, watch__ttl="2h")
+    other = User(cloud, "other", beside=abandoned, name="other")
     abandoned.up()
-    town.wait(TTL - 600)
+    cloud.wait(TTL - 600)
     other.run("status")
-    assert len(town.nodes()) == 1
+    assert len(cloud.nodes()) == 1
 
-    town.wait(1200)
+    cloud.wait(1200)
     said = other.run("status")
 
     assert "demo: its time to live of 2h is over and nobody watched; its machines go" in said.err
-    town.wait(60)
-    assert town.nodes() == {}
-    assert len(town.buckets()) == 1
+    cloud.wait(60)
+    assert cloud.nodes() == {}
+    assert len(cloud.buckets()) == 1
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 3, 4])
-def test_a_bucket_that_takes_no_more_holds_up_no_command_about_another_deployment(town, taken):
+def test_a_bucket_that_takes_no_more_holds_up_no_command_about_another_deployment(cloud, taken):
     """One try, whatever it fails at: lease, record or journal. Then the command does its own work."""
-    abandoned = Desk(town, watch__ttl="2h")
-    other = Desk(town, "other", beside=abandoned, name="other")
+    abandoned = User(cloud, watch__ttl="2h")
+    other = User(cloud, "other", beside=abandoned, name="other")
     abandoned.up()
-    town.wait(TTL + 60)
+    cloud.wait(TTL + 60)
     left = [taken]
 
     def full(method, response):
@@ -51,14 +51,14 @@ def test_a_bucket_that_takes_no_more_holds_up_no_command_about_another_deploymen
         left[0] -= 1
         return response if left[0] >= 0 else replace(response, status=503)
 
-    town.distort = full
-    began = town.clock.monotonic()
+    cloud.distort = full
+    began = cloud.clock.monotonic()
     said = other.run("status", patience=600)
     assert left[0] < 0, "the bucket took all there was"
-    assert (said.code, town.clock.monotonic() - began < 60) == (0, True)
+    assert (said.code, cloud.clock.monotonic() - began < 60) == (0, True)
     assert "not now: " in said.err
-    town.distort = lambda method, response: response
-    town.wait(120)
+    cloud.distort = lambda method, response: response
+    cloud.wait(120)
     other.run("status")
-    town.wait(120)
-    assert town.nodes() == {}
+    cloud.wait(120)
+    assert cloud.nodes() == {}

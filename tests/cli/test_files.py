@@ -10,8 +10,8 @@ import pytest
 from orchestrator.config.load import load
 from orchestrator.config.schema import json_schema
 from tests.cli.cli_kit import ROOT, document, here, tpuctl
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/tpuctl.yaml"))
 FILE = (
@@ -246,7 +246,7 @@ def test_code_above_the_project_is_not_sent(source, words, tmp_path, capsys, mon
 
 def test_up_sends_nothing_from_above_the_project(tmp_path):
     """It is refused before the first call that changes something."""
-    with Town(tmp_path).open() as town:
-        said = Desk(town, job__source="..").run("up", "--json")
+    with Cloud(tmp_path).open() as cloud:
+        said = User(cloud, job__source="..").run("up", "--json")
         assert (said.code, said.document["code"]) == (2, "TPU-141")
-        assert town.mutations() == []
+        assert cloud.mutations() == []

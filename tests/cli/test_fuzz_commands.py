@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from tests.figures import tell
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 STATUSES = {0, 1, 2, 3, 4, 5, 6, 7, 130}
 """What the README says that a command may end with."""
@@ -52,25 +52,25 @@ COUNTED = Counter()
 class Commands(RuleBasedStateMachine):
     """One deployment, two computers, and a third one that has nothing but the file."""
 
-    desks = st.sampled_from(["home", "away", "new"])
+    users = st.sampled_from(["home", "away", "new"])
 
     def __init__(self):
         super().__init__()
         self.stack = ExitStack()
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tpuctl-fuzz-")))
-        self.town = self.stack.enter_context(Town(folder, latency="realistic").open())
+        self.cloud = self.stack.enter_context(Cloud(folder, latency="realistic").open())
         self.file, self.struck = {}, float("-inf")
-        self.known = {name: Desk(self.town, name) for name in ("home", "away")}
+        self.known = {name: User(self.cloud, name) for name in ("home", "away")}
         COUNTED["lives"] += 1
 
     def _desk(self, name):
         if name in self.known:
             return self.known[name]
-        return Desk(self.town, f"new{len(self.town.desks)}", **self.file)
+        return User(self.cloud, f"new{len(self.cloud.users)}", **self.file)
 
-    def _type(self, desk, *words, **options):
+    def _type(self, user, *words, **options):
         COUNTED["commands"] += 1
-        said = desk.run(*words, **options)
+        said = user.run(*words, **options)
         COUNTED["killed"] += said.code is None
         killed = "kill" in options and said.code is None
         assert killed or said.code in STATUSES, said
@@ -81,66 +81,66 @@ class Commands(RuleBasedStateMachine):
 
     # What people type.
 
-    @rule(desk=desks)
-    def up(self, desk):
+    @rule(user=users)
+    def up(self, user):
         """After an `up` that ends well there is one TPU with the job, or the job is over."""
-        said = self._type(self._desk(desk), "up", interrupt=3000)
+        said = self._type(self._desk(user), "up", interrupt=3000)
         if said.code == 0 and "the job is done" not in said.err:
-            running = any(worker.running for worker in self.town.crew.workers.values())
+            running = any(worker.running for worker in self.cloud.machines.workers.values())
             # Machines that report keep a TPU whose state is strange; without reports its state decides.
             usable = {"CREATING", "READY"} | (set(PASSING) - TAKEN if running else set())
-            kept = [node for node, state in self.town.nodes("demo-tpu-").items() if state in usable]
-            assert len(kept) == 1, self.town.nodes()
+            kept = [node for node, state in self.cloud.nodes("demo-tpu-").items() if state in usable]
+            assert len(kept) == 1, self.cloud.nodes()
             # A machine that died a moment ago is not missed before its reports are.
-            assert running or self.town.clock.monotonic() - self.struck < 300
+            assert running or self.cloud.clock.monotonic() - self.struck < 300
 
-    @rule(desk=desks, seconds=st.sampled_from([40, 300, 1500]))
-    def watch(self, desk, seconds):
-        self._type(self._desk(desk), "watch", interrupt=seconds, patience=seconds + 3000)
+    @rule(user=users, seconds=st.sampled_from([40, 300, 1500]))
+    def watch(self, user, seconds):
+        self._type(self._desk(user), "watch", interrupt=seconds, patience=seconds + 3000)
 
-    @rule(desk=desks, data=st.booleans())
-    def down(self, desk, data):
+    @rule(user=users, data=st.booleans())
+    def down(self, user, data):
         """
         After a `down` that ends well nothing is there, and nothing comes.
 
         A computer that knows the file alone, when the bucket is gone too, cannot know of earlier zones.
         """
-        knows = bool(self.town.buckets())
-        said = self._type(self._desk(desk), "down", "--yes", *(["--delete-data"] if data else []))
+        knows = bool(self.cloud.buckets())
+        said = self._type(self._desk(user), "down", "--yes", *(["--delete-data"] if data else []))
         if said.code == 0:
-            assert not (data and self.town.buckets())
-            self.town.wait(400)
+            assert not (data and self.cloud.buckets())
+            self.cloud.wait(400)
             if knows:
-                self.town.judge.gone("demo")
+                self.cloud.checks.gone("demo")
         elif said.code == 6:
-            self.town.wait(70)
+            self.cloud.wait(70)
 
-    @rule(desk=desks, words=st.sampled_from(READS))
-    def read(self, desk, words):
+    @rule(user=users, words=st.sampled_from(READS))
+    def read(self, user, words):
         """What only reads changes nothing."""
-        assert self._type(self._desk(desk), *words).calls == 0
+        assert self._type(self._desk(user), *words).calls == 0
 
-    @rule(desk=desks, words=st.sampled_from(WRONG))
-    def mistype(self, desk, words):
+    @rule(user=users, words=st.sampled_from(WRONG))
+    def mistype(self, user, words):
         """What is wrong is told before anything is touched."""
-        said = self._type(self._desk(desk), *words)
+        said = self._type(self._desk(user), *words)
         assert (said.code, said.calls) == (2, 0), said
 
     @rule(key=st.sampled_from(sorted(EDITS)), choice=st.integers(0, 2))
     def edit(self, key, choice):
         self.file[key] = EDITS[key][choice % len(EDITS[key])]
-        for desk in self.known.values():
-            desk.edit(**self.file)
+        for user in self.known.values():
+            user.edit(**self.file)
 
-    @rule(desk=desks, text=st.sampled_from(["a", "b"]))
-    def new_code(self, desk, text):
-        self._desk(desk).write("train.py", f"print('{text}')\n")
+    @rule(user=users, text=st.sampled_from(["a", "b"]))
+    def new_code(self, user, text):
+        self._desk(user).write("train.py", f"print('{text}')\n")
 
     # What goes wrong.
 
-    @rule(desk=desks, words=st.sampled_from([("up",), ("watch",), ("down", "--yes")]), kill=CALLS)
-    def killed(self, desk, words, kill):
-        self._type(self._desk(desk), *words, kill=kill, interrupt=900)
+    @rule(user=users, words=st.sampled_from([("up",), ("watch",), ("down", "--yes")]), kill=CALLS)
+    def killed(self, user, words, kill):
+        self._type(self._desk(user), *words, kill=kill, interrupt=900)
 
     @rule(
         words=st.sampled_from([("up",), ("watch",)]), call=st.integers(1, 25), pause=st.sampled_from([0, 70]),
@@ -150,37 +150,37 @@ class Commands(RuleBasedStateMachine):
         """One command stands still in a call while another computer's runs."""
 
         def meanwhile():
-            self.town.wait(pause)
+            self.cloud.wait(pause)
             self._type(self.known["away"], *other, interrupt=600)
 
         self._type(self.known["home"], *words, meanwhile={call: meanwhile}, interrupt=900, patience=9000)
 
-    @precondition(lambda self: self.town.in_use())
+    @precondition(lambda self: self.cloud.in_use())
     @rule(how=st.sampled_from(STRIKES), notice=st.booleans())
     def strike(self, how, notice):
-        node = self.town.in_use()[0]
-        if how in PASSING and self.town.nodes()[node] == "READY":
-            self.town.cloud.set_node_state(node, how)
+        node = self.cloud.in_use()[0]
+        if how in PASSING and self.cloud.nodes()[node] == "READY":
+            self.cloud.model.set_node_state(node, how)
         elif how == "preempt" and self.file.get("tpu__spot", True):
-            self.town.cloud.preempt(node, notice=notice)
+            self.cloud.model.preempt(node, notice=notice)
         else:
-            for machine in [m for m in self.town.crew.workers if f"-{node}-" in m]:
-                self.town.crew.stop(machine)
-        self.struck = self.town.clock.monotonic()
+            for machine in [m for m in self.cloud.machines.workers if f"-{node}-" in m]:
+                self.cloud.machines.stop(machine)
+        self.struck = self.cloud.clock.monotonic()
         COUNTED["strikes"] += 1
 
     @rule(phase=st.sampled_from(["done", "unclaimed", "failed"]))
     def job_ends(self, phase):
         saved = {"committed_step": 5} if phase == "done" else {}
-        self.town.crew.say("demo", phase=phase, message="status 1", **saved)
+        self.cloud.machines.say("demo", phase=phase, message="status 1", **saved)
 
     @rule(zones=st.sampled_from([(), ZONES[:1], ZONES]))
     def stockout(self, zones):
-        self.town.change(stockouts=frozenset(zones))
+        self.cloud.change(stockouts=frozenset(zones))
 
     @rule(hours=st.sampled_from([0.02, 0.5, 3]))
     def time_passes(self, hours):
-        self.town.wait(hours * 3600)
+        self.cloud.wait(hours * 3600)
 
     # What must always hold.
 
@@ -188,19 +188,19 @@ class Commands(RuleBasedStateMachine):
     def holds(self):
         """I1, I2 and I3, as the judge has seen them whenever time passed."""
         zones = {*ZONES, "europe-west4-c"}
-        self.town.judge.findable("demo", zones)
-        assert self.town.judge.verdict == []
+        self.cloud.checks.findable("demo", zones)
+        assert self.cloud.checks.verdict == []
 
     def teardown(self):
         """In the end `down` leaves nothing, whatever has happened before."""
         try:
-            self.town.change(stockouts=frozenset())
-            self.town.wait(130)
-            for desk in self.known.values():
-                said = self._type(desk, "down", "--yes", "--delete-data")
+            self.cloud.change(stockouts=frozenset())
+            self.cloud.wait(130)
+            for user in self.known.values():
+                said = self._type(user, "down", "--yes", "--delete-data")
                 assert said.code == 0, said
-            self.town.wait(3600)
-            assert (self.town.nodes(), self.town.vms(), self.town.buckets()) == ({}, {}, [])
+            self.cloud.wait(3600)
+            assert (self.cloud.nodes(), self.cloud.vms(), self.cloud.buckets()) == ({}, {}, [])
         finally:
             self.stack.close()
 

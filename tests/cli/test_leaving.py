@@ -4,15 +4,15 @@ import signal
 
 import pytest
 
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 
 @pytest.fixture
-def desk(tmp_path):
+def user(tmp_path):
     """Give a computer with a deployment file; creating a TPU takes its time."""
-    with Town(tmp_path, latency="realistic").open() as town:
-        yield Desk(town)
+    with Cloud(tmp_path, latency="realistic").open() as cloud:
+        yield User(cloud)
 
 
 def press(times):
@@ -20,35 +20,35 @@ def press(times):
     return lambda: [signal.raise_signal(signal.SIGINT) for _ in range(times)]
 
 
-def test_up_says_that_what_was_asked_for_is_billed(desk):
+def test_up_says_that_what_was_asked_for_is_billed(user):
     """The TPU that was asked for goes on being made; the same command goes on with it."""
-    said = desk.run("up", interrupt=5)
+    said = user.run("up", interrupt=5)
     assert said.code == 130
     assert "interrupted; what was asked for is still being made, and is billed" in said.err
     assert "next:  go on with `tpuctl up`, or remove it all with `tpuctl down`" in said.err
-    assert len(desk.town.nodes()) == 1
-    desk.up()
-    assert len(desk.town.nodes()) == 1
+    assert len(user.cloud.nodes()) == 1
+    user.up()
+    assert len(user.cloud.nodes()) == 1
 
 
-def test_down_says_that_it_is_not_done(desk):
+def test_down_says_that_it_is_not_done(user):
     """Typed again it ends."""
-    desk.up()
-    said = desk.run("down", "--yes", interrupt=0)
+    user.up()
+    said = user.run("down", "--yes", interrupt=0)
     assert said.code == 130
     assert "next:  tpuctl down" in said.err
-    desk.down()
-    assert desk.town.nodes() == {}
+    user.down()
+    assert user.cloud.nodes() == {}
 
 
 @pytest.mark.parametrize(("times", "made"), [(1, 1), (2, 0)])
-def test_a_second_ctrl_c_ends_a_watch_at_once(desk, times, made):
+def test_a_second_ctrl_c_ends_a_watch_at_once(user, times, made):
     """The first one lets a look end, with all that it does; the second one leaves in the middle."""
-    desk.up()
-    desk.town.cloud.preempt(*desk.town.in_use(), notice=False)
-    before = len(desk.town.asked("tpu.nodes.create"))
-    said = desk.run("watch", meanwhile={"tpu.nodes.create": press(times)})
+    user.up()
+    user.cloud.model.preempt(*user.cloud.in_use(), notice=False)
+    before = len(user.cloud.asked("tpu.nodes.create"))
+    said = user.run("watch", meanwhile={"tpu.nodes.create": press(times)})
     assert said.code == 130
     assert "stopped watching; everything keeps running" in said.err
-    assert len(desk.town.asked("tpu.nodes.create")) == before + made
-    assert "another tpuctl" not in desk.watch(5).err
+    assert len(user.cloud.asked("tpu.nodes.create")) == before + made
+    assert "another tpuctl" not in user.watch(5).err

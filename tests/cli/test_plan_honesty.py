@@ -10,8 +10,8 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.names import region_of
 from tests.figures import tell
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import OWN_NOTES, PROJECT, Town
+from tests.kit.cloud import OWN_NOTES, PROJECT, Cloud
+from tests.kit.user import User
 
 FILES = int(os.environ.get("TPUCTL_PLANS", "10"))
 MOST_HOSTS = 8
@@ -88,11 +88,11 @@ def planned(changes):
     return calls
 
 
-def made(town, deployment):
+def made(cloud, deployment):
     """Return the calls that were made; the code goes up in two objects, bundle and agent, uv beside them."""
     calls, uploads = Counter(), []
-    for method, name in town.mutations():
-        if name.startswith("bundles/uv-") or (method, name) == ("storage.objects.insert", town.buckets()[0]):
+    for method, name in cloud.mutations():
+        if name.startswith("bundles/uv-") or (method, name) == ("storage.objects.insert", cloud.buckets()[0]):
             continue  # a large file goes up in parts, by a session that is named after the bucket
         if name.startswith("bundles/"):
             uploads.append(name.removeprefix("bundles/"))
@@ -103,17 +103,17 @@ def made(town, deployment):
     for name in set(uploads) - set(agents):
         calls["upload of the code", name[:12]] += 1
     assert len(agents) == len(uploads) - len(agents)
-    starts = {worker.incarnation for worker in town.crew.workers.values() if worker.running}
-    assert set(town.crew.starts.values()) <= {1}
+    starts = {worker.incarnation for worker in cloud.machines.workers.values() if worker.running}
+    assert set(cloud.machines.starts.values()) <= {1}
     calls.update(("start of the job", deployment) for _ in starts)
     return calls
 
 
-def adopted(town, file):
+def adopted(cloud, file):
     """Let the bucket be there that the file wants to adopt."""
     if file.get("bucket__adopt"):
         where = {"name": file["bucket__name"], "location": region_of(file["tpu__zones"][0])}
-        town.storage.buckets.create(PROJECT, where)
+        cloud.storage.buckets.create(PROJECT, where)
 
 
 def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
@@ -129,18 +129,18 @@ def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
         file = drawn(random)
         folder = tmp_path / str(seen["files"] + refused)
         folder.mkdir()
-        with Town(folder).open() as town:
-            desk = Desk(town, **file)
-            adopted(town, file)
-            plan = desk.run("plan", "--json")
+        with Cloud(folder).open() as cloud:
+            user = User(cloud, **file)
+            adopted(cloud, file)
+            plan = user.run("plan", "--json")
             if plan.code == 2:
                 refused += 1
                 continue
             try:
                 assert plan.code == 0, plan.out + plan.err
-                changes = honest(town, desk, plan.document["changes"])
+                changes = honest(cloud, user, plan.document["changes"])
             except AssertionError as error:
-                error.add_note(f"the file: {desk.file}")
+                error.add_note(f"the file: {user.file}")
                 raise
             seen.update(files=1, calls=changes)
     tell(
@@ -150,15 +150,15 @@ def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
     )  # fmt: skip
 
 
-def honest(town, desk, changes):
+def honest(cloud, user, changes):
     """Bring the deployment up, compare, bring it up again; return how many calls were compared."""
-    desk.up()
-    calls = made(town, desk.deployment)
+    user.up()
+    calls = made(cloud, user.deployment)
     assert calls == planned(changes)
-    refused = [call for call in town.log if call.status >= 400]
+    refused = [call for call in cloud.log if call.status >= 400]
     assert [call for call in refused if not call.name.startswith(OWN_NOTES)] == []
-    again = desk.up()
-    assert made(town, desk.deployment) == calls
+    again = user.up()
+    assert made(cloud, user.deployment) == calls
     assert "no changes" in again.err
     return calls.total()
 
@@ -166,10 +166,10 @@ def honest(town, desk, changes):
 @pytest.mark.parametrize("kind", ["bucket", "vm", "node", "bundle", "job"])
 def test_a_plan_that_leaves_something_out_is_noticed(tmp_path, kind):
     """The comparison has teeth: without any one of its changes a plan is not honest."""
-    with Town(tmp_path).open() as town:
-        desk = Desk(town, vm={})
-        changes = desk.run("plan", "--json").document["changes"]
+    with Cloud(tmp_path).open() as cloud:
+        user = User(cloud, vm={})
+        changes = user.run("plan", "--json").document["changes"]
         shorter = [change for change in changes if change["kind"] != kind]
         assert len(shorter) == len(changes) - 1
         with pytest.raises(AssertionError):
-            honest(town, desk, shorter)
+            honest(cloud, user, shorter)

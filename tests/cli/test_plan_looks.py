@@ -2,20 +2,20 @@
 
 import pytest
 
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 
 @pytest.fixture
-def desk(tmp_path):
+def user(tmp_path):
     """Give a computer whose deployment has a VM."""
-    with Town(tmp_path).open() as town:
-        yield Desk(town, vm={})
+    with Cloud(tmp_path).open() as cloud:
+        yield User(cloud, vm={})
 
 
-def planned(desk, *words):
+def planned(user, *words):
     """Return the JSON of a plan that did not fail."""
-    found = desk.run("plan", "--json", *words)
+    found = user.run("plan", "--json", *words)
     assert found.code in {0, 2}, found.err
     return found.document
 
@@ -25,53 +25,53 @@ def kinds(document):
     return [(change["kind"], change["verb"]) for change in document["changes"]]
 
 
-def test_before_up_nobody_is_asked(desk):
+def test_before_up_nobody_is_asked(user):
     """Neither network nor credentials are needed, and the plan says where it starts."""
-    desk.offline = True
-    plan = planned(desk)
+    user.offline = True
+    plan = planned(user)
     assert plan["seen"] == "nothing"
     assert ("node", "create") in kinds(plan)
-    assert "no cloud was asked" in desk.run("plan").out
+    assert "no cloud was asked" in user.run("plan").out
 
 
-def test_after_up_the_plan_is_about_what_exists(desk):
+def test_after_up_the_plan_is_about_what_exists(user):
     """No changes are planned, then only those that an edit makes; the calls of a plan only look."""
-    desk.up()
-    made = desk.town.mutations()
-    assert (planned(desk)["seen"], kinds(planned(desk))) == ("cloud", [])
-    assert "No changes" in desk.run("plan").out
-    desk.write("train.py", "print('another step')\n")
-    assert kinds(planned(desk)) == [("bundle", "create"), ("job", "update")]
-    assert desk.town.mutations() == made
+    user.up()
+    made = user.cloud.mutations()
+    assert (planned(user)["seen"], kinds(planned(user))) == ("cloud", [])
+    assert "No changes" in user.run("plan").out
+    user.write("train.py", "print('another step')\n")
+    assert kinds(planned(user)) == [("bundle", "create"), ("job", "update")]
+    assert user.cloud.mutations() == made
 
 
-def test_offline_forgets_what_exists(desk):
+def test_offline_forgets_what_exists(user):
     """The same as on the first day, also without a network; without the flag the network is missed."""
-    first = kinds(planned(desk))
-    desk.up()
-    desk.offline = True
-    assert kinds(planned(desk, "--offline")) == first
-    assert desk.run("plan").code == 1
-    assert "--offline does not go with it" in desk.run("plan", "--offline", "--out", "p").err
+    first = kinds(planned(user))
+    user.up()
+    user.offline = True
+    assert kinds(planned(user, "--offline")) == first
+    assert user.run("plan").code == 1
+    assert "--offline does not go with it" in user.run("plan", "--offline", "--out", "p").err
 
 
-def test_the_exit_code_tells_changes_on_demand(desk):
+def test_the_exit_code_tells_changes_on_demand(user):
     """0 without changes, 2 with some, 1 for whatever goes wrong; without the flag as everywhere."""
-    assert desk.run("plan").code == 0
-    assert desk.run("plan", "--detailed-exitcode").code == 2
-    desk.up()
-    assert desk.run("plan", "--detailed-exitcode").code == 0
-    assert desk.run("plan", "--set", "tpu.nix=1").code == 2
-    assert desk.run("plan", "--detailed-exitcode", "--set", "tpu.nix=1").code == 1
+    assert user.run("plan").code == 0
+    assert user.run("plan", "--detailed-exitcode").code == 2
+    user.up()
+    assert user.run("plan", "--detailed-exitcode").code == 0
+    assert user.run("plan", "--set", "tpu.nix=1").code == 2
+    assert user.run("plan", "--detailed-exitcode", "--set", "tpu.nix=1").code == 1
 
 
-def test_a_vm_that_the_file_wants_otherwise_is_left_and_named(desk):
+def test_a_vm_that_the_file_wants_otherwise_is_left_and_named(user):
     """Plan, up and explain say so, and no call touches the VM."""
-    desk.up()
-    made = desk.town.mutations()
-    desk.edit(vm={"machine": "e2-medium", "disk_gb": 80})
-    (note,) = (text for text in planned(desk)["notes"] if "the VM stays" in text)
-    for text in (note, desk.up().err, desk.run("explain").out):
+    user.up()
+    made = user.cloud.mutations()
+    user.edit(vm={"machine": "e2-medium", "disk_gb": 80})
+    (note,) = (text for text in planned(user)["notes"] if "the VM stays" in text)
+    for text in (note, user.up().err, user.run("explain").out):
         words = " ".join(text.split())
         assert "machine e2-small, the file wants e2-medium; disk 50 GB, the file wants 80 GB" in words
-    assert desk.town.mutations() == made
+    assert user.cloud.mutations() == made

@@ -4,24 +4,24 @@ import pytest
 from rich.table import Table
 
 from orchestrator.cli.console import page
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 ZONES = ["europe-west4-b", "europe-west4-a"]
 
 
 @pytest.fixture
-def desk(tmp_path):
+def user(tmp_path):
     """Give a computer whose deployment may use two zones."""
-    with Town(tmp_path).open() as town:
-        yield Desk(town, vm={}, tpu__zones=ZONES)
+    with Cloud(tmp_path).open() as cloud:
+        yield User(cloud, vm={}, tpu__zones=ZONES)
 
 
-def test_no_line_ends_with_a_blank(desk):
+def test_no_line_ends_with_a_blank(user):
     """What commands print can be copied and compared as it is."""
-    desk.up()
+    user.up()
     for words in (["plan"], ["plan", "--offline", "--show", "scripts"], ["explain"], ["cost"], ["doctor"]):
-        lines = desk.run(*words).out.splitlines()
+        lines = user.run(*words).out.splitlines()
         assert len(lines) > 5
         assert [line for line in lines if line.endswith(" ")] == [], words
 
@@ -41,11 +41,11 @@ def test_colours_stay_when_blanks_go(monkeypatch, capsys):
     assert second.endswith("longer still\x1b[0m")
 
 
-def test_prices_are_those_of_the_zone_that_the_tpu_is_in(desk):
+def test_prices_are_those_of_the_zone_that_the_tpu_is_in(user):
     """A TPU that could be had in the second zone only is priced there, also when nothing would change."""
-    desk.town.change(stockouts=frozenset({"europe-west4-b/spot"}))
-    desk.up()
-    document = desk.run("plan", "--json").document
+    user.cloud.change(stockouts=frozenset({"europe-west4-b/spot"}))
+    user.up()
+    document = user.run("plan", "--json").document
     assert (document["changes"], document["price"]["zone"]) == ([], "europe-west4-a")
-    assert "USD per hour in europe-west4-a" in desk.run("plan").out
-    assert desk.run("plan", "--offline", "--json").document["price"]["zone"] == "europe-west4-b"
+    assert "USD per hour in europe-west4-a" in user.run("plan").out
+    assert user.run("plan", "--offline", "--json").document["price"]["zone"] == "europe-west4-b"

@@ -8,9 +8,9 @@ from orchestrator.app.selftest.looks import StepError, chips_seen
 from orchestrator.app.selftest.scripts import CHIPS, facts
 from orchestrator.google import project_probe
 from tests.cli.cli_kit import stray_vm
-from tests.scenarios.desk import Desk
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 from tests.scenarios.test_selftest import WORDS, steps
-from tests.scenarios.town import Town
 
 SEEN = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 
@@ -41,34 +41,34 @@ def test_the_local_cloud_does_not_claim_a_chip():
 
 
 @pytest.fixture
-def town(tmp_path):
+def cloud(tmp_path):
     """Give a new project."""
-    with Town(tmp_path, fresh_project=True).open() as made:
+    with Cloud(tmp_path, fresh_project=True).open() as made:
         yield made
 
 
-def test_a_type_beyond_the_quota_is_asked_for_and_refused(town, monkeypatch):
+def test_a_type_beyond_the_quota_is_asked_for_and_refused(cloud, monkeypatch):
     """The limit of this project is read first; nothing is made."""
     monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: dict.fromkeys(zones, 4))
-    said = Desk(town).type(*WORDS)
+    said = User(cloud).type(*WORDS)
     assert steps(said)["quota"] == "ok"
     assert "v5litepod-8 is refused, the limit is 4: TPU-350" in said.err
-    assert not [call for call in town.log if call.status < 400 and "beyond" in call.name]
+    assert not [call for call in cloud.log if call.status < 400 and "beyond" in call.name]
 
 
 @pytest.mark.parametrize("limit", [{}, {"europe-west4-b": -1}, {"europe-west4-b": 8}])
-def test_where_the_limit_is_not_known_or_excludes_nothing_no_type_is_asked_for(town, monkeypatch, limit):
+def test_where_the_limit_is_not_known_or_excludes_nothing_no_type_is_asked_for(cloud, monkeypatch, limit):
     """What might be granted would cost; a step that is left out is no failure."""
     monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: limit)
-    said = Desk(town).type(*WORDS)
+    said = User(cloud).type(*WORDS)
     assert (steps(said)["quota"], steps(said)["tpu"]) == ("skipped", "ok")
-    assert not [call for call in town.log if "beyond" in call.name]
+    assert not [call for call in cloud.log if "beyond" in call.name]
 
 
-def test_what_is_left_in_another_zone_is_named(town):
+def test_what_is_left_in_another_zone_is_named(cloud):
     """A VM of the self-test's label far away: 5, with its zone."""
-    said = Desk(town).type(
-        *WORDS, "--no-tpu", meanwhile={"compute.instances.delete": lambda: stray_vm(town, "us-east5-a")}
+    said = User(cloud).type(
+        *WORDS, "--no-tpu", meanwhile={"compute.instances.delete": lambda: stray_vm(cloud, "us-east5-a")}
     )
-    name = next(iter(town.vms()))
+    name = next(iter(cloud.vms()))
     assert (said.code, f"VM {name} in us-east5-a" in said.err) == (5, True)

@@ -3,33 +3,33 @@
 import pytest
 
 from orchestrator.google.nodes import TpuNodes
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 
 @pytest.fixture
-def town(tmp_path):
+def cloud(tmp_path):
     """Give a cloud on a virtual clock."""
-    with Town(tmp_path).open() as made:
+    with Cloud(tmp_path).open() as made:
         yield made
 
 
-def test_a_zone_is_listed_once_for_all_deployments(town, tmp_path, monkeypatch):
+def test_a_zone_is_listed_once_for_all_deployments(cloud, tmp_path, monkeypatch):
     """Each row shows its own TPU all the same."""
-    desk = Desk(town)
-    desk.up()
-    Desk(town, "second folder", beside=desk, name="other").up()
+    user = User(cloud)
+    user.up()
+    User(cloud, "second folder", beside=user, name="other").up()
     (tmp_path / "nowhere").mkdir()
     monkeypatch.chdir(tmp_path / "nowhere")
     asked, really = [], TpuNodes._listed
     monkeypatch.setattr(TpuNodes, "_listed", lambda self, zone: (asked.append(zone), really(self, zone))[1])
-    found = desk.type("top", "--once", "--json").document["deployments"]
+    found = user.type("top", "--once", "--json").document["deployments"]
     assert [(row["name"], row["tpu"]) for row in found] == [("demo", "READY"), ("other", "READY")]
     assert asked == ["europe-west4-b"]
 
 
-def test_a_computer_that_brought_nothing_up_says_so(town):
+def test_a_computer_that_brought_nothing_up_says_so(cloud):
     """A table with a head and no rows would look like a fault."""
-    said = Desk(town).type("top", "--once")
+    said = User(cloud).type("top", "--once")
     assert (said.code, said.out) == (0, "")
     assert "has brought up no deployment on --cloud gcp; next: tpuctl up" in said.err

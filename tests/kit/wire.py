@@ -44,6 +44,7 @@ def clients(read_retry=0.0):
 
 def wired_cloud(spec, remote, *, account=ACCOUNT, read_retry=0.0, lists=None):
     """Return the real adapters for one deployment, over the shared clients."""
-    settings = CloudSettings(PROJECT, BASE, lists=lists)
-    cloud = open_cloud(settings, spec, remote, ask_account=False, clients=clients(read_retry))
+    ours = WiredClients(CloudSettings(PROJECT, BASE, read_retry=read_retry, lists=lists))
+    ours._made = clients(read_retry)._made
+    cloud = open_cloud(ours.settings, spec, remote, ask_account=False, clients=ours)
     return replace(cloud, account=CloudAccount(PROJECT, account))

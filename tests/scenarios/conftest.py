@@ -1,40 +1,40 @@
-"""A town for each scenario, and what must be true when its story is over."""
+"""A cloud for each scenario, and what must be true when its story is over."""
 
 import pytest
 
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 
 @pytest.fixture
-def town(tmp_path):
+def cloud(tmp_path):
     """Give a cloud with the latencies of the real one. In the end every deployment goes, and nothing is left."""
-    with Town(tmp_path, latency="realistic").open() as made:
+    with Cloud(tmp_path, latency="realistic").open() as made:
         yield made
         finish(made)
 
 
 @pytest.fixture
-def desk(town):
+def user(cloud):
     """Give the computer of the one who owns the deployment `demo`."""
-    return Desk(town)
+    return User(cloud)
 
 
-def finish(town):
+def finish(cloud):
     """Take everything down, from the computers that there are; then judge the whole story."""
-    town.judge.retries()
-    town.change(denied_permissions=frozenset(), disabled_apis=frozenset(), quotas={})
-    town.distort = lambda method, response: response
-    for desk in town.desks:
-        desk.offline = desk.expired = False
+    cloud.checks.retries()
+    cloud.change(denied_permissions=frozenset(), disabled_apis=frozenset(), quotas={})
+    cloud.distort = lambda method, response: response
+    for user in cloud.users:
+        user.offline = user.expired = False
         for _ in range(3):
-            if desk.run("down", "--yes", "--delete-data").code == 0:
+            if user.run("down", "--yes", "--delete-data").code == 0:
                 break
-            town.wait(120)
-    town.wait(3600)
-    for desk in town.desks:
-        town.judge.gone(desk.deployment)
-    assert town.judge.verdict == []
-    assert town.witness.faults == {}
-    assert town.nodes() == {}
-    assert town.vms() == {}
+            cloud.wait(120)
+    cloud.wait(3600)
+    for user in cloud.users:
+        cloud.checks.gone(user.deployment)
+    assert cloud.checks.verdict == []
+    assert cloud.witness.faults == {}
+    assert cloud.nodes() == {}
+    assert cloud.vms() == {}

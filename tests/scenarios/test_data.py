@@ -13,8 +13,8 @@ from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import HostKeyError
 from orchestrator.ssh.fleet import Ssh
 from tests.agent.agent_lab import running_lab
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import PROJECT
+from tests.kit.cloud import PROJECT
+from tests.kit.user import User
 from tests.ssh.conftest import bundle_of, key, machine, relay, servers, settings  # noqa: F401 - fixtures
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
@@ -58,97 +58,97 @@ def test_s22_a_recycled_address_is_another_machine(machine, servers, settings, t
     other.stop()
 
 
-def test_s24_a_partial_checkpoint_is_never_the_newest(town):
+def test_s24_a_partial_checkpoint_is_never_the_newest(cloud):
     """One of four workers does not save: what the others wrote is listed as incomplete and not resumed."""
-    desk = Desk(town, tpu__type="v5litepod-16")
-    desk.up()
-    town.wait(300)
-    bucket = town.buckets()[0]
-    ((step, _), *_) = sorted(town.crew.complete(bucket), reverse=True)
-    town.crew.mute = lambda worker: worker.index == 3
-    town.wait(300)
-    newer = [name for name in town.objects("checkpoints/") if int(name.split("/")[1]) > step]
+    user = User(cloud, tpu__type="v5litepod-16")
+    user.up()
+    cloud.wait(300)
+    bucket = cloud.buckets()[0]
+    ((step, _), *_) = sorted(cloud.machines.complete(bucket), reverse=True)
+    cloud.machines.mute = lambda worker: worker.index == 3
+    cloud.wait(300)
+    newer = [name for name in cloud.objects("checkpoints/") if int(name.split("/")[1]) > step]
     assert newer, "nothing newer was begun"
-    table = desk.run("checkpoints", "--json").document["checkpoints"]
+    table = user.run("checkpoints", "--json").document["checkpoints"]
     assert [row["step"] for row in table if row["resumes"]] == [step]
-    town.cloud.preempt(G1, notice=False)
-    desk.watch(600)
-    assert {(w.incarnation, w.base) for w in town.crew.workers.values()} == {(2, step)}
+    cloud.model.preempt(G1, notice=False)
+    user.watch(600)
+    assert {(w.incarnation, w.base) for w in cloud.machines.workers.values()} == {(2, step)}
 
 
-def bucket_object(town, name, data=None):
+def bucket_object(cloud, name, data=None):
     """Return an object of the deployment's bucket, or write it behind everybody's back."""
-    (bucket,) = town.buckets()
+    (bucket,) = cloud.buckets()
     if data is not None:
-        town.storage.objects.insert(bucket, name, data, {}, Preconditions())
-    return town.storage.objects.read(town.storage.objects._objects[bucket][name])
+        cloud.storage.objects.insert(bucket, name, data, {}, Preconditions())
+    return cloud.storage.objects.read(cloud.storage.objects._objects[bucket][name])
 
 
-def test_s27_a_bucket_that_is_refused_stops_the_loop_and_nothing_else(town, desk):
+def test_s27_a_bucket_that_is_refused_stops_the_loop_and_nothing_else(cloud, user):
     """Status 3 and what to do; the machines go on, and so does the loop once the permission is back."""
-    desk.up()
-    before = town.mutations()
-    town.later(100, lambda: town.change(denied_permissions=frozenset({"storage.objects.create"})))
-    said = desk.run("watch", interrupt=1800)
+    user.up()
+    before = cloud.mutations()
+    cloud.later(100, lambda: cloud.change(denied_permissions=frozenset({"storage.objects.create"})))
+    said = user.run("watch", interrupt=1800)
     assert said.code == 3
     assert "next:" in said.err
-    town.change(denied_permissions=frozenset())
-    town.wait(60)
-    assert desk.watch(300).code == 130
-    assert town.mutations() == before
+    cloud.change(denied_permissions=frozenset())
+    cloud.wait(60)
+    assert user.watch(300).code == 130
+    assert cloud.mutations() == before
 
 
-def test_s27_a_bucket_that_takes_nothing_is_waited_for(town, desk):
+def test_s27_a_bucket_that_takes_nothing_is_waited_for(cloud, user):
     """Ten minutes of 429: nobody acts without a lease, nothing is lost, and then a lost node is replaced."""
-    desk.up()
-    before = town.mutations()
+    user.up()
+    before = cloud.mutations()
 
     def fill():
-        town.distort = lambda method, response: (
+        cloud.distort = lambda method, response: (
             replace(response, status=429) if method == "storage.objects.insert" else response
         )
 
-    town.later(100, fill)
-    town.later(160, lambda: town.cloud.preempt(G1, notice=False))
-    town.later(600, lambda: town.mutations() == before or town.judge.blame("changed without a lease"))
-    town.later(700, lambda: setattr(town, "distort", lambda method, response: response))
-    assert desk.watch(1800).code == 130
-    assert town.nodes() == {G2: "READY"}
+    cloud.later(100, fill)
+    cloud.later(160, lambda: cloud.model.preempt(G1, notice=False))
+    cloud.later(600, lambda: cloud.mutations() == before or cloud.checks.blame("changed without a lease"))
+    cloud.later(700, lambda: setattr(cloud, "distort", lambda method, response: response))
+    assert user.watch(1800).code == 130
+    assert cloud.nodes() == {G2: "READY"}
 
 
-def test_s27_a_record_that_somebody_else_wrote_is_not_written_over(town, desk):
+def test_s27_a_record_that_somebody_else_wrote_is_not_written_over(cloud, user):
     """The precondition fails (412): status 6, and the other's record stays."""
-    desk.up()
-    town.cloud.preempt(G1, notice=False)
+    user.up()
+    cloud.model.preempt(G1, notice=False)
     marked = []
 
     def write():
-        other = rewritten(bucket_object(town, RECORD), writer="somebody else")
-        marked.append(bucket_object(town, RECORD, other))
+        other = rewritten(bucket_object(cloud, RECORD), writer="somebody else")
+        marked.append(bucket_object(cloud, RECORD, other))
 
-    said = desk.watch(900, meanwhile={"tpu.nodes.create": write})
+    said = user.watch(900, meanwhile={"tpu.nodes.create": write})
     assert said.code == 6
     assert "another tpuctl changed this deployment's record" in said.err
-    assert bucket_object(town, RECORD) == marked[0]
+    assert bucket_object(cloud, RECORD) == marked[0]
 
 
-def test_s27_a_bucket_deleted_by_hand_is_not_papered_over(town, desk):
+def test_s27_a_bucket_deleted_by_hand_is_not_papered_over(cloud, user):
     """Said in plain words; no empty bucket takes its place, and no machine is made or deleted."""
-    desk.up()
-    before = town.mutations()
-    (bucket,) = town.buckets()
+    user.up()
+    before = cloud.mutations()
+    (bucket,) = cloud.buckets()
 
     def delete():
-        town.storage.objects._objects.pop(bucket), town.storage.objects._names.pop(bucket)
-        town.storage.buckets._buckets.pop(bucket)
-        town.judge.newest.clear()
+        cloud.storage.objects._objects.pop(bucket), cloud.storage.objects._names.pop(bucket)
+        cloud.storage.buckets._buckets.pop(bucket)
+        cloud.checks.newest.clear()
 
-    town.later(200, delete)
-    said = desk.run("watch")
+    cloud.later(200, delete)
+    said = user.run("watch")
     assert said.code == 1
     assert "the bucket with checkpoints, code and logs is gone" in said.err
-    assert town.mutations() == before
-    assert town.buckets() == []
+    assert cloud.mutations() == before
+    assert cloud.buckets() == []
 
 
 OLD_FIELDS = (
@@ -167,51 +167,51 @@ def rewritten(data, schema=1, fields=None, writer=""):
     return json.dumps(sealed(body), sort_keys=True).encode()
 
 
-def record_files(desk):
+def record_files(user):
     """Return the copies of the record on a computer."""
-    return list(desk.state.glob(f"gcp/{PROJECT}/demo/record.json"))
+    return list(user.state.glob(f"gcp/{PROJECT}/demo/record.json"))
 
 
-def test_s29_a_record_of_an_older_version_is_taken_over(town, desk):
+def test_s29_a_record_of_an_older_version_is_taken_over(cloud, user):
     """What it does not know is filled in: the loop and the next `up` leave all as it is."""
-    desk.up()
-    old = rewritten(bucket_object(town, RECORD), fields=OLD_FIELDS)
-    bucket_object(town, RECORD, old)
-    for copy in record_files(desk):
+    user.up()
+    old = rewritten(bucket_object(cloud, RECORD), fields=OLD_FIELDS)
+    bucket_object(cloud, RECORD, old)
+    for copy in record_files(user):
         copy.write_bytes(old)
-    before = town.mutations()
-    assert desk.watch(900).code == 130
-    desk.up()
-    assert [call for call in town.mutations()[len(before) :] if "nodes" in call[0]] == []
-    assert town.nodes() == {G1: "READY"}
-    assert sum(town.crew.starts.values()) == 1
+    before = cloud.mutations()
+    assert user.watch(900).code == 130
+    user.up()
+    assert [call for call in cloud.mutations()[len(before) :] if "nodes" in call[0]] == []
+    assert cloud.nodes() == {G1: "READY"}
+    assert sum(cloud.machines.starts.values()) == 1
 
 
-def test_s29_a_record_of_a_newer_version_is_left_to_it(town, desk):
+def test_s29_a_record_of_a_newer_version_is_left_to_it(cloud, user):
     """Refused before any call, by `up` and by `watch`; nothing is written over it."""
-    desk.up()
-    held = bucket_object(town, RECORD)
-    newer = bucket_object(town, RECORD, rewritten(held, schema=2))
-    before = town.mutations()
+    user.up()
+    held = bucket_object(cloud, RECORD)
+    newer = bucket_object(cloud, RECORD, rewritten(held, schema=2))
+    before = cloud.mutations()
     for word in ("up", "watch"):
-        said = desk.run(word)
+        said = user.run(word)
         assert said.code == 1
         assert "use the tpuctl that wrote it, or a newer one" in said.err
-    assert bucket_object(town, RECORD) == newer
-    assert town.mutations() == before
-    bucket_object(town, RECORD, held)
+    assert bucket_object(cloud, RECORD) == newer
+    assert cloud.mutations() == before
+    bucket_object(cloud, RECORD, held)
 
 
-def test_s27_what_was_written_while_a_command_waited_for_its_lease_is_read_again(town, desk):
+def test_s27_what_was_written_while_a_command_waited_for_its_lease_is_read_again(cloud, user):
     """`push` looks at the record before it holds the lease; the last write of whoever held it is no conflict."""
-    desk.up()
-    desk.write("train.py", "print('new')\n")
+    user.up()
+    user.write("train.py", "print('new')\n")
     written = []
 
     def write():
-        written.append(bucket_object(town, RECORD, bucket_object(town, RECORD)))
+        written.append(bucket_object(cloud, RECORD, bucket_object(cloud, RECORD)))
 
-    said = desk.run("push", meanwhile={"storage.objects.insert .tpuctl/lease": write})
+    said = user.run("push", meanwhile={"storage.objects.insert .tpuctl/lease": write})
     assert written
     assert (said.code, said.err) == (0, said.err)
-    assert bucket_object(town, RECORD) != written[0]
+    assert bucket_object(cloud, RECORD) != written[0]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.engine.engine_lab import QUOTA, ZONE
-from tests.scenarios.desk import PATIENCE, Desk
+from tests.kit.user import PATIENCE, User
 
 G1 = "demo-tpu-g1"
 REFUSALS = {
@@ -16,29 +16,29 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
-def test_s17_a_refusal_for_good_is_not_asked_again_and_again(town, desk, kind):
+def test_s17_a_refusal_for_good_is_not_asked_again_and_again(cloud, user, kind):
     """`up` stops at once with the reason and the matching status, in a life that begins and in one that runs."""
     status, change = REFUSALS[kind]
-    town.change(**change)
-    said = desk.run("up")
+    cloud.change(**change)
+    said = user.run("up")
     assert (said.code, "next:" in said.err) == (status, True)
-    assert 1 <= len(town.asked("tpu.nodes.create")) <= 2
-    assert town.nodes() == {}
+    assert 1 <= len(cloud.asked("tpu.nodes.create")) <= 2
+    assert cloud.nodes() == {}
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
-def test_s17_a_watch_that_may_not_replace_ends_and_says_why(town, desk, kind):
+def test_s17_a_watch_that_may_not_replace_ends_and_says_why(cloud, user, kind):
     """Permission: after two tries. Quota: after five, since an old node of ours may still hold it."""
     status, change = REFUSALS[kind]
-    desk.up()
-    town.change(**change)
-    town.cloud.preempt(G1, notice=False)
-    said = desk.run("watch")
+    user.up()
+    cloud.change(**change)
+    cloud.model.preempt(G1, notice=False)
+    said = user.run("watch")
     assert (said.code, "next:" in said.err) == (status, True)
-    assert len(town.asked("tpu.nodes.create")) - 1 <= (2 if kind == "permission" else 5)
+    assert len(cloud.asked("tpu.nodes.create")) - 1 <= (2 if kind == "permission" else 5)
 
 
-def test_s18_many_submissions_at_once_all_come_up(town):
+def test_s18_many_submissions_at_once_all_come_up(cloud):
     """
     Each begins while those before it wait, and the cloud turns half of the creates away at first.
 
@@ -46,41 +46,41 @@ def test_s18_many_submissions_at_once_all_come_up(town):
     """
     count = int(os.environ.get("TPUCTL_SUBMISSIONS", "5"))
     turned = ["concurrent operation", "transient"]
-    town.cloud.fail_next("tpu.nodes.create", turned * (count // 2))
-    desks = [Desk(town, f"desk{n}", name=f"d{n}") for n in range(count)]
+    cloud.model.fail_next("tpu.nodes.create", turned * (count // 2))
+    users = [User(cloud, f"user{n}", name=f"d{n}") for n in range(count)]
     before, codes = sys.getrecursionlimit(), []
 
     def submit(rest):
         if rest:
-            town.later(1, lambda: submit(rest[1:]))
+            cloud.later(1, lambda: submit(rest[1:]))
             # Those that came later wait inside its waits, so the first one sees the time of all.
             codes.append(rest[0].run("up", patience=PATIENCE * count).code)
 
     sys.setrecursionlimit(before + 200 * count)
     try:
-        submit(desks)
+        submit(users)
     finally:
         sys.setrecursionlimit(before)
     assert codes == [0] * count
-    assert town.nodes() == {f"d{n}-tpu-g1": "READY" for n in range(count)}
-    assert len(town.asked("tpu.nodes.create")) <= 2 * count
-    assert not town.cloud.unused_faults()
+    assert cloud.nodes() == {f"d{n}-tpu-g1": "READY" for n in range(count)}
+    assert len(cloud.asked("tpu.nodes.create")) <= 2 * count
+    assert not cloud.model.unused_faults()
 
 
-def test_s20_what_holds_quota_is_deleted_before_the_next_is_asked_for(town, desk):
+def test_s20_what_holds_quota_is_deleted_before_the_next_is_asked_for(cloud, user):
     """
     No queued resource is ever made, whose suspended ones would hold quota. A preempted node holds it too.
 
     There is quota for one, and the old node takes ten minutes to go: `watch` waits for that and goes on.
     """
-    town.change(quotas={(QUOTA, ZONE): 8})
-    desk.up()
-    town.cloud.preempt(G1, notice=False)
-    town.cloud.fail_next("tpu.nodes.delete", ["latency:600"])
-    said = desk.watch(900)
+    cloud.change(quotas={(QUOTA, ZONE): 8})
+    user.up()
+    cloud.model.preempt(G1, notice=False)
+    cloud.model.fail_next("tpu.nodes.delete", ["latency:600"])
+    said = user.watch(900)
     assert said.code == 130
-    assert list(town.nodes().values()) == ["READY"]
-    assert list(town.nodes()) != [G1]
-    refused = [call for call in town.log if call.method == "tpu.nodes.create" and call.status == 429]
+    assert list(cloud.nodes().values()) == ["READY"]
+    assert list(cloud.nodes()) != [G1]
+    refused = [call for call in cloud.log if call.method == "tpu.nodes.create" and call.status == 429]
     assert len(refused) == 1, "the old node has to hold the quota, and to be waited for"
-    assert not [call.method for call in town.log if "queued" in call.method.lower()]
+    assert not [call.method for call in cloud.log if "queued" in call.method.lower()]

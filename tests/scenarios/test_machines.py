@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.scenarios.crew import Ssh
-from tests.scenarios.desk import Desk
+from tests.kit.machines import Ssh
+from tests.kit.user import User
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
 
@@ -19,62 +19,62 @@ def edited(response, change):
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_s01_a_create_whose_answer_is_lost_makes_one_node(town, desk, seen):
+def test_s01_a_create_whose_answer_is_lost_makes_one_node(cloud, user, seen):
     """The API has no request id. What a list shows is adopted; else the name is asked for again, and met."""
-    town.cloud.fail_next("tpu.nodes.create", ["drop-answer"])
+    cloud.model.fail_next("tpu.nodes.create", ["drop-answer"])
 
     def late(method, response):
-        hidden = method == "tpu.nodes.list" and len(town.asked("tpu.nodes.create")) < 2
+        hidden = method == "tpu.nodes.list" and len(cloud.asked("tpu.nodes.create")) < 2
         return edited(response, lambda body: body.pop("nodes", None)) if hidden and not seen else response
 
-    town.distort = late
-    desk.up()
-    assert len(town.asked("tpu.nodes.create")) == (1 if seen else 2)
-    assert [call.status for call in town.log if call.method == "tpu.nodes.create"][1:] == [409] * (not seen)
-    assert town.nodes() == {G1: "READY"}
-    assert sum(town.crew.starts.values()) == 1
+    cloud.distort = late
+    user.up()
+    assert len(cloud.asked("tpu.nodes.create")) == (1 if seen else 2)
+    assert [call.status for call in cloud.log if call.method == "tpu.nodes.create"][1:] == [409] * (not seen)
+    assert cloud.nodes() == {G1: "READY"}
+    assert sum(cloud.machines.starts.values()) == 1
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_s02_a_kill_between_create_and_record_loses_no_node(town, desk, when):
+def test_s02_a_kill_between_create_and_record_loses_no_node(cloud, user, when):
     """Names and labels tell what was made, also to another computer with nothing but the file."""
-    assert desk.run("up", kill=("tpu.nodes.create", when)).code is None
-    town.wait(120)
+    assert user.run("up", kill=("tpu.nodes.create", when)).code is None
+    cloud.wait(120)
     made = [G1] if when == "after" else []
-    assert list(town.nodes()) == made
-    Desk(town, "elsewhere").up()
-    assert town.nodes() == {G1: "READY"}
+    assert list(cloud.nodes()) == made
+    User(cloud, "elsewhere").up()
+    assert cloud.nodes() == {G1: "READY"}
 
 
-def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(town, desk):
+def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(cloud, user):
     """
     The old node comes back to life after its replacement: it saves nothing more, and it is swept away.
 
     It had fallen silent and was in repair.
     """
-    desk.up()
+    user.up()
 
     def lose():
-        town.cloud.set_node_state(G1, "REPAIRING")
-        town.crew.unheard = lambda worker: worker.incarnation == 1
+        cloud.model.set_node_state(G1, "REPAIRING")
+        cloud.machines.unheard = lambda worker: worker.incarnation == 1
 
-    town.later(30, lose)
-    town.cloud.fail_next("tpu.nodes.delete", ["transient"] * 6)
+    cloud.later(30, lose)
+    cloud.model.fail_next("tpu.nodes.delete", ["transient"] * 6)
     together = []
 
     def heal():
-        if G2 not in town.nodes():
-            town.later(10, heal)
+        if G2 not in cloud.nodes():
+            cloud.later(10, heal)
             return
-        town.cloud.set_node_state(G1, "READY")
-        town.crew.unheard = lambda worker: False
-        together.extend(town.in_use())
+        cloud.model.set_node_state(G1, "READY")
+        cloud.machines.unheard = lambda worker: False
+        together.extend(cloud.in_use())
 
-    town.later(100, heal)
-    desk.watch(1800)
+    cloud.later(100, heal)
+    user.watch(1800)
     assert together == [G1, G2], "the two never stood side by side"
-    assert list(town.nodes()) == [G2]
-    saved = sorted((step, life) for step, life in town.crew.complete(town.buckets()[0]))
+    assert list(cloud.nodes()) == [G2]
+    saved = sorted((step, life) for step, life in cloud.machines.complete(cloud.buckets()[0]))
     lives = [life for _, life in saved]
     assert lives == sorted(lives)
     assert set(lives) == {1, 2}
@@ -84,81 +84,81 @@ STATES = ("STOPPED", "TERMINATED", "REPAIRING", "HIDDEN", "vanish", "UNHEALTHY_M
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_s04_a_lost_node_is_replaced_although_it_never_says_preempted(town, desk, state):
+def test_s04_a_lost_node_is_replaced_although_it_never_says_preempted(cloud, user, state):
     """Whatever a lost machine looks like, its job runs on a new one within half an hour."""
-    desk.up()
+    user.up()
 
     def lose():
-        for machine in list(town.crew.workers):
+        for machine in list(cloud.machines.workers):
             if G1 in machine:
-                town.crew.stop(machine)
+                cloud.machines.stop(machine)
         if state != "dead SSH":
-            town.cloud.set_node_state(G1, state)
+            cloud.model.set_node_state(G1, state)
 
-    town.later(60, lose)
-    desk.watch(1800)
-    assert town.nodes() == {G2: "READY"}
-    assert [w.running for w in town.crew.workers.values() if G2 in w.id] == [True]
+    cloud.later(60, lose)
+    user.watch(1800)
+    assert cloud.nodes() == {G2: "READY"}
+    assert [w.running for w in cloud.machines.workers.values() if G2 in w.id] == [True]
 
 
-def test_s05_ssh_that_fails_again_and_again_recreates_nothing(town, desk, monkeypatch):
+def test_s05_ssh_that_fails_again_and_again_recreates_nothing(cloud, user, monkeypatch):
     """A firewall keeps us out, the job reports all the same: no node is replaced, and never are there two."""
     monkeypatch.setattr(Ssh, "broken", staticmethod(lambda machine: "connection timed out"))
-    desk.up()
-    desk.write("train.py", "print('new code')\n")
-    said = desk.run("up", interrupt=1800)
+    user.up()
+    user.write("train.py", "print('new code')\n")
+    said = user.run("up", interrupt=1800)
     assert said.code == 130
     assert "connection timed out" in said.err
-    assert town.nodes() == {G1: "READY"}
-    assert len(town.asked("tpu.nodes.create")) == 1
-    assert town.judge.most_in_use["demo"] == 1
+    assert cloud.nodes() == {G1: "READY"}
+    assert len(cloud.asked("tpu.nodes.create")) == 1
+    assert cloud.checks.most_in_use["demo"] == 1
 
 
-def test_s08_an_operation_that_is_done_too_early_proves_nothing(town, desk):
+def test_s08_an_operation_that_is_done_too_early_proves_nothing(cloud, user):
     """`up` waits for READY and `down` for an empty list, whatever the operations say."""
 
     def hasty(method, response):
         done = {"done": True, "response": {}}
         return edited(response, lambda body: body.update(done)) if "operations.get" in method else response
 
-    town.distort = hasty
-    desk.up()
-    assert town.nodes() == {G1: "READY"}
-    assert sum(town.crew.starts.values()) == 1
-    assert len(town.asked("tpu.nodes.create")) == 1
-    desk.down()
-    assert town.nodes() == {}
+    cloud.distort = hasty
+    user.up()
+    assert cloud.nodes() == {G1: "READY"}
+    assert sum(cloud.machines.starts.values()) == 1
+    assert len(cloud.asked("tpu.nodes.create")) == 1
+    user.down()
+    assert cloud.nodes() == {}
 
 
-def test_s09_a_deletion_that_never_ends_is_asked_for_again(town, desk):
+def test_s09_a_deletion_that_never_ends_is_asked_for_again(cloud, user):
     """The next node does not wait for it. `down` never says that all is gone; it names what is left."""
-    desk.up()
-    town.cloud.fail_next("tpu.nodes.delete", ["stuck"])
-    town.cloud.preempt(G1, notice=False)
-    desk.watch(1800)
-    first, *again = town.asked("tpu.nodes.delete")
+    user.up()
+    cloud.model.fail_next("tpu.nodes.delete", ["stuck"])
+    cloud.model.preempt(G1, notice=False)
+    user.watch(1800)
+    first, *again = cloud.asked("tpu.nodes.delete")
     assert 600 <= again[0] - first <= 660
-    assert town.nodes() == {G1: "DELETING", G2: "READY"}
-    said = desk.run("down", "--yes")
+    assert cloud.nodes() == {G1: "DELETING", G2: "READY"}
+    said = user.run("down", "--yes")
     assert (said.code, "left: TPU demo-tpu-g1 europe-west4-b (DELETING)" in said.err) == (5, True)
-    town.cloud.set_node_state(G1, "vanish")
-    desk.down()
+    cloud.model.set_node_state(G1, "vanish")
+    user.down()
 
 
-def test_s10_a_slow_deletion_blocks_nothing(town, desk):
+def test_s10_a_slow_deletion_blocks_nothing(cloud, user):
     """It takes three quarters of an hour; the next node is asked for in the same look, and looks go on."""
-    desk.up()
-    town.cloud.fail_next("tpu.nodes.delete", ["latency:2700"])
-    town.cloud.preempt(G1, notice=False)
-    said = desk.watch(1200)
-    (asked, *_), (_, created) = town.asked("tpu.nodes.delete"), town.asked("tpu.nodes.create")
+    user.up()
+    cloud.model.fail_next("tpu.nodes.delete", ["latency:2700"])
+    cloud.model.preempt(G1, notice=False)
+    said = user.watch(1200)
+    (asked, *_), (_, created) = cloud.asked("tpu.nodes.delete"), cloud.asked("tpu.nodes.create")
     assert created - asked < 1
-    assert town.nodes() == {G1: "DELETING", G2: "READY"}
+    assert cloud.nodes() == {G1: "DELETING", G2: "READY"}
     assert said.err.count("job runs, step") >= 10
-    town.wait(1800)
+    cloud.wait(1800)
 
 
-def test_s23_a_node_without_workers_is_not_ready(town, desk):
+def test_s23_a_node_without_workers_is_not_ready(cloud, user):
     """READY with an empty list of machines: `up` goes on waiting, and nothing is pushed to nobody."""
     hidden = []
 
@@ -166,26 +166,26 @@ def test_s23_a_node_without_workers_is_not_ready(town, desk):
         hidden.extend(node.pop("networkEndpoints", None) for node in body.get("nodes", []))
 
     def empty(method, response):
-        early = method == "tpu.nodes.list" and town.clock.monotonic() < 600
+        early = method == "tpu.nodes.list" and cloud.clock.monotonic() < 600
         return edited(response, forget) if early else response
 
-    town.distort = empty
-    said = desk.up()
+    cloud.distort = empty
+    said = user.up()
     assert any(hidden), "there was nothing to hide"
     assert "shows no workers yet" in said.err
-    assert town.clock.monotonic() >= 600
-    assert len(town.asked("tpu.nodes.create")) == 1
+    assert cloud.clock.monotonic() >= 600
+    assert len(cloud.asked("tpu.nodes.create")) == 1
 
 
 @pytest.mark.parametrize("how", ["unreachable", "transient", "drop-answer"])
-def test_s25_what_a_list_does_not_show_is_not_gone(town, desk, how):
+def test_s25_what_a_list_does_not_show_is_not_gone(cloud, user, how):
     """A page fails or is cut short for half an hour: nothing is made, nothing deleted. Then all is as it was."""
-    desk.up()
-    before = town.mutations()
-    town.cloud.fail_next("tpu.nodes.list", [how] * 100)
-    desk.watch(1800)
-    assert 60 <= len(town.cloud.unused_faults()) <= 80, "looks were not answered as they should"
-    town.cloud.kernel.state.faults.clear()
-    desk.watch(300)
-    assert town.mutations() == before
-    assert town.nodes() == {G1: "READY"}
+    user.up()
+    before = cloud.mutations()
+    cloud.model.fail_next("tpu.nodes.list", [how] * 100)
+    user.watch(1800)
+    assert 60 <= len(cloud.model.unused_faults()) <= 80, "looks were not answered as they should"
+    cloud.model.kernel.state.faults.clear()
+    user.watch(300)
+    assert cloud.mutations() == before
+    assert cloud.nodes() == {G1: "READY"}

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 
 @pytest.fixture
-def desk(tmp_path):
+def user(tmp_path):
     """Give a computer whose deployment is up."""
-    with Town(tmp_path).open() as town:
-        one = Desk(town, job__target_steps=400)
+    with Cloud(tmp_path).open() as cloud:
+        one = User(cloud, job__target_steps=400)
         one.up()
         yield one

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from tests.figures import tell
 from tests.memory_disk import MEMORY
-from tests.security.canary_town import CanaryDesk, CanaryTown
+from tests.security.canary_cloud import CanaryCloud, CanaryDesk
 from tests.security.secret_kit import canaries
 from tests.workers import workers
 
@@ -81,51 +81,51 @@ class Story:
     file: tuple = ()
 
 
-def nothing(town, desk):
+def nothing(cloud, user):
     """Nothing is there."""
 
 
-def running(town, desk):
+def running(cloud, user):
     """The deployment trains."""
-    assert desk.run("up").code == 0
-    desk.watch(300)
+    assert user.run("up").code == 0
+    user.watch(300)
 
 
-def preempted(town, desk):
+def preempted(cloud, user):
     """TPU and VM have been taken away."""
-    running(town, desk)
-    town.cloud.preempt("demo-tpu-g1", notice=False)
-    town.cloud.preempt("demo-vm", notice=False)
+    running(cloud, user)
+    cloud.model.preempt("demo-tpu-g1", notice=False)
+    cloud.model.preempt("demo-vm", notice=False)
 
 
-def edited(town, desk):
+def edited(cloud, user):
     """There is new code, and a new value of a secret."""
-    running(town, desk)
-    desk.type("secret", "set", "CANARY_0", stdin=town.values["NEW"].encode())
-    desk.write("train.py", "print('other code')\n")
+    running(cloud, user)
+    user.type("secret", "set", "CANARY_0", stdin=cloud.values["NEW"].encode())
+    user.write("train.py", "print('other code')\n")
 
 
-def larger(town, desk):
+def larger(cloud, user):
     """Another type of TPU is wanted."""
-    running(town, desk)
-    desk.edit(**{**desk.kept, "tpu__type": "v5litepod-16"})
+    running(cloud, user)
+    user.edit(**{**user.kept, "tpu__type": "v5litepod-16"})
 
 
 def ended(phase):
     """Return what lets the job end, and say a secret with its last words."""
 
-    def end(town, desk):
-        running(town, desk)
+    def end(cloud, user):
+        running(cloud, user)
         saved = {"committed_step": 5} if phase == "done" else {}
-        text = town.crew.masked(town.values["CANARY_3"].encode()).decode()
-        town.crew.say("demo", phase=phase, message=text, **saved)
+        text = cloud.machines.masked(cloud.values["CANARY_3"].encode()).decode()
+        cloud.machines.say("demo", phase=phase, message=text, **saved)
 
     return end
 
 
 def refused(**settings):
     """Return what lets the cloud refuse."""
-    return lambda town, desk: town.change(**settings)
+    return lambda cloud, user: cloud.change(**settings)
 
 
 STORIES = (
@@ -185,7 +185,7 @@ def receivers(folder):
 
 @contextmanager
 def stage(folder, takes, refuses, file=()):
-    """Yield a town and a computer whose deployment has all the secrets."""
+    """Yield a cloud and a computer whose deployment has all the secrets."""
     values = secrets()
     path = {name: "/" + quote(text, safe="") for name, text in values.items()}
     variables = {
@@ -196,9 +196,9 @@ def stage(folder, takes, refuses, file=()):
         "WANDB_API_KEY": values["WANDB_API_KEY"], "MY_TOKEN": values["MY_TOKEN"],
     }  # fmt: skip
     named = [*(f"CANARY_{number}" for number in JOB), "SIGNING"]
-    with CanaryTown(folder / "town", values).open() as town:
-        desk = CanaryDesk(town, variables)
-        desk.kept = {
+    with CanaryCloud(folder / "cloud", values).open() as cloud:
+        user = CanaryDesk(cloud, variables)
+        user.kept = {
             "vm": {"machine": "e2-small", "spot": True},
             "job__secrets": {name: f"secret://{name}" for name in named},
             "notify": {
@@ -207,40 +207,40 @@ def stage(folder, takes, refuses, file=()):
             },
             **dict(file),
         }
-        desk.edit(**desk.kept)
+        user.edit(**user.kept)
         stored = {name: values[name] for name in named} | {"RECEIVER": f"http://{takes}{path['RECEIVER']}"}
         for name, value in stored.items():
-            said = desk.type("secret", "set", name, stdin=value.encode())
+            said = user.type("secret", "set", name, stdin=value.encode())
             assert said.code == 0, said
-        yield town, desk
+        yield cloud, user
 
 
 class Trial:
     """Go through one story again and again, each time with another end; note every secret that is found."""
 
-    def __init__(self, folder, story, town, desk):
-        self.folder, self.story, self.town, self.desk = folder, story, town, desk
+    def __init__(self, folder, story, cloud, user):
+        self.folder, self.story, self.cloud, self.user = folder, story, cloud, user
         self.counted, self.problems = Counter(), []
-        self.file = ("--file", str(desk.folder / "tpuctl.yaml"))
-        story.before(town, desk)
-        self.start, self.said = town.freeze(), len(town.said)
-        copytree(town.folder, folder / "kept", symlinks=True)
+        self.file = ("--file", str(user.folder / "tpuctl.yaml"))
+        story.before(cloud, user)
+        self.start, self.said = cloud.freeze(), len(cloud.said)
+        copytree(cloud.folder, folder / "kept", symlinks=True)
 
     def begin(self):
         """Put the world back into which the command comes."""
-        rmtree(self.town.folder)
-        copytree(self.folder / "kept", self.town.folder, symlinks=True)
-        self.town.thaw(self.start, self.desk)
-        del self.town.said[self.said :]
+        rmtree(self.cloud.folder)
+        copytree(self.folder / "kept", self.cloud.folder, symlinks=True)
+        self.cloud.thaw(self.start, self.user)
+        del self.cloud.said[self.said :]
 
     def command(self, at=None, how="before"):
         """Let the command run in a fork."""
         words, stdin = self.story.words, b""
         if self.story.value:
-            stdin = self.town.values[self.story.value].encode()
+            stdin = self.cloud.values[self.story.value].encode()
         else:
             words = (*words, *self.file)
-        return self.desk.killed(
+        return self.user.killed(
             *words, at=at, how=how, ends=self.folder / "ends", stdin=stdin, **dict(self.story.options)
         )
 
@@ -248,10 +248,10 @@ class Trial:
         """Type a command that only reads."""
         self.counted["reading commands"] += 1
         if words[0] in {"report", "support", "fetch"}:
-            words = (*words, "-o", str(self.town.folder / f"{words[0]}-{len(self.town.said)}"))
+            words = (*words, "-o", str(self.cloud.folder / f"{words[0]}-{len(self.cloud.said)}"))
         at = 2 if words[0] == "notify" else 1
         nameless = words[0] in {"secret", "top", "schema"}
-        said = self.desk.type(*words[:at], *(() if nameless else self.file), *words[at:])
+        said = self.user.type(*words[:at], *(() if nameless else self.file), *words[at:])
         if BUG in said.out + said.err:
             self.problems.append(f"{self.story.name}: {words} meets a bug: {said.err}")
 
@@ -259,7 +259,7 @@ class Trial:
         """Look for every secret in everything."""
         self.counted["searches"] += 1
         self.problems += [
-            f"{self.story.name}, {where}: {name} in {place}" for place, name in self.town.found()
+            f"{self.story.name}, {where}: {name} in {place}" for place, name in self.cloud.found()
         ]
 
     def points(self):
@@ -280,7 +280,7 @@ class Trial:
             self.read(words)
         self.command()
         self.search(f"{where}, gone on from")
-        self.desk.run("down", "--yes", "--delete-data")
+        self.user.run("down", "--yes", "--delete-data")
         self.search(f"{where}, gone on from, down")
 
 
@@ -291,16 +291,16 @@ def explored(order):
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as name,
         receivers(Path(name)) as addresses,
-        stage(Path(name), *addresses, file=story.file) as (town, desk),
+        stage(Path(name), *addresses, file=story.file) as (cloud, user),
     ):
-        trial = Trial(Path(name), story, town, desk)
+        trial = Trial(Path(name), story, cloud, user)
         points = trial.points()
         start = (first + 5 * number) % min(every, len(points))
         for nth, point in list(enumerate(points, 9 * number))[start::every]:
             trial.end_at(*point, [READS[(nth * count + turn) % len(READS)] for turn in range(count)])
         trial.counted["notices told"] = len((Path(name) / "told").read_text().splitlines())
         trial.counted["points"] = len(points) if first == 0 else 0
-        trial.counted["KiB searched"] = sum(map(len, town.seen)) >> 10
+        trial.counted["KiB searched"] = sum(map(len, cloud.seen)) >> 10
         return story.name, trial.counted, trial.problems
 
 
@@ -308,10 +308,10 @@ def warm():
     """Import once what every fork would have to import again."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         folder = Path(name)
-        with receivers(folder) as addresses, stage(folder, *addresses) as (town, desk):
-            edited(town, desk)
+        with receivers(folder) as addresses, stage(folder, *addresses) as (cloud, user):
+            edited(cloud, user)
             for words in (("push",), ("status",), ("down", "--yes")):
-                desk.run(*words)
+                user.run(*words)
     gc.freeze()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.state.storage.values import Preconditions
-from tests.security.canary_town import CanaryTown
+from tests.security.canary_cloud import CanaryCloud
 from tests.security.crash_canaries import STORIES, secrets, stage
 from tests.security.secret_kit import spellings
 
@@ -42,26 +42,26 @@ def test_a_sample_of_the_points_leaves_no_secret():
 
 @pytest.fixture
 def places(tmp_path):
-    """Give a town with a deployment, and by name what puts bytes into each kind of artefact."""
-    with stage(tmp_path, "127.0.0.1:9", "127.0.0.1:9", file=(("notify", {}),)) as (town, desk):
-        assert desk.run("up").code == 0
-        (bucket,) = town.buckets()
+    """Give a cloud with a deployment, and by name what puts bytes into each kind of artefact."""
+    with stage(tmp_path, "127.0.0.1:9", "127.0.0.1:9", file=(("notify", {}),)) as (cloud, user):
+        assert user.run("up").code == 0
+        (bucket,) = cloud.buckets()
 
         def put(name, data):
-            town.storage.objects.insert(bucket, name, data, {}, Preconditions())
+            cloud.storage.objects.insert(bucket, name, data, {}, Preconditions())
 
-        (node,) = town.cloud.kernel.state.nodes.values()
-        (kept,) = desk.state.glob("*/*/demo/journal.jsonl")
+        (node,) = cloud.model.kernel.state.nodes.values()
+        (kept,) = user.state.glob("*/*/demo/journal.jsonl")
         yield (
-            town,
+            cloud,
             {
                 "a file": kept.write_bytes,
                 "an object": lambda data: put("logs/x", data),
                 "a bundle": lambda data: put("bundles/x.tar.gz", packed(data)),
                 "an object's fields": lambda data: put(f"logs/{data.decode()}", b""),
                 "a label": lambda data: node.body["labels"].update(x=data.decode()),
-                "a request": town.answer_to,
-                "an output": town.said.append,
+                "a request": cloud.answer_to,
+                "an output": cloud.said.append,
             },
         )
 
@@ -78,28 +78,28 @@ def packed(data):
 
 def test_the_search_finds_every_spelling_in_every_place(places):
     """And nothing before something is there."""
-    town, put = places
-    assert town.found() == []
+    cloud, put = places
+    assert cloud.found() == []
     for number, (where, into) in enumerate(put.items()):
         name = f"CANARY_{number}"
         for form in spellings(secrets()[name]):
             into(form)
-            assert [found for _, found in town.found()].count(name) >= 1, (where, form)
+            assert [found for _, found in cloud.found()].count(name) >= 1, (where, form)
 
 
 def test_the_private_key_counts_as_a_secret(places):
     """It is made by `up`, so nobody knows it before."""
-    town, put = places
-    (key,) = town.folder.rglob("id_ed25519")
+    cloud, put = places
+    (key,) = cloud.folder.rglob("id_ed25519")
     put["an object"](key.read_bytes())
-    assert any(name.startswith("key ") for _, name in town.found())
+    assert any(name.startswith("key ") for _, name in cloud.found())
 
 
 def test_what_is_sent_is_kept_but_for_what_goes_to_secret_manager(places):
     """So the search sees each request of each command."""
-    town, _ = places
-    assert isinstance(town, CanaryTown)
-    sent = b"\n".join(town.sent)
+    cloud, _ = places
+    assert isinstance(cloud, CanaryCloud)
+    sent = b"\n".join(cloud.sent)
     assert sent.count(b"startup-script") >= 2
     assert b"secret://CANARY_0" in sent
     assert b":addVersion" not in sent

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.cli.views.job_progress import WORDS
 from orchestrator.domain.observation import Phase
 from orchestrator.emulator.state.storage.refusals import StorageError
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 from tests.security.test_forgeries import WHOLE as REPORT
 from tests.security.test_manifests import LEFT, WHOLE
 
@@ -78,14 +78,14 @@ def forged(choose):
 def test_no_command_trips_over_what_machines_write(tmp_path, seed, folder):
     """No fault of ours, nothing that steers the terminal, no line that could pass for one of ours."""
     more = {"job__checkpoint": {"dir": "bucket", "format": "auto"}} if folder == "bucket" else {}
-    with Town(tmp_path).open() as town:
-        desk = Desk(town, job__target_steps=400, **more)
-        desk.up()
+    with Cloud(tmp_path).open() as cloud:
+        user = User(cloud, job__target_steps=400, **more)
+        user.up()
         for name, data in forged(random.Random(seed).choice):
             with contextlib.suppress(StorageError):
-                town.put_object(name, data)
+                cloud.put_object(name, data)
         for words in (*COMMANDS, "down --yes"):
-            said = desk.watch(180) if words == "watch" else desk.run(*words.format(tmp_path).split())
+            said = user.watch(180) if words == "watch" else user.run(*words.format(tmp_path).split())
             shown = said.out + said.err
             assert "this is a bug" not in shown, (words, shown[-700:])
             assert "could not be shown" not in shown, words
@@ -93,7 +93,7 @@ def test_no_command_trips_over_what_machines_write(tmp_path, seed, folder):
             assert not steers, (words, steers)
             assert not [line for line in shown.splitlines() if line.startswith("next: run x")], words
         assert said.code == 0, said.err
-        assert town.nodes() == {}
+        assert cloud.nodes() == {}
 
 
 def test_every_phase_has_words():

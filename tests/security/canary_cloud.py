@@ -1,7 +1,7 @@
 """
-A town in which secrets are about: where they may be is known, and everything else is searched for them.
+A cloud in which secrets are about: where they may be is known, and everything else is searched for them.
 
-Commands are real and run in a fork that is killed by SIGKILL; the town around them can be put back.
+Commands are real and run in a fork that is killed by SIGKILL; the cloud around them can be put back.
 """
 
 import base64
@@ -28,11 +28,11 @@ from orchestrator.engine import artifacts, journal, record_store
 from orchestrator.google.secret_manager import SecretManager
 from orchestrator.ssh.run import Answer
 from tests.crash.stage import storage_parts
+from tests.kit import cloud as clouds
+from tests.kit.cloud import PROJECT, Cloud
+from tests.kit.machines import Machines, Ssh
+from tests.kit.user import Process, Said, User
 from tests.kit.wire import clients
-from tests.scenarios import town as towns
-from tests.scenarios.crew import Crew, Ssh
-from tests.scenarios.desk import Desk, Process, Said
-from tests.scenarios.town import PROJECT, Town
 from tests.security.secret_kit import spellings
 
 KEY = "id_ed25519"
@@ -41,16 +41,16 @@ LOGIN = "login.json"
 KEPT = (KEY, LOGIN)
 
 
-class CanaryTown(Town):
+class CanaryCloud(Cloud):
     """Keep all that computers send; *values* are the secrets by name."""
 
     def __init__(self, folder, values, **settings):
         self.values, self.sent, self.said = values, [], []
         self.forms, self.seen = {}, {}
-        with patch.object(towns, "Crew", LoudCrew):
+        with patch.object(clouds, "Machines", LoudMachines):
             super().__init__(folder, latency="instant", **settings)
-        self.secrets = Secrets(self.clock, self.cloud.settings.project_number)
-        secret_routes(self.router, self.cloud, self.secrets)
+        self.secrets = Secrets(self.clock, self.model.settings.project_number)
+        secret_routes(self.router, self.model, self.secrets)
 
     def answer(self, request, limit):
         if not request.path.endswith(":addVersion"):
@@ -64,9 +64,9 @@ class CanaryTown(Town):
 
     @contextmanager
     def open(self):
-        """Be the town of this process; writes to the disk are steps at which a command can be killed, too."""
+        """Be the cloud of this process; writes to the disk are steps at which a command can be killed, too."""
         changes = [
-            (towns, "Ssh", Heard),
+            (clouds, "Ssh", Heard),
             *(
                 (module, name, self._step(getattr(module, name)))
                 for module, name in (
@@ -112,14 +112,14 @@ class CanaryTown(Town):
         session.request = request
         return made, PROJECT
 
-    # The town as a value.
+    # The cloud as a value.
 
     def _parts(self):
         return (
             *storage_parts(self.storage),
             (self.clock, ("_now", "_elapsed")),
-            (self.cloud.kernel, ("state", "settings")),
-            (self.crew, ("workers", "starts")),
+            (self.model.kernel, ("state", "settings")),
+            (self.machines, ("workers", "starts")),
             (self.secrets, ("_held",)),
             (self, ("sent",)),
         )
@@ -129,14 +129,14 @@ class CanaryTown(Town):
         values = [[getattr(part, name) for name in names] for part, names in self._parts()]
         return pickle.dumps([values, [one.holders for one in self.processes]])
 
-    def thaw(self, frozen, desk):
-        """Put a frozen town back; commands of *desk* that ran in it are over."""
+    def thaw(self, frozen, user):
+        """Put a frozen cloud back; commands of *user* that ran in it are over."""
         values, holders = pickle.loads(frozen)  # noqa: S301 - written by `freeze` of this program
         for (part, names), found in zip(self._parts(), values, strict=True):
             for name, value in zip(names, found, strict=True):
                 setattr(part, name, value)
-        self.processes = [Process(desk, (), holders=held, over=True) for held in holders]
-        self.judge.newest.clear()
+        self.processes = [Process(user, (), holders=held, over=True) for held in holders]
+        self.checks.newest.clear()
 
     # The search.
 
@@ -145,7 +145,7 @@ class CanaryTown(Town):
         for path in sorted(self.folder.rglob("*")):
             if path.is_file() and not path.is_symlink() and path.name not in KEPT:
                 yield from opened(path.relative_to(self.folder).as_posix(), path.read_bytes())
-        yield "the cloud's state", pickle.dumps(self.cloud.kernel.state)
+        yield "the cloud's state", pickle.dumps(self.model.kernel.state)
         yield "buckets", repr([vars(one) for one in self.storage.buckets.list(PROJECT)]).encode()
         for one in list(self.storage.objects.all()):
             yield from opened(f"gs://{one.name}", self.storage.objects.read(one))
@@ -173,7 +173,7 @@ class CanaryTown(Town):
         return tuple(self.forms.items())
 
 
-class LoudCrew(Crew):
+class LoudMachines(Machines):
     """Machines whose job prints every secret that it was given, in each spelling, through the agent's own mask."""
 
     def start(self, worker, *, restart=False):
@@ -186,13 +186,13 @@ class LoudCrew(Crew):
     def masked(self, data):
         """Return output of the job as the agent shows it."""
         redactor = Redactor()
-        for one in self.town.secrets.all():
+        for one in self.cloud.secrets.all():
             for version in one.versions:
                 redactor.know(one.name, base64.b64decode(version.data).decode())
         return redactor.text(data.decode()).encode()
 
     def _shouted(self):
-        for one in self.town.secrets.all():
+        for one in self.cloud.secrets.all():
             for version in one.versions:
                 yield from sorted(spellings(base64.b64decode(version.data).decode()))
 
@@ -201,7 +201,7 @@ class Heard(Ssh):
     """Note all that goes to machines over SSH."""
 
     def _note(self, *what):
-        self.town.sent.append(repr(what).encode())
+        self.cloud.sent.append(repr(what).encode())
 
     def push(self, hosts, bundle, digest, root):
         self._note("push", str(bundle), digest, str(root))
@@ -209,7 +209,7 @@ class Heard(Ssh):
 
     def put(self, hosts, data, target, mode):
         self._note("put", target)
-        self.town.sent.append(bytes(data))
+        self.cloud.sent.append(bytes(data))
         return super().put(hosts, data, target, mode)
 
     def run(self, hosts, command, deadline, stdin=""):
@@ -242,14 +242,14 @@ class Postman:
         return self._outbox.unsent
 
 
-class CanaryDesk(Desk):
+class CanaryDesk(User):
     """A computer with secrets in its environment and a login of its own."""
 
-    def __init__(self, town, variables, **file):
+    def __init__(self, cloud, variables, **file):
         self.variables = variables
-        super().__init__(town, **file)
+        super().__init__(cloud, **file)
         self.login = self.folder / LOGIN
-        self.login.write_text(json.dumps({"type": "authorized_user", "refresh_token": town.values["LOGIN"]}))
+        self.login.write_text(json.dumps({"type": "authorized_user", "refresh_token": cloud.values["LOGIN"]}))
 
     def _environment(self):
         login = {"GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / LOGIN)}
@@ -258,7 +258,7 @@ class CanaryDesk(Desk):
     def type(self, *words, stdin=b"", **options):
         with patch("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin))):
             said = super().type(*words, **options)
-        self.town.said += [said.out.encode(), said.err.encode()]
+        self.cloud.said += [said.out.encode(), said.err.encode()]
         return said
 
     def killed(self, *words, at, how, ends, **options):
@@ -273,32 +273,32 @@ class CanaryDesk(Desk):
         if pid == 0:
             # Threads do not come along in a fork, and Apprise would wait for its own.
             apprise._shared_executor = apprise._coordinator_executor = None
-            with patch.object(Process, "die", _broken if how == "bug" else _killed(self.town, ends)):
+            with patch.object(Process, "die", _broken if how == "bug" else _killed(self.cloud, ends)):
                 said = self.type(*words, kill=kill, **options)
-            _write(self.town, ends, said)
+            _write(self.cloud, ends, said)
             os._exit(0)
         _, status = os.waitpid(pid, 0)
         frozen, said = pickle.loads(ends.read_bytes())  # noqa: S301 - written by the fork
         assert os.WIFSIGNALED(status) == (said.code is None), (status, said)
-        self.town.thaw(frozen, self)
-        self.town.said += [said.out.encode(), said.err.encode()]
+        self.cloud.thaw(frozen, self)
+        self.cloud.said += [said.out.encode(), said.err.encode()]
         return said
 
 
-def _write(town, ends, said):
-    ends.write_bytes(pickle.dumps([town.freeze(), said]))
+def _write(cloud, ends, said):
+    ends.write_bytes(pickle.dumps([cloud.freeze(), said]))
 
 
 def _broken(process):
     raise ZeroDivisionError(f"a bug at step {process.calls}")
 
 
-def _killed(town, ends):
+def _killed(cloud, ends):
     """Return what ends a process as SIGKILL does: nothing is cleared away."""
 
     def die(process):
         process.over = True
-        _write(town, ends, Said(None, sys.stdout.getvalue(), sys.stderr.getvalue(), process.calls))
+        _write(cloud, ends, Said(None, sys.stdout.getvalue(), sys.stderr.getvalue(), process.calls))
         os.kill(os.getpid(), signal.SIGKILL)
 
     return die

@@ -1,5 +1,5 @@
 """
-The machines of a town: they boot, take the code, train, save and report; and the way to them over SSH.
+The machines of a cloud: they boot, take the code, train, save and report; and the way to them over SSH.
 
 Which checkpoint is complete, what it is called and who is fenced is decided by the agent's own rules.
 """
@@ -49,12 +49,12 @@ class Worker:
         return int(self.env["TPUCTL_INCARNATION"])
 
 
-class Crew(NoHosts):
+class Machines(NoHosts):
     """All machines of the cloud. Workers for which *mute* says so save nothing; *unheard* ones report nothing."""
 
-    def __init__(self, town):
+    def __init__(self, cloud):
         super().__init__()
-        self.town = town
+        self.cloud = cloud
         self.workers, self.starts = {}, Counter()
         self.mute = self.unheard = lambda worker: False
         self._parsed = {}
@@ -62,7 +62,7 @@ class Crew(NoHosts):
     # What the cloud does with machines.
 
     def boot(self, machine):
-        self.town.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY
+        self.cloud.model.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY
         ends = machine.attributes.get("worker-network-endpoints", "x")
         index = int(machine.attributes.get("agent-worker-number") or 0)
         env = settings_in(machine.attributes["startup-script"])
@@ -78,7 +78,7 @@ class Crew(NoHosts):
 
     def report(self):
         """Let every machine take code that has come, go on, save and report."""
-        now = self.town.clock.now()
+        now = self.cloud.clock.now()
         for worker in list(self.workers.values()):
             # A VM begins when it is told over SSH which TPU it has.
             told = worker.env["TPUCTL_RUNS_JOB"] == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
@@ -95,7 +95,7 @@ class Crew(NoHosts):
         if worker.running and not restart:
             return
         self.starts[worker.id] += 1
-        worker.running, worker.since, worker.said = True, self.town.clock.now(), {}
+        worker.running, worker.since, worker.said = True, self.cloud.clock.now(), {}
         worker.saved, worker.reported = worker.since, float("-inf")
         worker.base = max((step for step, _ in self.complete(worker.env["TPUCTL_BUCKET"])), default=0)
         self.put(worker, f"{GANG}{worker.incarnation}/000001.json", b"{}")
@@ -110,7 +110,7 @@ class Crew(NoHosts):
 
     def step(self, worker):
         """Return the step that a worker has reached."""
-        return worker.base + int((self.town.clock.now() - worker.since) / STEP_SECONDS)
+        return worker.base + int((self.cloud.clock.now() - worker.since) / STEP_SECONDS)
 
     def _beat(self, worker, now):
         if now - worker.reported < REPORT_SECONDS or self.unheard(worker):
@@ -143,15 +143,15 @@ class Crew(NoHosts):
     def put(self, worker, name, data):
         """Write an object as a machine does; without the bucket nothing happens."""
         bucket = worker.env["TPUCTL_BUCKET"]
-        if any(b.name == bucket for b in self.town.storage.buckets.list("local-project")):
-            self.town.storage.objects.insert(bucket, name, data, {}, Preconditions())
+        if any(b.name == bucket for b in self.cloud.storage.buckets.list("local-project")):
+            self.cloud.storage.objects.insert(bucket, name, data, {}, Preconditions())
 
     def read(self, worker, name):
         """Return the object of that name in the worker's bucket, or None."""
-        return self.town.storage.objects._objects.get(worker.env["TPUCTL_BUCKET"], {}).get(name)
+        return self.cloud.storage.objects._objects.get(worker.env["TPUCTL_BUCKET"], {}).get(name)
 
     def _names(self, bucket, prefix):
-        return [n for n in self.town.storage.objects._names.get(bucket, ()) if n.startswith(prefix)]
+        return [n for n in self.cloud.storage.objects._names.get(bucket, ()) if n.startswith(prefix)]
 
     def complete(self, bucket):
         """Return (step, incarnation) of the complete checkpoints in a bucket."""
@@ -164,10 +164,10 @@ class Crew(NoHosts):
         return {key for key, parts in groups.items() if completed_by(parts) is not None}
 
     def _manifest(self, bucket, name):
-        held = self.town.storage.objects._objects[bucket][name]
+        held = self.cloud.storage.objects._objects[bucket][name]
         key = (bucket, name, held.generation)
         if key not in self._parsed:
-            self._parsed[key] = parse(self.town.storage.objects.read(held), name)
+            self._parsed[key] = parse(self.cloud.storage.objects.read(held), name)
         return self._parsed[key]
 
 
@@ -185,8 +185,8 @@ class Ssh:
 
     broken = staticmethod(lambda machine_id: "")
 
-    def __init__(self, town):
-        self.town, self._told = town, {}
+    def __init__(self, cloud):
+        self.cloud, self._told = cloud, {}
 
     def push(self, hosts, bundle, digest, root):
         return [PushResult(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
@@ -206,19 +206,19 @@ class Ssh:
     def run_elevated(self, hosts, script, deadline):
         for host, worker in [(host, self._reach(host)) for host in hosts]:
             fresh = {**worker.env, **self._told.get(host.name, {})}
-            self.town.crew.start(worker, restart=fresh != worker.env or "--restart" in script)
+            self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script)
             worker.env = fresh
         return [RunResult(0) for _ in hosts]
 
     def _machine(self, host):
-        self.town.acting[-1].must_live()
-        if self.town.acting[-1].desk.offline:
+        self.cloud.acting[-1].must_live()
+        if self.cloud.acting[-1].user.offline:
             return None
-        return self.town.cloud.machine_by_address(host.address)
+        return self.cloud.model.machine_by_address(host.address)
 
     def _trouble(self, host):
         machine = self._machine(host)
-        if machine is None or machine.id not in self.town.crew.workers:
+        if machine is None or machine.id not in self.cloud.machines.workers:
             return "no route to host"
         return self.broken(machine.id)
 
@@ -226,4 +226,4 @@ class Ssh:
         trouble = self._trouble(host)
         if trouble:
             raise RemoteError(f"{host.name}: {trouble}")
-        return self.town.crew.workers[self._machine(host).id]
+        return self.cloud.machines.workers[self._machine(host).id]

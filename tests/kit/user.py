@@ -1,4 +1,4 @@
-"""A computer in a town: a folder with tpuctl.yaml, a state folder of its own, and somebody who types commands."""
+"""A user at one computer: a folder with tpuctl.yaml, a state folder of its own, and the commands that are typed."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.cli.main import run
-from tests.scenarios.town import Kill
+from tests.kit.cloud import Kill
 
 FILE = {
     "name": "demo",
@@ -33,7 +33,7 @@ class Process:
     given by its number, or by how its method and name begin.
     """
 
-    desk: "Desk"
+    user: "User"
     words: tuple
     kill: tuple = ()
     meanwhile: dict = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Process:
 
     def tick(self):
         """Be interrupted when it is time; a command that never ends fails the test."""
-        now = self.desk.town.clock.monotonic()
+        now = self.user.cloud.clock.monotonic()
         if self.frozen:
             return
         assert now < self.ends_at, f"tpuctl {' '.join(self.words)} does not end"
@@ -102,7 +102,7 @@ class Said:
         return json.loads(self.out)
 
 
-class Desk:
+class User:
     """
     One computer, or one more folder of the computer that it is *beside*.
 
@@ -110,12 +110,12 @@ class Desk:
     name the API that alone is out of reach, beside the machines.
     """
 
-    def __init__(self, town, place="home", *, beside=None, **file):
-        self.town, self.name = town, place
-        town.desks.append(self)
+    def __init__(self, cloud, place="home", *, beside=None, **file):
+        self.cloud, self.name = cloud, place
+        cloud.users.append(self)
         self.offline = self.expired = False
         self.skew = 0.0
-        self.folder = town.folder / place
+        self.folder = cloud.folder / place
         self.state = beside.state if beside is not None else self.folder / "state"
         # Whoever has several computers has brought the key of the first one to the others.
         (self.state / "gcp").mkdir(parents=True, exist_ok=True)
@@ -155,17 +155,17 @@ class Desk:
 
     def type(self, *words, kill=(), meanwhile=None, interrupt=None, patience=PATIENCE):
         """Type one command; *interrupt* presses Ctrl-C after that many seconds. Return what it said."""
-        town, now = self.town, self.town.clock.monotonic()
+        cloud, now = self.cloud, self.cloud.clock.monotonic()
         process = Process(self, words, kill, dict(meanwhile or {}), ends_at=now + patience)
         process.interrupt_at = now + interrupt if interrupt is not None else float("inf")
-        town.acting.append(process)
-        town.processes.append(process)
+        cloud.acting.append(process)
+        cloud.processes.append(process)
         out, err, code = StringIO(), StringIO(), None
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with (
                 patch.dict(os.environ, self._environment(), clear=True),
-                patch("tempfile.tempdir", str(town.folder)),
+                patch("tempfile.tempdir", str(cloud.folder)),
             ):
                 with redirect_stdout(out), redirect_stderr(err):
                     code = run(list(words))
@@ -173,14 +173,14 @@ class Desk:
             assert process.dead
         finally:
             process.over = True
-            town.acting.remove(process)
+            cloud.acting.remove(process)
             # Who was killed has put nothing back; the next one's Ctrl-C would go to the dead.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         return Said(code, out.getvalue(), err.getvalue(), process.calls)
 
     def _environment(self):
-        # Without the cache each desk would pack uv for its machines anew: two seconds of computing.
+        # Without the cache each user would pack uv for its machines anew: two seconds of computing.
         kept = {
             key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME") if key in os.environ
         }

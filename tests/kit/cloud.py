@@ -1,5 +1,5 @@
 """
-A town: one cloud on a virtual clock, the machines in it, and the computers of the people who use it.
+One cloud on a virtual clock, the machines in it, and the computers of those who use it.
 
 Everything of tpuctl is real, from the words on the command line down to the official clients. Stood in for
 are the time, the network between clients and cloud, and the machines with the way to them.
@@ -25,10 +25,10 @@ from orchestrator.google import factory
 from orchestrator.threads import one_after_the_other
 from tests.contract.discovery import Witness
 from tests.engine.engine_lab import Kill
+from tests.kit.checks import Checks
+from tests.kit.machines import Machines, Ssh
 from tests.kit.wire import ACCOUNT, PROJECT, WIRE, wired_cloud
 from tests.quick_clients import QUICK
-from tests.scenarios.crew import Crew, Ssh
-from tests.scenarios.judge import Judge
 
 _NAME = re.compile(rb'"name": "([^"]+)"')
 STRIDE = 10.0
@@ -47,36 +47,36 @@ class Call:
     status: int
 
 
-class Town:
+class Cloud:
     """Hold the cloud, its clock, and the commands that run: *acting* has the innermost one last."""
 
     current = None
 
     def __init__(self, folder, latency="scaled", **settings):
         self.folder = folder
-        self.clock = TownClock(self)
-        self.crew = Crew(self)
+        self.clock = CloudClock(self)
+        self.machines = Machines(self)
         chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
-        self.inside = InProcess(self.clock, chosen, self.crew)
-        self.cloud, self.storage, self.router = self.inside.cloud, self.inside.storage, self.inside.router
-        self.acting, self.processes, self.desks = [], [], []
+        self.inside = InProcess(self.clock, chosen, self.machines)
+        self.model, self.storage, self.router = self.inside.cloud, self.inside.storage, self.inside.router
+        self.acting, self.processes, self.users = [], [], []
         self.log, self.plans = [], []
         self.distort = lambda method, response: response
-        self.judge = Judge(self)
+        self.checks = Checks(self)
         self.witness = Witness()
 
     # What is there, as only a god sees it.
 
     def nodes(self, name=""):
         """Return the states of the nodes whose name begins with *name*, by their names."""
-        self.cloud.tick()
-        found = self.cloud.kernel.state.nodes.values()
+        self.model.tick()
+        found = self.model.kernel.state.nodes.values()
         return {n.name: n.state.name for n in found if n.name.startswith(name)}
 
     def vms(self, name=""):
         """Return the states of the VMs whose name begins with *name*, by their names."""
-        self.cloud.tick()
-        found = self.cloud.kernel.state.instances.values()
+        self.model.tick()
+        found = self.model.kernel.state.instances.values()
         return {v.name: v.status.value for v in found if v.name.startswith(name)}
 
     def in_use(self, name=""):
@@ -117,18 +117,18 @@ class Town:
 
     def change(self, **settings):
         """Change the cloud's settings: capacity, quota, permissions."""
-        self.cloud.kernel.settings = replace(self.cloud.kernel.settings, **settings)
+        self.model.kernel.settings = replace(self.model.kernel.settings, **settings)
 
     def passing(self):
         """Give everybody but the command that waits their turn."""
-        self.cloud.tick()
+        self.model.tick()
         now = self.clock.monotonic()
         due = [event for at, event in self.plans if at <= now]
         self.plans = [(at, event) for at, event in self.plans if at > now]
         for event in due:
             event()
-        self.crew.report()
-        self.judge.look()
+        self.machines.report()
+        self.checks.look()
         for process in list(self.acting):
             self._renew(process)
         if self.acting:
@@ -155,9 +155,9 @@ class Town:
         process = self.acting[-1]
         process.must_live()
         method, name = self._called(request)
-        if process.desk.cut_off_from(method):
+        if process.user.cut_off_from(method):
             raise requests.ConnectionError("the network is down")
-        if process.desk.expired:
+        if process.user.expired:
             return plain_error(request, 401, "UNAUTHENTICATED", "Request had invalid credentials.")
         if request.method == "GET":
             return self.distort(method, self._dispatched(request))
@@ -165,7 +165,7 @@ class Town:
         response = self.distort(method, self._dispatched(request))
         self.log.append(Call(self.clock.monotonic(), method, name, response.status))
         if method == "storage.buckets.delete" and response.status < 400:
-            self.judge.newest.pop(name, None)  # The owner wanted it so.
+            self.checks.newest.pop(name, None)  # The owner wanted it so.
         process.after_call(f"{method} {name}")
         return response
 
@@ -184,14 +184,14 @@ class Town:
 
     @contextmanager
     def open(self):
-        """Be the town of this Python process."""
-        Town.current = WIRE.cloud = self
+        """Be the cloud of this Python process."""
+        Cloud.current = WIRE.cloud = self
         with ExitStack() as stack:
             stack.enter_context(one_after_the_other())
             for where, what, stand_in in (
                 (atomic_files.os, "fsync", lambda _: None),
                 *QUICK,
-                (session, "SystemClock", lambda: DeskClock(self)),
+                (session, "SystemClock", lambda: UserClock(self)),
                 (session, "this_process", self._introduced),
                 (session, "gone", self._gone),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),
@@ -203,20 +203,20 @@ class Town:
 
     def _introduced(self, *words):
         me = self.acting[-1]
-        made = replace(holder.this_process(*words), who=f"somebody@{me.desk.name}")
+        made = replace(holder.this_process(*words), who=f"somebody@{me.user.name}")
         me.holders.add(made.id)
         return made
 
     def _gone(self, other):
         """Say whether a holder was a command of this very computer that has ended or was killed."""
-        mine = [p for p in self.processes if p.desk.state == self.acting[-1].desk.state and p.over]
+        mine = [p for p in self.processes if p.user.state == self.acting[-1].user.state and p.over]
         return any(other.id in process.holders for process in mine)
 
 
 @contextmanager
 def renewing(lease):
     """Stand in for the thread that renews the lease: it has its turn when the command waits."""
-    process = Town.current.acting[-1]
+    process = Cloud.current.acting[-1]
     before, process.lease = process.lease, lease
     try:
         yield
@@ -226,16 +226,16 @@ def renewing(lease):
 
 
 def opened(settings, spec, remote, **_):
-    """Open the cloud of the town instead of Google's."""
+    """Open the cloud of the test instead of Google's."""
     return wired_cloud(spec, remote, lists=settings.lists)
 
 
-class TownClock(VirtualClock):
+class CloudClock(VirtualClock):
     """The one true time. While one waits, the others have their turn every few seconds."""
 
-    def __init__(self, town):
+    def __init__(self, cloud):
         super().__init__()
-        self._town = town
+        self._town = cloud
 
     def wait(self, seconds, wake=None):
         end, stride = self.monotonic() + max(0.0, seconds), max(STRIDE, seconds / 60)
@@ -244,15 +244,15 @@ class TownClock(VirtualClock):
             self._town.passing()
 
 
-class DeskClock:
+class UserClock:
     """The clock of the computer whose command runs; its time of day may be wrong."""
 
-    def __init__(self, town):
-        self._desk, self._clock = town.acting[-1].desk, town.clock
+    def __init__(self, cloud):
+        self._user, self._clock = cloud.acting[-1].user, cloud.clock
         self.monotonic, self.wait = self._clock.monotonic, self._clock.wait
 
     def now(self):
-        return self._clock.now() + self._desk.skew
+        return self._clock.now() + self._user.skew
 
 
-__all__ = ["ACCOUNT", "PROJECT", "Kill", "Town"]
+__all__ = ["ACCOUNT", "PROJECT", "Cloud", "Kill"]
