@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Callable
 from random import Random
 
@@ -97,13 +98,15 @@ def test_a_job_is_told_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> 
         "echo $(cat first) $(cat $TPUCTL_SAVE_EVERY_FILE) $TPUCTL_SAVE_EVERY_SECONDS"
     )
     machine = lab.machine(INCARNATION=6, SAVE_EVERY="auto", SAVE_SECONDS="20", COMMAND=job)
+    began = time.monotonic()
     machine.run_to_end()
     first, later, given = (float(word) for word in lab.log(6).splitlines()[-2].split())
     lives = [*[Life(300.0, lost=True)] * 3, Life(300.0, lost=False)]
-    expected = saving_interval(20, lives)
-    assert first == pytest.approx(expected, abs=1)
+    # Its own life counts as well: on a busy computer it takes a minute.
+    longest = [*lives, Life(time.monotonic() - began, lost=False)]
+    assert saving_interval(20, lives) - 1 <= first <= saving_interval(20, longest) + 1
     assert given in {first, round(saving_interval(20, []))}
-    assert later == pytest.approx(saving_interval(500, lives), rel=0.01)
+    assert saving_interval(500, lives) - 1 <= later <= saving_interval(500, longest) + 1
     assert machine.heartbeat()["save_every"] == later
 
 
