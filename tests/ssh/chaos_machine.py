@@ -29,6 +29,7 @@ from orchestrator.scripts.render import machine_scripts
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.fleet import Ssh, SshSettings
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
+from tests.kit.records import record_of
 from tests.scripts.render_kit import make_spec, make_target
 from tests.ssh.remote_machines import free_port, own_address
 from tests.ssh.toxics import Proxy
@@ -147,7 +148,7 @@ class ChaosMachine:
         def work() -> None:
             try:
                 deliver(
-                    cloud, blueprint, artifacts, SimpleNamespace(bundle=bundle[1]), node, world,
+                    cloud, blueprint, artifacts, record_of(bundle=bundle[1]), node, world,
                     SimpleNamespace(verb=Verb.CREATE),
                 )  # fmt: skip
             except TpuctlError as fault:
