@@ -1,20 +1,80 @@
-"""The local cloud, started with what its machines get of this computer."""
+"""Run and disturb the local cloud, started with what its machines get of this computer."""
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from orchestrator.emulator import control
+from orchestrator.emulator.address import Address, local_folder
 from orchestrator.emulator.machines.host_settings import Tools
+from orchestrator.emulator.machines.machine_python import interpreters
+from orchestrator.emulator.start_options import Options, load_options, without_ports
+from orchestrator.errors import UsageError
 from orchestrator.scripts import uv_program
 
-if TYPE_CHECKING:
-    from orchestrator.emulator.address import Address
-    from orchestrator.emulator.start_options import Options
+
+def start_local(named: Mapping[str, Any], *, other_ports: bool) -> tuple[Address, bool]:
+    """
+    Start it with the options that were *named*, the others as it was started before.
+
+    Return where it is, and whether it was started now: one that runs keeps its settings.
+    """
+    python, here = named.get("python"), interpreters(os.environ)
+    if python and python not in here:
+        raise UsageError(
+            f"--python {python}: this computer has {', '.join(here)}",
+            hint=f"run: uv python install {python} (or pyenv install)",
+            unchanged="nothing was started",
+        )
+    options = replace(load_options(local_folder()), **named)
+    return ensure_running(without_ports(options) if other_ports else options)
 
 
-def ensure_running(options: "Options | None" = None) -> "tuple[Address, bool]":
+def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
     """Return the running local cloud and whether it was started now; *options* count at a start only."""
     return control.ensure_running(options, _tools)
 
 
 def _tools() -> Tools:
     return Tools(uv_program.shared_folder(), uv_program.any_program() or "")
+
+
+def stop_local() -> bool:
+    """Stop it and all its machines; say whether it ran. Disks and buckets stay."""
+    return control.stop()
+
+
+def reset_local() -> None:
+    """Stop it and delete everything it holds."""
+    control.reset()
+
+
+def local_status() -> dict[str, Any]:
+    """Return address, machines, faults that nobody met yet, and what it would have cost, as `--json` prints it."""
+    address = control.running()
+    body = control.call("status") if address else {}
+    return {"running": address is not None, "endpoint": address.endpoint if address else "", **body}
+
+
+def local_environment() -> dict[str, str]:
+    """Return the variables that point other tools at it; start it where it does not run."""
+    return control.environment(ensure_running()[0])
+
+
+def preempt(name: str, worker: int | None, *, notice: bool) -> None:
+    """Take a TPU or VM away, or kill one *worker* of it."""
+    if worker is None:
+        control.call("preempt", {"name": name, "notice": notice})
+    else:
+        control.call("kill", {"name": name, "worker": worker})
+
+
+def inject(method: str, failures: Sequence[str]) -> None:
+    """Let the next calls of *method* meet *failures*, one each."""
+    control.call("fault", {"method": method, "failures": list(failures)})
+
+
+def set_state(name: str, state: str) -> None:
+    """Put a node, a queued resource or a zone into an odd *state*."""
+    control.call("state", {"name": name, "state": state})

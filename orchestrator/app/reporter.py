@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from orchestrator.engine.apply import Failure
 
-Style = Literal["", "good", "done", "warning"]
+Style = Literal["", "title", "command", "good", "done", "warning", "bad"]
 
 
 class Reporter:

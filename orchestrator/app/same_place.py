@@ -99,9 +99,9 @@ def login_of(cloud: str) -> str:
     """Return the e-mail of the login, empty where it is not known; a rehearsal has none."""
     if cloud == "local":
         return ""
-    from orchestrator.app.doctor.google_facts import gcloud_settings, login_file
+    from orchestrator.app.login import account_here
 
-    return login_file() or gcloud_settings()[0]
+    return account_here()
 
 
 def _kept_account(folder: Path) -> str:

@@ -35,9 +35,10 @@ from orchestrator.pricing.bill import spent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.cli.commands.notify import Notifier
     from orchestrator.domain.ports import Cloud, Store
     from orchestrator.emulator.address import Address
+    from orchestrator.engine.notifications import Notifier
+    from orchestrator.engine.receivers import Apprise, Hook, Webhook
     from orchestrator.google.clients import Clients, CloudSettings
     from orchestrator.google.node_list import ZoneLists
     from orchestrator.ssh.fleet import Ssh
@@ -232,10 +233,15 @@ class Session:
     @cached_property
     def notifier(self) -> "Notifier":
         """Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM."""
-        from orchestrator.cli.commands.notify import Notifier
+        from orchestrator.app.notify import receivers_in_earnest
         from orchestrator.domain.lease import LOOP
+        from orchestrator.engine.notifications import Notifier
 
-        return Notifier(self, hooks=self.holder.command != LOOP)
+        def receivers() -> "list[Webhook | Apprise | Hook]":
+            hooks = self.holder.command != LOOP
+            return receivers_in_earnest(self.spec, self.path.parent, self.choice.cloud, hooks=hooks)
+
+        return Notifier(lambda: self.deployment, receivers, self.reporter.say)
 
     def watcher(
         self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind)

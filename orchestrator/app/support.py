@@ -6,18 +6,31 @@ import platform
 import re
 import stat
 import sys
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import metadata
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from orchestrator import __version__
+from orchestrator.app.choice import Choice
+from orchestrator.app.doctor.diagnose import diagnose
+from orchestrator.app.explain import explained
+from orchestrator.app.known import open_session
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.config.adapter import dump
 from orchestrator.contract.redaction import Redactor
+from orchestrator.domain.spec import Spec
+from orchestrator.emulator.control import running
+from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.event_log import read_events
+from orchestrator.engine.job_logs import JobLog
 from orchestrator.errors import TpuctlError, UsageError
-
-if TYPE_CHECKING:
-    from orchestrator.app.choice import Choice
-    from orchestrator.app.session import Session
-    from orchestrator.domain.spec import Spec
+from orchestrator.scripts.wheel import requirements
 
 MOST = 256 << 10
 """Bytes of one file; of a longer one the end is kept."""
@@ -70,11 +83,8 @@ class Collection:
         return value if value is None or isinstance(value, bool | int | float) else self._clean(str(value))
 
 
-def collect(choice: "Choice", name: str | None) -> Collection:
+def collect(choice: Choice, name: str | None) -> Collection:
     """Read everything that can be read of one deployment and of this computer."""
-    from orchestrator.app.known import open_session
-    from orchestrator.app.reporter import Reporter
-
     found = Collection()
     _know_environment(found.redactor)
     session: Session | None = None
@@ -85,7 +95,11 @@ def collect(choice: "Choice", name: str | None) -> Collection:
     except TpuctlError as error:
         found.unread["the deployment"] = found.redactor.text(f"{error.message} ({error.code})")
     found.add("about.json", "versions of tpuctl, Python, system and packages", lambda: _about(choice))
-    found.add("doctor.json", "what `tpuctl doctor` finds", lambda: _doctor(choice))
+    found.add(
+        "doctor.json",
+        "what `tpuctl doctor` finds",
+        lambda: [one.as_dict() for one in diagnose(choice).findings],
+    )
     for number, path in enumerate(_bugs(), 1):
         found.add(f"bug-{number}.txt", "a bug that tpuctl has met on this computer", path.read_text)
     if session is not None:
@@ -93,20 +107,36 @@ def collect(choice: "Choice", name: str | None) -> Collection:
     return found
 
 
-def _add_deployment(found: Collection, session: "Session") -> None:
+def write_archive(path: Path, found: Collection) -> None:
+    """Write the archive, readable by this user only, whole or not at all."""
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part in found.parts:
+            archive.writestr(part.name, part.text)
+        archive.writestr("not-read.json", json.dumps(found.unread, indent=1))
+    write_atomically(path, buffer.getvalue())
+
+
+def _add_deployment(found: Collection, session: Session) -> None:
     """Add what is known of one deployment here, in its bucket and in the cloud."""
     found.add("settings.json", "the settings; values of job.env left out", lambda: _settings(session.spec))
-    if session.choice.cloud == "local" and not _local_runs():
+    if session.choice.cloud == "local" and running() is None:
         found.unread["cloud and bucket"] = "the local cloud does not run"
         return
-    found.add("record.json", "what tpuctl remembers", lambda: _object(session.folder / "record.json"))
+    found.add(
+        "record.json",
+        "what tpuctl remembers",
+        lambda: json.loads((session.folder / "record.json").read_bytes()),
+    )
     found.add(
         "journal.json",
         "the newest changes and how they ended",
         lambda: _lines(session.folder / "journal.jsonl"),
     )
     found.add("status.json", "what exists and how far the job is", lambda: _status(session))
-    found.add("explain.json", "which rule decided what, on what evidence", lambda: _explain(session))
+    found.add(
+        "explain.json", "which rule decided what, on what evidence", lambda: explained(session).as_dict()
+    )
     found.add("events.json", f"the newest {EVENTS} events", lambda: _events(session))
     found.add("job.log", f"the last {LINES} lines of each worker's log", lambda: _logs(session))
 
@@ -118,7 +148,7 @@ def _know_environment(redactor: Redactor) -> None:
             redactor.know(name, text)
 
 
-def _know_spec(redactor: Redactor, spec: "Spec") -> None:
+def _know_spec(redactor: Redactor, spec: Spec) -> None:
     """Mask what people write where a secret may stand although it should not: variables, addresses, hooks."""
     for name, text in spec.job.env.items():
         redactor.know(f"job.env.{name}", text)
@@ -135,12 +165,7 @@ def _know_spec(redactor: Redactor, spec: "Spec") -> None:
                 redactor.know(place, text)
 
 
-def _about(choice: "Choice") -> dict[str, Any]:
-    from importlib import metadata
-
-    from orchestrator import __version__
-    from orchestrator.scripts.wheel import requirements
-
+def _about(choice: Choice) -> dict[str, Any]:
     def version(name: str) -> str:
         try:
             return metadata.version(name)
@@ -159,29 +184,18 @@ def _about(choice: "Choice") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _doctor(choice: "Choice") -> list[dict[str, str]]:
-    from orchestrator.advice.doctor.rules import examine
-    from orchestrator.cli.commands.doctor import gather
-
-    return [finding.as_dict() for finding in examine(gather(choice))]
+def _doctor(choice: Choice) -> list[dict[str, str]]:
+    return [one.as_dict() for one in diagnose(choice).findings]
 
 
-def _settings(spec: "Spec") -> dict[str, Any]:
-    from orchestrator.config.adapter import dump
+def _record(session: Session) -> Any:
+    return json.loads((session.folder / "record.json").read_bytes())
 
+
+def _settings(spec: Spec) -> dict[str, Any]:
     body = dump(spec)
     body["job"]["env"] = {name: f"left out, {len(text)} characters" for name, text in spec.job.env.items()}
     return body
-
-
-def _local_runs() -> bool:
-    from orchestrator.emulator.control import running
-
-    return running() is not None
-
-
-def _object(path: Path) -> Any:
-    return json.loads(path.read_bytes())
 
 
 def _lines(path: Path) -> list[Any]:
@@ -200,27 +214,17 @@ def _parsed(lines: list[str]) -> Iterator[Any]:
             yield line
 
 
-def _status(session: "Session") -> dict[str, Any]:
+def _status(session: Session) -> dict[str, Any]:
     from orchestrator.cli.commands.status import newest
 
     return newest(session)
 
 
-def _explain(session: "Session") -> Any:
-    from orchestrator.cli.commands.explain import explained
-
-    return explained(session).as_dict()
-
-
-def _events(session: "Session") -> list[Any]:
-    from orchestrator.engine.event_log import read_events
-
+def _events(session: Session) -> list[Any]:
     return [json.loads(event.to_json()) for event in read_events(session.store)[-EVENTS:]]
 
 
-def _logs(session: "Session") -> str:
-    from orchestrator.engine.job_logs import JobLog
-
+def _logs(session: Session) -> str:
     log = JobLog(session.store)
     tails: dict[int, list[str]] = {}
     held, most = 0, LINES
@@ -243,8 +247,6 @@ def _logs(session: "Session") -> str:
 
 def _bugs() -> list[Path]:
     """Return the newest stories of bugs that this user's tpuctl has left."""
-    import tempfile
-
     found = []
     for path in Path(tempfile.gettempdir()).glob("tpuctl-bug-*.txt"):
         try:

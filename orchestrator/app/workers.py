@@ -1,5 +1,10 @@
-"""Find the machines of a deployment, with their pinned host keys."""
+"""The machines of a deployment, with their pinned host keys, and what people run on them."""
 
+import shlex
+from collections.abc import Sequence
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.ports import Host
@@ -8,6 +13,24 @@ from orchestrator.engine.observe import observe
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 from orchestrator.planning.update_record import learn
+from orchestrator.ssh.run import Answer
+
+
+def open_shell(choice: Choice, worker: int, words: Sequence[str], reporter: Reporter, *, on_vm: bool) -> int:
+    """Run a shell, or the command *words*, on a worker or the VM at this terminal; return its exit status."""
+    session = Session(choice, reporter)
+    host = the_vm(session) if on_vm else worker_host_of(session, worker)
+    return session.ssh.shell(host, shlex.join(words) if words else None)
+
+
+def run_everywhere(
+    choice: Choice, words: Sequence[str], seconds: float, reporter: Reporter, *, on_vm: bool
+) -> list[Answer]:
+    """Run a command on all workers at once, or on the VM, each within *seconds*."""
+    session = Session(choice, reporter)
+    hosts = [the_vm(session)] if on_vm else worker_hosts(session)
+    # A single word may be a whole line for the shell there.
+    return session.ssh.ask(hosts, shlex.join(words) if len(words) > 1 else words[0], seconds)
 
 
 def look(session: Session) -> World:
@@ -30,6 +53,14 @@ def worker_hosts(session: Session) -> list[Host]:
         worker_host(session.cloud, world, node, worker, _published(session, node, worker.index))
         for worker in node.workers
     ]
+
+
+def worker_host_of(session: Session, number: int) -> Host:
+    """Return one worker; raise UsageError when there is none of that *number*."""
+    hosts = worker_hosts(session)
+    if not 0 <= number < len(hosts):
+        raise UsageError(f"--worker {number}: there are workers 0 to {len(hosts) - 1}", code="TPU-132")
+    return hosts[number]
 
 
 def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from orchestrator.advice.selftest.recording import Entry, Recording, merge
-from orchestrator.advice.selftest.redact import ENUMS, Redactor
+from orchestrator.advice.selftest.recording import ENUMS, Entry, Recording, Redactor, merge
 
 _LISTENERS: list[Callable[[Any], None]] = []
 

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.doctor.facts import Computer, CpuQuota, Facts, File, Google, Kept, Local, Login
-from orchestrator.advice.doctor.finding import Health
+from orchestrator.advice.doctor.facts import (
+    Computer,
+    CpuQuota,
+    Facts,
+    File,
+    Google,
+    Health,
+    Kept,
+    Local,
+    Login,
+)
 from orchestrator.advice.doctor.rules import CHECKS, examine, healthy, manual
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.all_zones import Everywhere

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.explain.explain import explain
-from orchestrator.advice.explain.rules import RULES, manual
+from orchestrator.advice.explain.explain import RULES, explain, manual
 from orchestrator.advice.explain.values import Entry, Seen, Watching
 from orchestrator.domain.observation import (
     Absent,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.advice.rehearsal.moments import Moment, Pace, Shown, Sign, come, default_moment
+from orchestrator.advice.rehearsal.life import Moment, Pace, Shown, Sign, come, default_moment
 
 
 @pytest.mark.parametrize(

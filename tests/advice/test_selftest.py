@@ -6,9 +6,8 @@ import json
 import pytest
 
 from orchestrator.advice.selftest.compare import Topic, differences
-from orchestrator.advice.selftest.limits import NO_TPU, limits
-from orchestrator.advice.selftest.recording import Entry, Recording, merge, parse
-from orchestrator.advice.selftest.redact import Redactor, placeholders
+from orchestrator.advice.selftest.recording import Entry, Recording, Redactor, merge, parse, placeholders
+from orchestrator.app.selftest.selftest import NO_TPU, limits
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.tpu_quota import beyond
 from orchestrator.pricing.cost import hourly

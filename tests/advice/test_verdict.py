@@ -9,8 +9,7 @@ import pytest
 from orchestrator.advice.rehearsal.comeback import Fault
 from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
-from orchestrator.advice.rehearsal.suggestions import Cause
-from orchestrator.advice.rehearsal.verdict import Word, judge, judge_crash
+from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
 from orchestrator.cli.views.verdict import kept_lines, verdict_lines
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Outcome

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from orchestrator.app.doctor.google_facts import clock_ahead, find_login, gcloud_settings, side_by_side
+from orchestrator.app.doctor.google_facts import clock_ahead, find_login, side_by_side
+from orchestrator.app.login import gcloud_settings
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry
 from tests.cli.cli_kit import document, here

@@ -122,7 +122,7 @@ def test_no_words_at_all_show_the_help(capsys):
 def test_a_bug_says_so_and_leaves_its_story_in_a_file(monkeypatch, capsys, tmp_path):
     """No traceback is thrown at people; the file has it."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("orchestrator.config.schema.json_schema", lambda: 1 / 0)
+    monkeypatch.setattr("orchestrator.cli.commands.schema.json_schema", lambda: 1 / 0)
     code, out, err = here(capsys, "schema")
     assert (code, out) == (1, "")
     assert "this is a bug in tpuctl: ZeroDivisionError" in err

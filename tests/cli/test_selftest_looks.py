@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from orchestrator.app.selftest.looks import StepError, chips_seen
-from orchestrator.app.selftest.scripts import CHIPS, facts
+from orchestrator.app.selftest.looks import CHIPS, StepError, chips_seen, facts
 from orchestrator.google import project_probe
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.app import sidecar
+from orchestrator.app import tunnel as tunnels
+from orchestrator.app.reporter import Reporter
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
 from orchestrator.ssh.host_keys import pinned
@@ -35,15 +36,15 @@ class Link:
 def keep_open(monkeypatch, hosts):
     """Hold a tunnel to *hosts*, one after the other; return those that were reached until the end."""
     reached, waiting = [], list(hosts)
-    monkeypatch.setattr(sidecar, "Link", Link)
-    monkeypatch.setattr(sidecar, "_host", lambda *_: waiting.pop(0))
-    monkeypatch.setattr(sidecar, "_over", lambda *_: None if waiting else UsageError("it is over"))
-    monkeypatch.setattr(sidecar, "_reach", lambda *words, **_: reached.append(words[2].name) or (None, ""))
+    monkeypatch.setattr(tunnels, "Link", Link)
+    monkeypatch.setattr(tunnels, "_host", lambda *_: waiting.pop(0))
+    monkeypatch.setattr(tunnels, "_over", lambda *_: None if waiting else UsageError("it is over"))
+    monkeypatch.setattr(tunnels, "_reach", lambda *words, **_: reached.append(words[2].name) or (None, ""))
     clock = SimpleNamespace(now=lambda: 0.0, wait=lambda _: None)
-    session = SimpleNamespace(clock=clock, ssh=SimpleNamespace(settings=None))
-    service = sidecar.Service("notebook", "tpu", 8888)
+    session = SimpleNamespace(clock=clock, ssh=SimpleNamespace(settings=None), reporter=Reporter())
+    service = tunnels.Service("notebook", "tpu", 8888)
     tunnel = SimpleNamespace(lead=lambda _: None)
-    sidecar.keep_open(session, service, tunnel, lambda *_: None)
+    tunnels.keep_open(session, service, tunnel, lambda *_: None)
     return reached
 
 
@@ -76,15 +77,15 @@ WHOLE = {"address": "127.0.0.2", "port": 6006, "state": "running", "token": "t"}
 )
 def test_what_is_no_state_of_a_service_is_waited_for(monkeypatch, told):
     """A machine that prints anything else does not end the tunnel with a fault of ours."""
-    monkeypatch.setattr(sidecar, "run_on", lambda *_: RunResult(0, told))
+    monkeypatch.setattr(tunnels, "run_on", lambda *_: RunResult(0, told))
     with pytest.raises(RemoteError, match="its state cannot be read") as raised:
-        sidecar._state(None, sidecar.Service("tensorboard", "tpu", 6006, sidecar=True))
+        tunnels._state(None, tunnels.Service("tensorboard", "tpu", 6006, sidecar=True))
     assert len(raised.value.message) < 500
 
 
 def test_a_state_is_text_on_one_line_and_an_address():
     """Before a service runs it has no port; a name is no address."""
-    found = sidecar.state_of(
+    found = tunnels.state_of(
         json.dumps({**WHOLE, "port": 0, "state": "failed\nnext: run x", "address": "a.b"})
     )
     assert (found.word, found.address, found.port) == ("failed next: run x", "127.0.0.1", 0)

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.advice.selftest.recording import Recording, parse
-from orchestrator.advice.selftest.redact import Redactor
+from orchestrator.advice.selftest.recording import Recording, Redactor, parse
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.errors import TpuctlError
 from orchestrator.google.exchange_recorder import Recorder, hearing

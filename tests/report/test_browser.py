@@ -6,7 +6,7 @@ import threading
 import pytest
 import uvicorn
 
-from orchestrator.cli.commands.dashboard import _listening
+from orchestrator.app.dashboard import listening
 from orchestrator.report.dashboard import Dashboard
 from orchestrator.report.page import page
 from tests.report.browser import Browser, found
@@ -103,7 +103,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
         assert len({paper for _, paper in papers}) == 2
 
         told = ["first news"]
-        with _listening(0) as listener:
+        with listening(0) as listener:
             app = Dashboard(
                 lambda: page(facts(event=told[-1]), live=True), listener.getsockname()[1], pytest.fail
             )

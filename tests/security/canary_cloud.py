@@ -77,8 +77,9 @@ class CanaryCloud(Cloud):
         with super().open():
             patches = [
                 *(patch.object(*change) for change in changes),
-                patch("orchestrator.cli.commands.secret.open_manager", self._manager),
-                patch("orchestrator.engine.outbox.Postman", Postman),
+                patch("orchestrator.app.secret.open_manager", self._manager),
+                patch("orchestrator.app.notify.open_manager", self._manager),
+                patch("orchestrator.engine.notifications.Postman", Postman),
             ]
             for one in patches:
                 one.start()

@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from orchestrator.cli.commands import report
+from orchestrator.app import report
 from orchestrator.domain.ports import StoredObject
 from tests.planning.planning_kit import make_spec
 

@@ -12,8 +12,9 @@ import pytest
 
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.secrets import SecretError, Secrets
-from orchestrator.cli.commands import secret
+from orchestrator.app import secret
 from orchestrator.cli.main import run
+from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.machine_errors import TransientError
 from orchestrator.contract.redaction import Redactor
 from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
@@ -199,7 +200,8 @@ def test_a_rehearsal_gets_made_up_values_for_every_version_that_is_named(lab, mo
     """Its local cloud is new; the job must start all the same."""
     monkeypatch.setattr(secret, "open_manager", lambda project, cloud: (manager(lab), PROJECT))
     secret.lend_secrets(
-        make_spec(secrets={"A": "secret://a", "B": "secret://a/versions/3", "C": "secret://c"})
+        make_spec(secrets={"A": "secret://a", "B": "secret://a/versions/3", "C": "secret://c"}),
+        EventPrinter(),
     )
     assert (
         manager(lab).read(SecretRef("a", "3")) == manager(lab).read(SecretRef("c")) == secret.MADE_UP.decode()

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator import modules
 from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.app.reporter import Reporter
 from orchestrator.emulator.machines.apt_standin import install_apt
 from orchestrator.emulator.machines.standin import install_stand_ins
 
@@ -25,10 +26,11 @@ def project(tmp_path):
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
 
 
-def test_no_module_of_the_project_is_imported_by_a_rehearsal(project, capfd):
+def test_no_module_of_the_project_is_imported_by_a_rehearsal(project, tmp_path, capfd):
     """Its commands run in the folder of the project, as the user would run them."""
     with mock.patch.dict(os.environ):
-        stage = Stage(project, project)
+        stage = Stage(tmp_path / "stage", project, Reporter())
+        stage.folder.mkdir()
         assert stage.call("--version") == 0
         stage.run_beside("local", "status")
         stage.clear()

@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(trouble, cloud, user
         Path(user.folder / "tpuctl.yaml").write_text("name: [")
     elif trouble == "record":
         (user.state / "gcp/local-project/demo/record.json").write_text("{")
-    broken = patch("orchestrator.cli.commands.explain.explained", side_effect=ZeroDivisionError("a bug"))
+    broken = patch("orchestrator.app.support.explained", side_effect=ZeroDivisionError("a bug"))
     with broken if trouble == "bug" else nullcontext():
         said = user.run("support", "--yes", "-o", str(tmp_path / "s.zip"))
     assert said.code == 0, said.err

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.commands.logs import parts_of
-from orchestrator.cli.commands.tunnel import address
+from orchestrator.app.tunnel import address
 from orchestrator.cli.console import page, put, say, show_error
 from orchestrator.cli.views.event_lines import EventPrinter
+from orchestrator.cli.views.logs import parts_of
 from orchestrator.domain.clean_text import clean
 from orchestrator.domain.events import Event
 from orchestrator.errors import LeaseHeldError

@@ -1,8 +1,8 @@
 """`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news."""
 
 from orchestrator.app import publish
-from orchestrator.cli.commands.notify import Notifier
 from orchestrator.cli.views import job_progress
+from orchestrator.engine.notifications import Notifier
 
 
 def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(user, monkeypatch):

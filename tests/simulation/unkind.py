@@ -8,7 +8,7 @@ import functools
 
 from orchestrator.advice import preview
 from orchestrator.advice.doctor import google
-from orchestrator.advice.doctor.finding import bad
+from orchestrator.advice.doctor.facts import bad
 from orchestrator.agent import accelerator, apt, storage, venv
 from orchestrator.config import starter
 from orchestrator.domain.catalog import Catalog

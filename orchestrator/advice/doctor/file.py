@@ -1,7 +1,6 @@
 """Checks of the deployment file, as far as they need no cloud."""
 
-from orchestrator.advice.doctor.facts import Facts
-from orchestrator.advice.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
+from orchestrator.advice.doctor.facts import Answer, Facts, Group, bad, check, ok, unknown, warn
 from orchestrator.domain import names
 from orchestrator.domain.spec import Spec
 

@@ -3,10 +3,20 @@
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from orchestrator.advice.doctor.facts import NOT_ASKED, Facts
+from orchestrator.advice.doctor.access import not_seen
+from orchestrator.advice.doctor.facts import (
+    NOT_ASKED,
+    Answer,
+    Facts,
+    Group,
+    Health,
+    bad,
+    check,
+    ok,
+    unknown,
+    warn,
+)
 from orchestrator.advice.doctor.file import without_spec
-from orchestrator.advice.doctor.finding import Answer, Group, Health, bad, check, ok, unknown, warn
-from orchestrator.advice.doctor.login import not_seen
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, deletion_command, outside
 from orchestrator.domain.observation import Absent, Node, Present, Sight, Unknown, Vm

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.advice.doctor import computer, data, file, google, local, login, secrets
-from orchestrator.advice.doctor.facts import Facts
-from orchestrator.advice.doctor.finding import Check, Finding, Health
+from orchestrator.advice.doctor import access, computer, file, google
+from orchestrator.advice.doctor.facts import Check, Facts, Finding, Health
 
 CHECKS: Final[tuple[Check, ...]] = (
     computer.python,
@@ -24,15 +23,15 @@ CHECKS: Final[tuple[Check, ...]] = (
     file.source,
     file.regions,
     file.ports,
-    local.packages,
-    local.process,
-    local.namespace,
-    local.daemon,
-    local.ports,
-    login.credentials,
-    login.gcloud_account,
-    login.project,
-    login.clock,
+    computer.packages,
+    computer.process,
+    computer.namespace,
+    computer.daemon,
+    computer.ports,
+    access.credentials,
+    access.gcloud_account,
+    access.project,
+    access.clock,
     google.tpu_api,
     google.compute_api,
     google.storage_api,
@@ -51,8 +50,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.iap,
     google.bucket,
     google.permissions,
-    secrets.secrets,
-    data.data,
+    access.secrets,
+    access.data,
 )
 
 

@@ -1,13 +1,24 @@
-"""Put an explanation together."""
+"""Put an explanation together, with the sentence of each rule."""
 
-from orchestrator.advice.explain.job import explain_job, explain_loop
-from orchestrator.advice.explain.machines import explain_bucket, explain_tpu, explain_vm
-from orchestrator.advice.explain.rules import RULES
-from orchestrator.advice.explain.values import Evidence, Explanation, Part, Seen, next_pass, steps_text
-from orchestrator.domain.observation import Present
+from typing import Final
+
+from orchestrator.advice.explain.machines import explain_bucket, explain_tpu, explain_vm, not_visible
+from orchestrator.advice.explain.values import (
+    Evidence,
+    Explanation,
+    Part,
+    Seen,
+    journal_of,
+    next_pass,
+    steps_text,
+)
+from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.record import Record
-from orchestrator.planning.unclaimed import FETCH
+from orchestrator.domain.record import Record, current_node
+from orchestrator.planning.job import BOOT_GRACE, decide_job, outdated
+from orchestrator.planning.step import Step
+from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted_text
 
 _DO = {
     Outcome.DONE: "tpuctl down removes what is left; the data stays",
@@ -92,3 +103,133 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
         return ()
     text = f"up began; incarnation {record.node.incarnation} is the newest"
     return (Evidence("record", record.started_at, text),)
+
+
+_SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
+
+
+def explain_job(seen: Seen) -> Part:
+    """Explain the job from its workers' heartbeats."""
+    sight = seen.world.heartbeats
+    if isinstance(sight, Unknown):
+        return not_visible("job", sight, seen)
+    beats = sight.value if isinstance(sight, Present) else ()
+    step = decide_job(seen.spec, seen.world, seen.record)
+    evidence = (*(_beat(beat) for beat in beats), *journal_of(seen, "job", "bundle"))
+    state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
+    if step.changes:
+        why = step.changes[0].why
+        node = current_node(seen.world, seen.record)
+        due = node is not None and outdated(seen.spec, seen.record, node, beats)
+        rule = "job.push" if due else "job.silent"
+        you = "" if next_pass(seen) else "tpuctl watch"
+        return Part("job", state, why, rule, evidence, steps_text(step.changes), next_pass(seen, step), you)
+    lying = uncommitted_text(seen.spec.job.checkpoint, beats)
+    if not step.waiting and lying:
+        return Part("job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(seen), _SAVE)
+    if not step.waiting:
+        return Part("job", state, _runs(beats), "job.runs", evidence, calm=True)
+    return _waits(seen, state, step, evidence)
+
+
+def _waits(seen: Seen, state: str, step: Step, evidence: tuple[Evidence, ...]) -> Part:
+    """Explain a job that cannot run yet: for want of a machine, or because it boots."""
+    waiting = step.waiting.removeprefix("job: ")
+    if step.blocked:
+        nexts = "it starts by itself when that is there"
+        return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(seen))
+    ready = seen.record.first_seen.get(of_node(seen.record.node.incarnation, NodeState.READY))
+    if ready is not None:
+        evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
+    silent = ready is not None and current_node(seen.world, seen.record) is not None
+    when = ready + BOOT_GRACE if silent and ready is not None else None
+    you = "tpuctl logs -f shows what the machine does"
+    return Part("job", state, waiting, "job.starts", evidence, "the workers report", when, you)
+
+
+def _runs(beats: tuple[Heartbeat, ...]) -> str:
+    steps = [beat.step for beat in beats if beat.step is not None]
+    if any(beat.phase is not Phase.RUN for beat in beats):
+        return "its workers report"
+    return f"it runs, at step {min(steps)}" if steps else "it runs"
+
+
+def _beat(beat: Heartbeat) -> Evidence:
+    parts = [f"worker {beat.worker}: {beat.phase.value}"]
+    parts += [f"step {beat.step}"] if beat.step is not None else []
+    parts += [f"checkpoint {_number(beat)}"] if beat.committed_step is not None else []
+    parts += [f"start {beat.starts}"] if beat.starts > 1 else []
+    parts += [beat.message] if beat.message else []
+    return Evidence("heartbeat", beat.updated, ", ".join(parts))
+
+
+def _number(beat: Heartbeat) -> str:
+    return checkpoint_name(beat).removeprefix("step ")
+
+
+def explain_loop(seen: Seen) -> Part:
+    """Explain who takes care of the deployment."""
+    watching, now = seen.watching, seen.world.seen_at
+    where = " --on-vm" if seen.spec.watch.on_vm else ""
+    if watching is None:
+        why = "no lease is held: nobody works on the deployment"
+        return Part("loop", "nobody", why, "loop.nobody", next="nothing", you=f"tpuctl watch{where}")
+    held = f"{watching.command} of {watching.who} renewed its lease"
+    evidence = (Evidence("lease", now - watching.age, held),)
+    if not watching.alive:
+        why = f"the lease of {watching.command} was not renewed for {watching.age:.0f} s"
+        return Part("loop", "gone", why, "loop.dead", evidence, "nothing", you=f"tpuctl watch{where}")
+    why = f"tpuctl {watching.command} works on it, and looks every {seen.spec.watch.poll}"
+    state = "on the VM" if watching.on_vm else "at work"
+    return Part("loop", state, why, "loop.alive", evidence, "the next look", next_pass(seen), calm=True)
+
+
+RULES: Final[dict[str, str]] = {
+    "sight.unknown": "What could not be seen is unknown, not absent: nothing is made or deleted on it.",
+    "sight.twice": "An absence counts after two looks 30 s apart have shown it.",
+    "end.done": "When every worker reports that it is done, TPUs are deleted and the VM is stopped.",
+    "end.unclaimed": "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/.",
+    "end.failed": "A job that left too often without progress ends the deployment; data is kept.",
+    "end.spent": "When ttl or budget_usd is used up, TPUs are deleted and the VM is stopped; data is kept.",
+    "end.refused": "A bucket in another region than the TPU is refused: each checkpoint would be billed.",
+    "end.none": "Until the job is done, has failed or is out of ttl or budget, it is kept running.",
+    "end.down": "After `down`, or before `up`, nothing is wanted and nothing is made.",
+    "bucket.first": "The bucket is made first: everything that must not be lost lies in it.",
+    "bucket.gone": "A bucket that held data and is gone is never replaced by an empty one.",
+    "bucket.kept": "A bucket that is there is left alone.",
+    "vm.none": "The file says `vm: none`.",
+    "vm.make": "A VM that is not there is made.",
+    "vm.start": "A VM that was stopped or preempted is started again; its disk is still there.",
+    "vm.moves": "While an operation runs on the VM, nothing else is asked for.",
+    "vm.kept": "A VM that runs is left alone.",
+    "tpu.make": "A TPU that is not there is asked for, under a new name for each incarnation.",
+    "tpu.lost": "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once.",
+    "tpu.left": "A TPU whose workers all had their notice and rest is replaced before it is gone.",
+    "tpu.race": "Of several TPUs the first one READY, or the first machine to boot, is named; the others go.",
+    "tpu.creating": "A TPU may stay CREATING for 30 min before it is replaced.",
+    "tpu.queued": "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last 30 min.",
+    "tpu.passing": "A passing state (REPAIRING, RESTARTING ...) may last 5 min before the TPU is replaced.",
+    "tpu.reports": "A TPU whose workers report is kept, whatever state or health the API shows.",
+    "tpu.unhealthy": "An unhealthy, silent TPU is replaced: after 30 s if it never reported, else 8 min.",
+    "tpu.unreachable": "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses.",
+    "tpu.mute": "A READY TPU goes whose script has not begun in 6 min, or that never reports in 20 min.",
+    "tpu.kept": "A TPU that is READY, healthy and wanted is left alone.",
+    "tpu.unwanted": "A TPU of another shape than the file's is replaced.",
+    "refused.wait": "After a refusal the next try waits, doubling: 5 to 60 s for capacity, to 120 for quota.",
+    "refused.final": "What waiting cannot cure (permission, quota after 5 tries) is not asked for again.",
+    "job.waits": "The job waits for TPU, bucket, code, and with `run_on: vm` for the VM.",
+    "job.push": "Machines without the wanted code or settings get them over SSH.",
+    "job.silent": "A worker without a heartbeat for four intervals is looked after over SSH.",
+    "job.starts": "A machine has two minutes from READY to its first heartbeat.",
+    "job.uncommitted": "While nothing is committed, a save that lies there for four heartbeats is named.",
+    "job.runs": "A job whose workers all report is left alone.",
+    "loop.alive": "One tpuctl at a time acts; it renews its lease every 20 s.",
+    "loop.dead": "A lease that was not renewed for 60 s may be taken over: its holder is taken for dead.",
+    "loop.nobody": "Nobody watches, so nobody replaces a TPU that is taken away.",
+}
+
+
+def manual() -> str:
+    """Return the list of all rules as Markdown: what docs/explain.md ends with."""
+    rows = [f"| `{name}` | {text} |" for name, text in RULES.items()]
+    return "\n".join(("| rule | what it says |", "| --- | --- |", *rows)) + "\n"

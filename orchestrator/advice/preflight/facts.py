@@ -1,9 +1,16 @@
-"""What is known about the source folder. Whoever reads the folder fills this in; the rules never read files."""
+"""What is known about the source folder, and what a rule says of it. Rules never read files themselves."""
 
-from collections.abc import Iterable, Iterator
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
 from orchestrator.advice.preflight.code import Call, Code
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.exposed_services import joined
+from orchestrator.domain.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -122,3 +129,112 @@ def numbers(version: str) -> tuple[int, ...]:
             break
         found.append(int(part))
     return tuple(found)
+
+
+class Level(Enum):
+    """Say how bad it is: good to know, likely to hurt, or not to be started like this."""
+
+    NOTE = "note"
+    WARN = "warn"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Say which *rule* found what (*message*, with its number), *where* (a setting or file:line), and the *fix*."""
+
+    rule: str
+    level: Level
+    where: str
+    message: str
+    fix: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the finding as `--json` prints it."""
+        return {
+            "rule": self.rule,
+            "level": self.level.value,
+            "where": self.where,
+            "message": self.message,
+            "fix": self.fix,
+        }
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Hold what a rule saw. *level* is the rule's first one when left out."""
+
+    where: str
+    message: str
+    fix: str
+    level: Level | None = None
+
+
+Look = Callable[[Spec, Catalog, SourceFacts], Iterator[Hit]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Tie a stable *id* and the possible *levels* to the function that looks; its docstring is the manual."""
+
+    id: str
+    levels: tuple[Level, ...]
+    look: Look
+
+    def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
+        """Return what the rule finds, in the order of the source."""
+        hits = dict.fromkeys(self.look(spec, catalog, facts))
+        return tuple(
+            Finding(self.id, hit.level or self.levels[0], hit.where, hit.message, hit.fix) for hit in hits
+        )
+
+
+def rule(name: str, *levels: Level) -> Callable[[Look], Rule]:
+    """Make a rule of the function below."""
+    return lambda look: Rule(name, levels, look)
+
+
+_PIP: Final = re.compile(r"\b(?:pip3?\s+install|tpuctl-venv)\b((?:(?!\s--\s)[^;&|\n])*)")
+
+
+def commands(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str]]:
+    """Yield where and text of everything that a shell runs: setup, command, and the lines of shell scripts."""
+    yield "job.setup", joined(spec.job.setup)
+    yield "job.command", joined(spec.job.command)
+    for line in facts.lines:
+        if _is_shell(line.file) and not line.text.lstrip().startswith("#"):
+            yield line.where, line.text
+
+
+def _is_shell(file: str) -> bool:
+    name = file.rpartition("/")[2]
+    return file.endswith((".sh", ".bash")) or "." not in name
+
+
+def flag(text: str, *names: str) -> str | None:
+    """Return the value of the first of the long flags in a command line, or None."""
+    found = re.search(rf"(?:^|\s)(?:{'|'.join(map(re.escape, names))})(?:=|\s+)(\S+)", text)
+    return found[1].strip("\"'") if found else None
+
+
+def installs(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each `pip install` or `tpuctl-venv` in a command line, up to what it then runs."""
+    for found in _PIP.finditer(text):
+        try:
+            yield tuple(shlex.split(found[1]))
+        except ValueError:
+            # An open quote: the line goes on somewhere else.
+            yield tuple(found[1].split())
+
+
+def runs_fairseq(spec: Spec, facts: SourceFacts) -> str | None:
+    """Return the first command line that trains with fairseq, or None."""
+    return next((text for _, text in commands(spec, facts) if re.search(r"\bfairseq-train\b", text)), None)
+
+
+def is_lost(path: str, kept: str = "") -> bool:
+    """Say whether a literal path lies on the machine's own disk, outside *kept* (which the agent commits)."""
+    plain = path.strip("\"'")
+    if not plain or "$" in plain or "://" in plain or plain.startswith(("-", "{")):
+        return False
+    return not (kept.startswith("/") and f"{plain}/".startswith(f"{kept.rstrip('/')}/"))

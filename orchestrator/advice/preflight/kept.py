@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call
-from orchestrator.advice.preflight.facts import SourceFacts
-from orchestrator.advice.preflight.finding import Hit, Level, rule
-from orchestrator.advice.preflight.words import commands, flag, is_lost
+from orchestrator.advice.preflight.facts import Hit, Level, SourceFacts, commands, flag, is_lost, rule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.advice.preflight.facts import SourceFacts
-from orchestrator.advice.preflight.finding import Hit, Level, rule
-from orchestrator.advice.preflight.words import commands, flag, runs_fairseq
+from orchestrator.advice.preflight.facts import Hit, Level, SourceFacts, commands, flag, rule, runs_fairseq
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, VmSpec
 

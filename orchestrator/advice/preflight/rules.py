@@ -3,21 +3,16 @@
 from typing import Final
 
 from orchestrator.advice.preflight import (
-    chip,
     device,
     exposure,
     installs,
-    interval,
     kept,
     needs,
-    removed,
     room,
     saves,
     shapes,
-    variables,
 )
-from orchestrator.advice.preflight.facts import SourceFacts
-from orchestrator.advice.preflight.finding import Finding, Level, Rule
+from orchestrator.advice.preflight.facts import Finding, Level, Rule, SourceFacts
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -39,9 +34,9 @@ RULES: Final[tuple[Rule, ...]] = (
     needs.hollow_resume,
     needs.data_at_home,
     needs.missing_requirement,
-    variables.env_name_unknown,
-    interval.save_interval,
-    chip.core_memory,
+    needs.env_name_unknown,
+    saves.save_interval,
+    device.core_memory,
     room.disk_room,
     room.data_room,
     room.fairseq_memory,
@@ -49,9 +44,9 @@ RULES: Final[tuple[Rule, ...]] = (
     installs.unpinned_torch,
     installs.torch_xla_pair,
     installs.python_pin,
-    removed.removed_torch_xla,
-    removed.removed_tensorflow,
-    removed.removed_transformers,
+    installs.removed_torch_xla,
+    installs.removed_tensorflow,
+    installs.removed_transformers,
     shapes.dynamic_shape,
     shapes.mask_index,
     shapes.last_batch,

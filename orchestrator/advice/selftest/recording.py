@@ -1,5 +1,12 @@
-"""A recording of a self-test: what was called in which step, with which shapes, and how long it took."""
+"""
+A recording of a self-test: what was called in which step, with which shapes, and how long it took.
 
+It keeps by allow-list: whatever is not known to be harmless becomes a placeholder. Kept are field names, types,
+values of known enumerations, status codes, and the words of error texts. Names, numbers, addresses, tokens,
+keys, scripts and the values of all other fields never pass.
+"""
+
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,3 +88,136 @@ def _sorted(shape: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
 
 def _sets(shape: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
     return {path: set(kinds) for path, kinds in shape.items()}
+
+
+PLACEHOLDER = "<id>"
+PATH_WORDS = frozenset({
+    "v1", "v2", "v2alpha1", "compute", "storage", "upload", "download", "projects", "zones", "regions",
+    "global", "aggregated", "locations", "nodes", "queuedResources", "operations", "instances",
+    "disks", "images", "family", "machineTypes", "acceleratorTypes", "runtimeVersions", "b", "o",
+    "iam", "testPermissions", "services", "skus", "serviceAccounts", "getGuestAttributes", "start",
+    "stop", "wait", "setLabels", "setMetadata", "rewriteTo", "compose", "batch", "folders",
+    "secrets", "versions", "access", "addVersion", "getIamPolicy", "setIamPolicy", "networks",
+    "subnetworks", "firewalls",
+})  # fmt: skip
+"""Parts of a path that belong to an API; every other part is somebody's name."""
+ENUMS = frozenset({
+    "state", "health", "status", "apiVersion", "operationType", "storageClass", "networkTier",
+    "provisioningModel", "reason", "domain", "onHostMaintenance", "instanceTerminationAction",
+    "location", "publicAccessPrevention", "rpo", "locationType", "type", "protectionTier", "tier",
+    "httpErrorMessage",
+})  # fmt: skip
+"""Fields whose values are words of an API: the values are kept when they look like such words."""
+LOWER = frozenset({"reason", "domain", "operationType", "publicAccessPrevention", "locationType"})
+"""Fields whose words are written in small letters."""
+MAPS = frozenset({"labels", "metadata", "attributes", "annotations", "resourceManagerTags", "consumer"})
+"""Fields whose keys are chosen by users: the keys are dropped."""
+
+_FIELD = re.compile(r"@?[a-z][A-Za-z0-9]{0,47}")
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*|V\d[A-Z0-9_]*")
+_REASON = re.compile(r"[a-z][A-Za-z]{2,40}")
+_KIND = re.compile(r"(compute|storage)#[A-Za-z]+")
+_TYPE = re.compile(r"type\.googleapis\.com/google\.[a-zA-Z0-9_.]+")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_WORD = re.compile(r"[A-Za-z][a-z]{0,15}(?:'[a-z]{1,2})?")
+_NUMBER = re.compile(r"\d{1,4}(?:\.\d{1,2})?")
+_QUOTA = re.compile(r"[A-Z][A-Za-z0-9]*Per(?:Project|Minute|Region|Zone)[A-Za-z]*|[A-Z][A-Z_]{3,40}")
+_API = re.compile(
+    r"(?:tpu|compute|storage|iam|cloudbilling|serviceusage|cloudresourcemanager)\.(?:googleapis\.com|[A-Za-z.]+)"
+    r"|constraints/[a-z]+\.[A-Za-z]+|roles/[a-z]+\.[A-Za-z]+"
+)
+_SPLIT = re.compile(r"([^\w.'/<>@:+-]+)")
+
+
+@dataclass(frozen=True)
+class Redactor:
+    """
+    Know the names that must not pass, each with its placeholder, and the public words of the catalogue.
+
+    *public* are zones, regions, accelerator types and the like, which stand in Google's documentation.
+    """
+
+    known: Mapping[str, str] = field(default_factory=dict)
+    public: frozenset[str] = frozenset()
+
+    def path(self, path: str) -> str:
+        """Return the template of a request's path: words of the API and public names stay, all others go."""
+        return "/".join(self._part(part) for part in path.split("/"))
+
+    def _part(self, part: str) -> str:
+        name, colon, verb = part.partition(":")
+        kept = name if not name or name in PATH_WORDS or name in self.public else "{}"
+        return kept + (f":{verb}" if colon and verb in PATH_WORDS else ":{}" if colon else "")
+
+    def text(self, text: str) -> str:
+        """Return a message of which words of plain English and of the API are left."""
+        for name in sorted(self.known, key=len, reverse=True):
+            if name:
+                text = text.replace(name, f"<{self.known[name]}>")
+        return "".join(self._word(piece) for piece in _SPLIT.split(text[:2000]))
+
+    def _word(self, piece: str) -> str:
+        bare = piece.rstrip(".,:;'/").lstrip("'/")
+        if not bare or _SPLIT.fullmatch(piece) or re.fullmatch(r"<[a-z-]+>", bare):
+            return piece
+        fine = bare in self.public or any(p.fullmatch(bare) for p in (_WORD, _NUMBER, _QUOTA, _API))
+        # What a dash, a digit or a capital inside makes a name goes, unless the catalogue has it.
+        return piece if fine else piece.replace(bare, PLACEHOLDER)
+
+    def shape(self, value: Any) -> dict[str, list[str]]:
+        """Return the shape of a JSON value: for each path of fields the types, or values of an enumeration."""
+        found: dict[str, set[str]] = {}
+        self._walk(value, "", "", found)
+        return {path: sorted(kinds) for path, kinds in sorted(found.items())}
+
+    def _walk(self, value: Any, path: str, name: str, found: dict[str, set[str]]) -> None:
+        if isinstance(value, dict):
+            users = name in MAPS and "@type" not in value
+            for key, item in value.items():
+                shown = key if not users and _FIELD.fullmatch(str(key)) else "*"
+                self._walk(item, f"{path}.{shown}" if path else shown, shown, found)
+            if not value:
+                found.setdefault(path or ".", set()).add("object")
+        elif isinstance(value, list):
+            for item in value:
+                self._walk(item, f"{path}[]", name, found)
+            if not value:
+                found.setdefault(f"{path}[]", set()).add("empty")
+        else:
+            found.setdefault(path or ".", set()).add(kind_of(value, name))
+
+    def errors(self, body: Any) -> list[str]:
+        """Return what an error answer says, as lines: code, status, reasons, text."""
+        error = body.get("error") if isinstance(body, dict) else None
+        if not isinstance(error, dict):
+            return []
+        parts = [f"code {error['code']}"] if isinstance(error.get("code"), int) else []
+        parts += [kind_of(error["status"], "status")] if isinstance(error.get("status"), str) else []
+        inner = [one for key in ("errors", "details") for one in _dicts(error.get(key))]
+        parts += [kind_of(one["reason"], "reason") for one in inner if isinstance(one.get("reason"), str)]
+        parts += [self.text(error["message"])] if isinstance(error.get("message"), str) else []
+        return parts
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def kind_of(value: Any, name: str) -> str:
+    """Return the type of a plain JSON value, or the value itself where it is a word of an enumeration."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    text = str(value)
+    for names, pattern in (({"@type"}, _TYPE), ({"kind"}, _KIND), (ENUMS, _CONSTANT), (LOWER, _REASON)):
+        if name in names and pattern.fullmatch(text):
+            return text
+    if _TIME.match(text):
+        return "time"
+    return "digits" if text.isdigit() else "string"
+
+
+def placeholders(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return which name becomes which word; a name of fewer than three letters would spoil the texts."""
+    return {name: word for word, name in names if len(name) > 2}

@@ -1,19 +1,29 @@
-"""What `tpuctl doctor` finds on this computer: programs, libraries, the terminal, the state folder."""
+"""What `tpuctl doctor` finds on this computer, the local cloud included. It starts nothing."""
 
+import importlib.util
 import os
 import platform
 import shutil
+import socket
 import stat
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.advice.doctor.facts import Computer, Kept
+from orchestrator.advice.doctor.facts import Computer, Kept, Local
 from orchestrator.app.state_folders import KEPT, state_path
+from orchestrator.config.adapter import restore
+from orchestrator.domain.checksum import unsealed
+from orchestrator.emulator.address import address_on_machine, local_folder, read_address
+from orchestrator.emulator.start_options import PORTS, load_options
+from orchestrator.engine.record_format import decode
+from orchestrator.errors import TpuctlError
 
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
 PROGRAMS: Mapping[str, tuple[str, ...]] = {"ssh": ("-V",), "git": ("--version",)}
@@ -119,11 +129,6 @@ def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
 
 
 def _one(path: Path, now: float) -> Kept:
-    from orchestrator.config.adapter import restore
-    from orchestrator.domain.checksum import unsealed
-    from orchestrator.engine.record_format import decode
-    from orchestrator.errors import TpuctlError
-
     name, file = path.parent.name, path.parent / "record.json"
     try:
         spec = restore(unsealed(path.read_bytes()))
@@ -135,3 +140,73 @@ def _one(path: Path, now: float) -> Kept:
     billed = record.node.accepted or any(span.until is None for span in record.spans)
     over = bool(record.started_at) and now - record.started_at >= spec.watch.ttl
     return Kept(name, overdue=billed and over)
+
+
+PACKAGES = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11", "certifi")
+LOCAL_PROGRAMS = ("bash", "flock", "setsid")
+SECONDS = 3.0
+
+
+def look_at_local(cloud: str) -> Local:
+    """Return what the local cloud of this computer needs, and whether one runs."""
+    folder = local_folder()
+    missing = tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)
+    address = address_on_machine() or read_address(folder)
+    daemon = "absent"
+    if address is not None:
+        daemon = "runs" if _answers(address.endpoint) else "deaf"
+    elif (folder / "daemon.json").exists():
+        daemon = "stale"
+    return Local(
+        chosen=cloud == "local",
+        missing=missing,
+        programs=_programs(),
+        namespace=_namespace(missing),
+        daemon=daemon,
+        endpoint=address.endpoint if address else "",
+        folder=str(folder),
+        taken=() if address else _taken(folder),
+    )
+
+
+def _programs() -> tuple[str, ...]:
+    absent = tuple(name for name in LOCAL_PROGRAMS if shutil.which(name) is None)
+    return absent if sys.platform == "linux" else ("Linux", *absent)
+
+
+def _namespace(missing: tuple[str, ...]) -> str | None:
+    if missing:
+        return "packages are missing"
+    from orchestrator.emulator.machines.namespace import available
+
+    return available()
+
+
+def _answers(endpoint: str) -> bool:
+    """Say whether the daemon speaks HTTP; which status it gives does not matter."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        opener.open(f"{endpoint}/storage/v1/b", timeout=SECONDS).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _taken(folder: Path) -> tuple[int, ...]:
+    """Return the ports of the stopped local cloud that somebody else listens on now."""
+    if not (folder / "options.json").exists():
+        return ()
+    options = load_options(folder)
+    return tuple(port for name in PORTS if _held(port := int(getattr(options, name))))
+
+
+def _held(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False

@@ -1,7 +1,5 @@
 """What `tpuctl doctor` finds of the login and the project: all questions side by side, each with a limit."""
 
-import configparser
-import json
 import os
 import threading
 import time
@@ -9,20 +7,27 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.advice.doctor.facts import Google, Login
+from orchestrator.advice.doctor.google import IAP_RANGE
+from orchestrator.app.choice import Choice
+from orchestrator.app.clouds import local_settings
+from orchestrator.app.login import credentials_file, gcloud_settings, read_login
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names, tpu_quota
 from orchestrator.domain.data_spec import bucket_sources
 from orchestrator.domain.observation import Absent, Present, Sight, Unknown
 from orchestrator.domain.ports import NetworkInterface
 from orchestrator.domain.secret_refs import secret_names
-
-if TYPE_CHECKING:
-    from orchestrator.app.choice import Choice
-    from orchestrator.domain.spec import Spec
+from orchestrator.domain.spec import Spec
+from orchestrator.emulator.address import address_on_machine, local_folder, read_address
+from orchestrator.errors import Retry, TpuctlError
+from orchestrator.google.buckets import GcsBuckets
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.nodes import TpuNodes
+from orchestrator.google.project_probe import Probe
+from orchestrator.google.vms import ComputeVms
 
 SECONDS = 15.0
 """Seconds after which a question counts as not answered; importing a client's library is part of it."""
@@ -34,7 +39,7 @@ SOME_ZONE = "us-central1-a"
 Question = Callable[[], Sight[Any]]
 
 
-def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
+def look_at_google(choice: Choice, spec: Spec | None) -> Google:
     """Return what the login and the chosen cloud show."""
     account, configured = gcloud_settings()
     if choice.cloud == "local":
@@ -46,9 +51,6 @@ def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
         return Google(
             login, account, configured, project, ahead, **_nobody(spec, "not asked: nobody is logged in")
         )
-    from orchestrator.errors import TpuctlError
-    from orchestrator.google.clients import Clients, CloudSettings
-
     acting = (spec.impersonate if spec else "") or ""
     clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS, impersonate=acting))
     try:
@@ -59,23 +61,17 @@ def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
     return Google(login, account, configured, project, **_asked(clients, spec, project, STORAGE))
 
 
-def _local(spec: "Spec | None", account: str, configured: str) -> Google:
-    from orchestrator.emulator.address import address_on_machine, local_folder, read_address
-    from orchestrator.emulator.own_server import adapter_for
-    from orchestrator.google.clients import Clients, CloudSettings
-
+def _local(spec: Spec | None, account: str, configured: str) -> Google:
     address = address_on_machine() or read_address(local_folder())
     if address is None:
         why = "not asked: the local cloud does not run"
         return Google(Absent(), account, configured, "local-project", Unknown(why), **_nobody(spec, why))
-    settings = CloudSettings(
-        address.project, address.endpoint, call_timeout=CALL_SECONDS, adapter=adapter_for(address)
-    )
-    asked = _asked(Clients(settings), spec, address.project, address.endpoint)
+    clients = Clients(local_settings(address, call_timeout=CALL_SECONDS))
+    asked = _asked(clients, spec, address.project, address.endpoint)
     return Google(Absent(), account, configured, address.project, **asked)
 
 
-def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
+def _nobody(spec: Spec | None, why: str) -> dict[str, Any]:
     """Return the answers to all questions of the project when none can be asked."""
     unknown = Unknown(why)
     zones = spec.tpu.zones if spec else ()
@@ -101,13 +97,7 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
     return {**lists, **answers, "secrets": held, "data": sources}
 
 
-def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> dict[str, Any]:
-    from orchestrator.advice.doctor.google import IAP_RANGE
-    from orchestrator.google.buckets import GcsBuckets
-    from orchestrator.google.nodes import TpuNodes
-    from orchestrator.google.project_probe import Probe
-    from orchestrator.google.vms import ComputeVms
-
+def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict[str, Any]:
     probe = Probe(clients, network_of(spec))
     zone = spec.tpu.zones[0] if spec else SOME_ZONE
     region = names.region_of(zone)
@@ -143,12 +133,12 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
     return {**found, "compute": found["machine_account"], **lists}
 
 
-def network_of(spec: "Spec | None") -> NetworkInterface:
+def network_of(spec: Spec | None) -> NetworkInterface:
     """Return the network that a deployment's machines get."""
     return NetworkInterface(spec.network, spec.subnetwork or "", spec.tags) if spec else NetworkInterface()
 
 
-def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict[str, Question]:
+def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[str, Question]:
     """Return the questions that need a deployment file."""
     name = names.bucket_name(spec, project)
     questions: dict[str, Question] = {
@@ -212,40 +202,14 @@ def clock_ahead(endpoint: str) -> Sight[float]:
 
 def find_login() -> Sight[Login]:
     """Return application default credentials as their file shows them; only without a file a machine is asked."""
-    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    path = Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
+    path = credentials_file()
     if path.exists():
-        return _read_login(path)
-    if named:
-        hint = "unset GOOGLE_APPLICATION_CREDENTIALS, or let it name a file that is there"
-        from orchestrator.errors import Retry
-
-        return Unknown(
-            f"GOOGLE_APPLICATION_CREDENTIALS names {named}, which is not there", Retry.PERMANENT, hint
-        )
+        return read_login(path)
+    if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        hint = "unset GOOGLE_APPLICATION_CREDENTIALS, or set it to a file that exists"
+        why = f"GOOGLE_APPLICATION_CREDENTIALS names {path}, which does not exist"
+        return Unknown(why, Retry.PERMANENT, hint)
     return side_by_side({"login": _of_machine}, CALL_SECONDS)["login"]
-
-
-def login_file() -> str:
-    """Return the e-mail in the credentials' file, empty where none is named there; nobody is asked."""
-    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    path = Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
-    found = _read_login(path)
-    return found.value.account if isinstance(found, Present) else ""
-
-
-def _read_login(path: Path) -> Sight[Login]:
-    from orchestrator.errors import Retry
-
-    try:
-        body = json.loads(path.read_bytes())
-        kind = str(body["type"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return Unknown(f"{path} holds no credentials", Retry.PERMANENT)
-    words = {"authorized_user": "user", "service_account": "service account"}
-    return Present(
-        Login(words.get(kind, kind), str(path), body.get("client_email") or body.get("account", ""))
-    )
 
 
 def _of_machine() -> Sight[Login]:
@@ -258,21 +222,3 @@ def _of_machine() -> Sight[Login]:
     except GoogleAuthError:
         return Absent()
     return Present(Login("machine", "metadata server", getattr(credentials, "service_account_email", "")))
-
-
-def gcloud_settings() -> tuple[str, str]:
-    """Return account and project of gcloud's active configuration, empty where there is none."""
-    folder = _gcloud_folder()
-    try:
-        name = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (folder / "active_config").read_text().strip()
-        parser = configparser.ConfigParser(interpolation=None)
-        parser.read_string((folder / "configurations" / f"config_{name}").read_text())
-        core = dict(parser["core"]) if parser.has_section("core") else {}
-    except (OSError, configparser.Error, UnicodeDecodeError):
-        core = {}
-    account = os.environ.get("CLOUDSDK_CORE_ACCOUNT") or core.get("account", "")
-    return account, os.environ.get("CLOUDSDK_CORE_PROJECT") or core.get("project", "")
-
-
-def _gcloud_folder() -> Path:
-    return Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.advice.rehearsal.life import Blow, Kill
-from orchestrator.advice.rehearsal.moments import Moment, Sign, come
+from orchestrator.advice.rehearsal.life import Blow, Kill, Moment, Sign, come
 from orchestrator.app.rehearsal.evidence import Evidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.contract.object_names import CHECKPOINTS
@@ -81,7 +80,7 @@ class Blows:
     def _preempt(self, node: str, *, notice: bool) -> None:
         self._struck = node
         words = ["local", "preempt", node, *([] if notice else ["--no-notice"])]
-        self._stage.say(f"$ tpuctl {' '.join(words)}", style="cyan")
+        self._stage.say(f"$ tpuctl {' '.join(words)}", style="command")
         control.call("preempt", {"name": node, "notice": notice})
 
     def _blow(self, kill: Kill, beat: Heartbeat) -> Blow:
@@ -139,7 +138,7 @@ class Blows:
         """Stop the VM as a preemption or a careless click does, and wait until `watch` has started it again."""
         session = self._stage.session
         vm, zone = names.vm_name(session.spec), names.vm_zone(session.spec)
-        self._stage.say(f"the VM {vm} is stopped from outside", style="cyan")
+        self._stage.say(f"the VM {vm} is stopped from outside", style="command")
         session.cloud.vms.stop(vm, zone)
 
         def state(wanted: bool) -> Callable[[World], bool | None]:

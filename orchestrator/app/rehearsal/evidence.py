@@ -5,8 +5,7 @@ import re
 import time
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Life, Save
-from orchestrator.advice.rehearsal.moments import Moment, Shown, Sign
+from orchestrator.advice.rehearsal.life import Life, Moment, Save, Shown, Sign
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.contract.formats.base import Format, State
 from orchestrator.contract.formats.choose import format_of

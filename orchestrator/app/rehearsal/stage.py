@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,15 +15,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import click
-
 from orchestrator import modules
 from orchestrator.app.choice import Choice
 from orchestrator.app.glance import look
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.session import Session
-from orchestrator.cli.console import say
-from orchestrator.cli.views.live_line import wanted
 from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address
@@ -33,25 +30,32 @@ KEPT = frozenset({"TPUCTL_VENV_CACHE"})
 """Variables of ours that commands on a stage may see: they say nothing about a deployment."""
 
 
+class CommandFailedError(Exception):
+    """Say that a command failed with exit status *code*; it has told why itself."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"a command failed with {code}")
+        self.code = code
+
+
 class Stage:
     """
     Run commands on a local cloud of their own, kept in *folder*, and look at their effects as `status` does.
 
-    *work* is the folder of the deployment file, *settings* what `--set` was given; with *talk* all that
-    commands print is talk and goes to stderr. The stage changes the environment of this process, which the
-    commands inherit.
+    *work* is the folder of the deployment file; with *talk* all that commands print goes to stderr. The stage
+    changes the environment of this process, which the commands inherit.
     """
 
-    def __init__(self, folder: Path, work: Path, settings: Sequence[str] = (), *, talk: bool = False) -> None:
+    def __init__(self, folder: Path, work: Path, reporter: Reporter, *, talk: bool = False) -> None:
         self.folder = folder
         self.work = work
-        self._settings = tuple(settings)
+        self._reporter = reporter
+        self._settings: tuple[str, ...] = ()
         self._output = sys.stderr if talk else None
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
         for name in set(names) - KEPT:
             del os.environ[name]
         os.environ.update(TPUCTL_LOCAL_DIR=str(self.cloud), TPUCTL_CLOUD="local", TPUCTL_UNTOLD="1")
-        self._marker = ""
         self.address: Address | None = None
 
     @property
@@ -69,16 +73,13 @@ class Stage:
         """Return the settings as flags for a command."""
         return tuple(part for setting in self._settings for part in ("--set", setting))
 
-    def say(self, text: str, style: str = "bold") -> None:
-        """Print one line of our own, over the live line of a command that runs meanwhile."""
-        if wanted():
-            click.echo("\r\x1b[2K", err=True, nl=False)
-        say(text, style=style)
+    def say(self, text: str, style: Style = "title") -> None:
+        """Tell one line of our own."""
+        self._reporter.say(text, style=style)
 
     def scene(self, title: str) -> None:
         """Announce a part."""
-        click.echo("", err=True)
-        self.say(f"== {title}")
+        self.say(f"\n== {title}")
 
     def start_cloud(self, *words: str) -> None:
         """Start the local cloud, and know from now on which process it is."""
@@ -86,10 +87,10 @@ class Stage:
         self.address = control.running()
 
     def run(self, *words: str) -> None:
-        """Run one command; raise Exit with its code when it fails."""
+        """Run one command. Raise CommandFailedError when it fails."""
         code = self.call(*words)
         if code != 0:
-            raise click.exceptions.Exit(code)
+            raise CommandFailedError(code)
 
     def call(self, *words: str) -> int:
         """Run one command and return its exit status."""
@@ -102,7 +103,7 @@ class Stage:
         return subprocess.Popen(modules.command("orchestrator", *words), cwd=where, stdout=self._output)
 
     def run_beside(self, *words: str) -> None:
-        """Run one command while another one draws its live line; raise Exit with its code when it fails."""
+        """Run one command while another draws its live line. Raise CommandFailedError when it fails."""
         self._show(words)
         done = subprocess.run(
             modules.command("orchestrator", *words), cwd=self.work,
@@ -111,11 +112,11 @@ class Stage:
         for line in done.stderr.splitlines():
             self.say(line, style="")
         if done.returncode != 0:
-            raise click.exceptions.Exit(done.returncode)
+            raise CommandFailedError(done.returncode)
 
     def _show(self, words: tuple[str, ...]) -> None:
         shown = " ".join(word if word != str(self.work) else "." for word in words)
-        self.say(f"$ tpuctl {shown}", style="cyan")
+        self.say(f"$ tpuctl {shown}", style="command")
 
     def end(self, process: "subprocess.Popen[bytes]") -> None:
         """Make sure that a started command is over."""
@@ -157,7 +158,7 @@ class Stage:
         """
         Wait until the job has reached *step* on a READY node; return that node's name and the job's step.
 
-        The name is empty when the job was done before. Raise Exit with the watcher's code when it failed.
+        The name is empty when the job was done before. Raise CommandFailedError when `watch` failed.
         """
         end = time.monotonic() + seconds
         while time.monotonic() < end and watcher.poll() is None:
@@ -167,7 +168,7 @@ class Stage:
             time.sleep(0.3)  # Real processes are watched here; no clock of ours could make them faster.
         if watcher.poll() is not None:
             if watcher.returncode:
-                raise click.exceptions.Exit(watcher.returncode)
+                raise CommandFailedError(watcher.returncode)
             return "", 0
         raise TpuctlError(
             f"the job did not reach step {step}",
@@ -175,23 +176,25 @@ class Stage:
             unchanged="all that was made here is removed again",
         )
 
-    def clear(self) -> None:
-        """Remove the local cloud with all machines."""
-        options = self.cloud / "options.json"
-        if options.exists():
-            self._marker = json.loads(options.read_text())["cloud_id"]
-        subprocess.run(
-            modules.command("orchestrator", "local", "reset"), cwd=self.folder,
-            capture_output=True, check=False,
-        )  # fmt: skip
+    def clear(self) -> list[str]:
+        """Remove the local cloud with all machines, and the folder; say and return what is left."""
+        with undisturbed():
+            options = self.cloud / "options.json"
+            marker = json.loads(options.read_text())["cloud_id"] if options.exists() else ""
+            subprocess.run(
+                modules.command("orchestrator", "local", "reset"), cwd=self.folder,
+                capture_output=True, check=False,
+            )  # fmt: skip
+            left = [*self._mounts(), *_processes(marker)]
+            shutil.rmtree(self.folder, ignore_errors=True)
+            left += [str(self.folder)] if self.folder.exists() else []
+        if left:
+            self.say(f"left behind: {', '.join(left)}")
+        return left
 
-    def leftovers(self) -> list[str]:
-        """Return processes that carry the local cloud's marker and mounts below the folder."""
+    def _mounts(self) -> list[str]:
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        left = [mount for mount in mounts if mount.startswith(str(self.folder))]
-        mark = self._marker.encode()
-        numbers = [p for p in Path("/proc").iterdir() if p.name.isdigit()] if mark else []
-        return [*left, *(f"process {p.name}" for p in numbers if mark in _environ(p))]
+        return [mount for mount in mounts if mount.startswith(str(self.folder))]
 
 
 @contextmanager
@@ -219,6 +222,13 @@ def undisturbed() -> Iterator[None]:
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def _processes(marker: str) -> list[str]:
+    """Return the processes that carry a local cloud's marker."""
+    mark = marker.encode()
+    numbers = [p for p in Path("/proc").iterdir() if p.name.isdigit()] if mark else []
+    return [f"process {p.name}" for p in numbers if mark in _environ(p)]
 
 
 def _environ(process: Path) -> bytes:

@@ -1,18 +1,18 @@
-"""What a self-test looks at besides the product's own commands: the chips of a TPU, quota, what is left."""
+"""What a self-test runs on machines and asks besides the product's own commands: chips, quota, what is left."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orchestrator.cli.console import say
+from orchestrator.advice.selftest.recording import Redactor, placeholders
+from orchestrator.app.session import Session
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.domain.tpu_quota import beyond, taken
 from orchestrator.errors import Retry, TpuctlError
-
-if TYPE_CHECKING:
-    from orchestrator.app.session import Session
+from orchestrator.google.project_probe import Probe
 
 
 class StepError(Exception):
@@ -23,10 +23,8 @@ class StepSkipError(Exception):
     """End a step that cannot show anything here; that is no failure."""
 
 
-def look(session: "Session", zone: str, kind: str, *, tpu: bool) -> None:
+def look(session: Session, zone: str, kind: str, *, tpu: bool) -> None:
     """Ask whether all is there that the steps need; raise StepError where it is not, or is not to be seen."""
-    from orchestrator.google.project_probe import Probe
-
     probe, spec = Probe(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""
     region = names.region_of(zone)
@@ -65,14 +63,12 @@ def chips_seen(told: Mapping[str, str], wanted: int, *, local: bool) -> str:
     return seen
 
 
-def ask_beyond_quota(session: "Session", zone: str, kind: str) -> str:
+def ask_beyond_quota(session: Session, zone: str, kind: str) -> str:
     """
     Ask for the smallest type that the project's own limit excludes; return the refusal's code.
 
     What might be granted is not asked for: StepSkipError where the limit is not known or excludes nothing.
     """
-    from orchestrator.google.project_probe import Probe
-
     found = taken(session.spec, session.catalog)
     if found is None:
         raise StepSkipError(f"the quota of {kind} is not known")
@@ -95,7 +91,7 @@ def ask_beyond_quota(session: "Session", zone: str, kind: str) -> str:
     raise StepError(f"{larger} was not refused though the limit is {limit}; its deletion is asked for")
 
 
-def still_there(session: "Session", name: str, zone: str, bucket: str) -> list[str]:
+def still_there(session: Session, name: str, zone: str, bucket: str, say: Callable[[str], None]) -> list[str]:
     """
     List by label in the zone used and over all zones; what cannot be listed is not proven gone.
 
@@ -123,3 +119,100 @@ def still_there(session: "Session", name: str, zone: str, bucket: str) -> list[s
     if not isinstance(cloud.buckets.observe(bucket), Absent):
         left.append(f"bucket {bucket}")
     return left
+
+
+NO_SUCH_TYPE, NO_SUCH_ZONE = "v5litepod-3", "us-central1-zz"
+
+_VALUE = re.compile(r"[A-Za-z0-9][\w.-]{0,31}")
+SAVES = 20
+"""Steps between two saves of the job."""
+TRAIN = """\
+import os, time
+from pathlib import Path
+
+ENDS = {ends}
+folder = Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
+done = [int(p.name[5:]) for p in folder.glob("step-*") if (p / "COMPLETE").exists()]
+step = max(done, default=0)
+last = step + {steps} if ENDS else float("inf")
+while step < last:
+    time.sleep(0.1)  # What a step of training would take: the job must last long enough to be killed.
+    step += 1
+    if step % {saves} == 0:
+        part = folder / f"step-{{step:06d}}"
+        part.mkdir(parents=True, exist_ok=True)
+        (part / "state").write_text(str(step))
+        (part / "COMPLETE").write_text("")
+    print(f"step {{step}} loss {{1 / step:.4f}}", flush=True)
+"""
+PROGRAMS = "cron systemctl apt-get gcloud git curl docker"
+PROBE = r"""
+say() { printf '%s=%s\n' "$1" "$2"; }
+has() { command -v "$1" >/dev/null 2>&1 && echo yes || echo no; }
+. /etc/os-release 2>/dev/null
+say os "$ID-$VERSION_ID"; say kernel "$(uname -r | cut -d. -f1,2)"
+say python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo none)"
+say ensurepip "$(python3 -c 'import ensurepip' 2>/dev/null && echo yes || echo no)"
+say pip "$(python3 -m pip --version >/dev/null 2>&1 && echo yes || echo no)"
+for one in PROGRAMS; do say "$one" "$(has $one)"; done
+say systemd "$([ -d /run/systemd/system ] && echo yes || echo no)"
+say dpkg-lock "$(fuser /var/lib/dpkg/lock-frontend >/dev/null 2>&1 && echo held || echo free)"
+say files "$(ulimit -n)"; say accelerators "$(ls -d /dev/accel* /dev/vfio/[0-9]* 2>/dev/null | wc -l)"
+say disk-gb "$(df -BG --output=size / 2>/dev/null | tail -1 | tr -dc 0-9)"
+say cpus "$(nproc 2>/dev/null)"; say sudo "$(sudo -n true 2>/dev/null && echo yes || echo no)"
+""".replace("PROGRAMS", PROGRAMS)
+"""What a machine is, as words and numbers; names, addresses and keys are not asked for."""
+
+CHIPS = r"""
+run() { if sudo -n true 2>/dev/null; then sudo -n "$@"; else "$@"; fi; }
+run python3 - <<'END'
+import glob, os
+def text(name):
+    try:
+        with open(name) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+vendors = [text(name) for name in glob.glob("/sys/bus/pci/devices/*/vendor")]
+devices = glob.glob("/dev/accel[0-9]*") + glob.glob("/dev/vfio/[0-9]*")
+opened = 0
+for name in devices:
+    try:
+        os.close(os.open(name, os.O_RDWR))
+        opened += 1
+    except OSError:
+        pass
+print("chips=%d" % vendors.count("0x1ae0"))
+print("devices=%d" % len(devices))
+print("opened=%d" % opened)
+libraries = glob.glob("/lib/libtpu*.so") + glob.glob("/usr/lib/libtpu*.so")
+print("libtpu=%s" % ("yes" if libraries else "no"))
+END
+"""
+"""
+What a TPU machine sees of its chips with the standard library alone: Google's devices on PCI (docs/facts.md
+4.1), device files, and how many of them can be opened.
+"""
+
+
+def facts(text: str) -> dict[str, str]:
+    """Return what the probe printed; only its own words, with short values."""
+    asked = {*re.findall(r"\bsay ([a-z-]+) ", PROBE), *re.findall(r"\"([a-z]+)=%", CHIPS), *PROGRAMS.split()}
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key: value for key, _, value in pairs if key in asked and _VALUE.fullmatch(value)}
+
+
+def redactor_for(session: Session) -> Redactor:
+    """Return what knows our own names, which must not pass, and the catalogue's, which may."""
+    account, catalog = session.cloud.account.default_service_account, session.catalog
+    zones = set(catalog.zones)
+    public = {*zones, *(names.region_of(zone) for zone in zones), *catalog.accelerators, *catalog.runtimes}
+    public |= {NO_SUCH_TYPE, NO_SUCH_ZONE, "e2-small"}
+    mine = (
+        ("account", account),
+        ("number", account.partition("-")[0]),
+        ("project", session.project),
+        ("bucket", session.blueprint.bucket),
+        ("deployment", session.spec.name),
+    )
+    return Redactor(placeholders(mine), frozenset(public))

@@ -1,5 +1,5 @@
 """
-The steps of a self-test: the public commands in one process, and a few questions to the cloud between them.
+The steps of a self-test: the public commands in this process, and a few questions to the cloud between them.
 
 Nothing here creates machines by a way of its own: `up`, `push`, `watch` and `down` do, with their record,
 lease, time to live and budget. So whatever ends this process, what it has made is found and ends as always.
@@ -7,43 +7,45 @@ lease, time to live and budget. So whatever ends this process, what it has made 
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from io import StringIO
 from pathlib import Path
+
+from filelock import FileLock
 
 from orchestrator import __version__
 from orchestrator.advice.selftest.recording import Recording
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.selftest.looks import (
-    StepError,
-    StepSkipError,
-    ask_beyond_quota,
-    chips_seen,
-    look,
-    still_there,
-)
-from orchestrator.app.selftest.scripts import (
     CHIPS,
     NO_SUCH_TYPE,
     NO_SUCH_ZONE,
     PROBE,
     SAVES,
     TRAIN,
+    StepError,
+    StepSkipError,
+    ask_beyond_quota,
+    chips_seen,
     facts,
+    look,
     redactor_for,
+    still_there,
 )
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
-from orchestrator.cli.console import say
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present
+from orchestrator.emulator.control import stop_if_idle
+from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
+from orchestrator.google.exchange_recorder import Recorder, hearing
 from orchestrator.pricing.cost import Hourly, hourly
 
 FOLDER = "selftest"
@@ -54,48 +56,53 @@ WAIT = 240.0
 """Seconds within which the job must have saved, or must have saved again."""
 
 
-def earlier(cloud: str) -> Iterator[Path]:
-    """Yield the folders of self-tests that have ended without their end: nobody holds their lock."""
-    from filelock import FileLock, Timeout
-
-    for file in sorted((state_folder(cloud) / FOLDER).glob(f"*/{FILE_NAME}")):
-        try:
-            with FileLock(file.parent / "lock", timeout=0):
-                pass
-        except Timeout:
-            continue
-        yield file.parent
+RunCommand = Callable[[Sequence[str]], int]
+"""Runs the words of one command line, as if somebody had typed them, and returns its exit status."""
 
 
-def take_down(folder: Path, cloud: str) -> int:
+@dataclass(frozen=True)
+class Wanted:
+    """
+    Say what a self-test is run on, and within which *budget* in USD and time in *seconds*.
+
+    *tpu* is False without TPU quota; *project* None is that of the login.
+    """
+
+    cloud: str
+    project: str | None
+    zone: str
+    type: str
+    tpu: bool
+    budget: float
+    seconds: float
+
+
+def take_down(folder: Path, cloud: str, run_command: RunCommand) -> int:
     """Delete a self-test's deployment with its data, and forget it when that worked. Return the exit code."""
-    from orchestrator.cli.main import run
-
     file = str(folder / FILE_NAME)
-    code = run(["down", "--yes", "--delete-data", "--file", file, "--cloud", cloud])
+    code = run_command(["down", "--yes", "--delete-data", "--file", file, "--cloud", cloud])
     if code == 0:
         shutil.rmtree(folder, ignore_errors=True)
     return code
 
 
 class Run:
-    """Run one self-test. *tpu* is False without TPU quota."""
+    """Run one self-test; *run_command* is what the commands of the command line are run by."""
 
-    def __init__(
-        self, name: str, cloud: str, project: str | None, zone: str, kind: str, *, tpu: bool
-    ) -> None:
-        self.name, self.cloud, self.zone, self.kind, self.tpu = name, cloud, zone, kind, tpu
-        self._project = project
-        self.folder = state_folder(cloud) / FOLDER / name
+    def __init__(self, name: str, wanted: Wanted, run_command: RunCommand, reporter: Reporter) -> None:
+        self.name, self.wanted = name, wanted
+        self.cloud, self.zone, self.kind, self.tpu = wanted.cloud, wanted.zone, wanted.type, wanted.tpu
+        self._run_command = run_command
+        self.say = reporter.say
+        self.folder = state_folder(wanted.cloud) / FOLDER / name
         self.file = self.folder / FILE_NAME
         today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-        self.recording = Recording(
-            {"tpuctl": __version__, "date": today, "cloud": cloud, "tpu": tpu, "type": kind, "zone": zone}
-        )
+        head = {"cloud": wanted.cloud, "tpu": wanted.tpu, "type": wanted.type, "zone": wanted.zone}
+        self.recording = Recording({"tpuctl": __version__, "date": today, **head})
 
-    def price(self, budget: float) -> Hourly:
+    def price(self) -> Hourly:
         """Return the prices of all machines. The deployment file is checked for that, and not kept."""
-        self._write(3600.0, budget)
+        self._write(3600.0)
         try:
             return hourly(self.session.spec, self.session.catalog, self.zone)
         finally:
@@ -107,19 +114,17 @@ class Run:
         return Session(Choice(self.file, (), self.cloud), Reporter())
 
     @contextmanager
-    def begun(self, ttl: float, budget: float) -> Iterator[None]:
+    def begun(self, ttl: float) -> Iterator[None]:
         """Write the deployment file with its limits; from here on the next self-test would take it down."""
-        from filelock import FileLock
-
-        self._write(ttl, budget)
+        self._write(ttl)
         self.__dict__.pop("session", None)
         with FileLock(self.folder / "lock"):
             yield
 
-    def _write(self, ttl: float, budget: float) -> None:
+    def _write(self, ttl: float) -> None:
         body = {
             "name": self.name,
-            **({"project": self._project} if self._project else {}),
+            **({"project": self.wanted.project} if self.wanted.project else {}),
             "tpu": {"type": self.kind, "zones": [self.zone], "spot": True},
             "vm": {"machine": "e2-small", "disk_gb": 10},
             "job": {
@@ -127,7 +132,12 @@ class Run:
                 "command": "python3 train.py",
                 "checkpoint": {"format": "marker", "dir": "local"},
             },
-            "watch": {"poll": POLL, "budget_usd": budget, "ttl": f"{int(ttl)}s", "self_delete": True},
+            "watch": {
+                "poll": POLL,
+                "budget_usd": self.wanted.budget,
+                "ttl": f"{int(ttl)}s",
+                "self_delete": True,
+            },
         }
         (self.folder / "src").mkdir(parents=True, exist_ok=True, mode=0o700)
         self._train(ends=False)
@@ -141,8 +151,6 @@ class Run:
 
     def steps(self, ttl: float) -> None:
         """Run all steps in order; one that fails stops nothing but those that need what it makes."""
-        from orchestrator.google.exchange_recorder import Recorder, hearing
-
         clock = self.session.clock
         self._ends = clock.monotonic() + ttl
         recorder = Recorder(self.recording, redactor_for(self.session), clock.monotonic)
@@ -151,7 +159,7 @@ class Run:
                 recorder.begin(name)
                 self._step(name, proves, needs, step)
 
-    def _all(self) -> "list[tuple[str, str, str, Callable[[], None]]]":
+    def _all(self) -> list[tuple[str, str, str, Callable[[], None]]]:
         every = [
             ("look", "APIs, type, runtime and image are there", "", self._look),
             ("vm", "bucket and VM come up", "", lambda: self._do("up", "--no-tpu")),
@@ -173,7 +181,7 @@ class Run:
             ]
         return every
 
-    def _step(self, name: str, proves: str, needs: str, step: "Callable[[], None]") -> None:
+    def _step(self, name: str, proves: str, needs: str, step: Callable[[], None]) -> None:
         clock = self.session.clock
         began, outcome = clock.monotonic(), "ok"
         if needs and self.recording.steps.get(needs, {}).get("outcome") != "ok":
@@ -181,14 +189,14 @@ class Run:
         elif began >= self._ends:
             outcome = "late"
         else:
-            say(f"\n== {name}: {proves}", style="bold")
+            self.say(f"\n== {name}: {proves}", style="title")
             try:
                 step()
             except StepSkipError as why:
-                say(f"{name}: left out, {why}")
+                self.say(f"{name}: left out, {why}")
                 outcome = "skipped"
             except (StepError, TpuctlError) as error:
-                say(f"{name}: {error}", style="red")
+                self.say(f"{name}: {error}", style="bad")
                 outcome = "failed"
         self.recording.steps[name] = {
             "outcome": outcome, "seconds": round(clock.monotonic() - began, 1), "proves": proves,
@@ -203,11 +211,9 @@ class Run:
             raise StepError(f"tpuctl {words[0]} left with {code}")
 
     def _run(self, *words: str) -> int:
-        from orchestrator.cli.main import run
-
         flags = words.index("--") if "--" in words else len(words)
         own = ("--file", str(self.file), "--cloud", self.cloud)
-        return run([*words[:flags], *own, *words[flags:]])
+        return self._run_command([*words[:flags], *own, *words[flags:]])
 
     def _heard(self, *words: str) -> str:
         """Run a command and return what it prints to stdout."""
@@ -242,7 +248,7 @@ class Run:
             except LeaseHeldError:
                 raise
             except TpuctlError as error:
-                say(f"refused as it must be: {error.code}")
+                self.say(f"refused as it must be: {error.code}")
                 continue
             session.cloud.nodes.delete(other.name, other.zone)
             raise StepError(f"{other.type} in {other.zone} was not refused")
@@ -252,14 +258,14 @@ class Run:
         self.recording.machines[name] = facts(str(answer["results"][0]["stdout"]))
 
     def _beyond_quota(self) -> None:
-        say(ask_beyond_quota(self.session, self.zone, self.kind))
+        self.say(ask_beyond_quota(self.session, self.zone, self.kind))
 
     def _chips(self) -> None:
         """Run a program with what the image has: no package, no network. The job must not hold the chips."""
         self._probe("chips", script=CHIPS)
         found = self.session.catalog.accelerator(self.kind)
         wanted = found.chips_per_host if found else 1
-        say(chips_seen(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
+        self.say(chips_seen(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
 
     def _job(self) -> None:
         """Let the job save, kill it, and see that it goes on."""
@@ -272,8 +278,6 @@ class Run:
 
     def _saved(self, before: int) -> int:
         """Wait for a complete checkpoint after step *before*; return its step."""
-        from orchestrator.engine.checkpoints import read_checkpoints
-
         clock, store = self.session.clock, self.session.store
         kept, end = self.session.spec.job.checkpoint, clock.monotonic() + WAIT
         while clock.monotonic() < end:
@@ -321,11 +325,11 @@ class Run:
 
     def end(self) -> list[str]:
         """Delete everything, look for what carries our label, and return what is left or could not be seen."""
-        say("\n== down: everything goes, and lists prove it", style="bold")
+        self.say("\n== down: everything goes, and lists prove it", style="title")
         clock = self.session.clock
         began = clock.monotonic()
         bucket = names.bucket_name(self.session.spec, self.session.project)
-        take_down(self.folder, self.cloud)
+        take_down(self.folder, self.cloud, self._run_command)
         left = self._left(self._anew(), bucket)
         self.recording.steps["down"] = {
             "outcome": "failed" if left else "ok", "seconds": round(clock.monotonic() - began, 1),
@@ -339,11 +343,9 @@ class Run:
 
     def _left(self, session: Session, bucket: str) -> list[str]:
         """Return what the lists do not prove to be gone, and what is left on this computer."""
-        left = still_there(session, self.name, self.zone, bucket)
+        left = still_there(session, self.name, self.zone, bucket, self.say)
         if not left and self.folder.exists():
             left.append(f"the folder {self.folder}")
         if self.cloud == "local":
-            from orchestrator.emulator.control import stop_if_idle
-
             stop_if_idle()
         return left

@@ -1,6 +1,11 @@
 """tpuctl completion: words for the shell, names of deployments among them."""
 
+import sys
+
 import click
+from click.shell_completion import get_completion_class
+
+from orchestrator.cli.console import say
 
 LINES = {
     "bash": 'add to ~/.bashrc:  eval "$(tpuctl completion bash)"',
@@ -11,18 +16,12 @@ LINES = {
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(sorted(LINES)))
-def command(shell: str) -> None:
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
     """Print the script that makes SHELL complete commands, options and the names of your deployments."""
-    import sys
-
-    from click.shell_completion import get_completion_class
-
-    from orchestrator.cli.console import say
-    from orchestrator.cli.main import cli
-
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"click knows no completion for {shell}")
-    click.echo(kind(cli, {}, "tpuctl", "_TPUCTL_COMPLETE").source())
+    click.echo(kind(ctx.find_root().command, {}, "tpuctl", "_TPUCTL_COMPLETE").source())
     if sys.stdout.isatty():
         say(f"  next:  {LINES[shell]}")

@@ -1,10 +1,17 @@
 """tpuctl config: each setting as it is used, and where it comes from."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from orchestrator.cli.console import print_json
 from orchestrator.cli.options import json_option, settings_options
+from orchestrator.config.layers import overrides_of
+from orchestrator.config.load import find
+from orchestrator.config.origins import DEFAULT, origins_of
+from orchestrator.domain.clean_text import clean
 
 
 @click.command("config")
@@ -17,14 +24,6 @@ def command(file: Path | None, settings: tuple[str, ...], everything: bool, as_j
 
     A flag wins over a variable, a variable over the file. Secrets are shown by their names only.
     """
-    from dataclasses import asdict
-
-    from orchestrator.cli.console import print_json
-    from orchestrator.config.layers import overrides_of
-    from orchestrator.config.load import find
-    from orchestrator.config.origins import DEFAULT, origins_of
-    from orchestrator.domain.clean_text import clean
-
     path = file or find(Path.cwd())
     found = [o for o in origins_of(path, overrides_of(settings)) if everything or o.origin != DEFAULT]
     if as_json:
@@ -32,13 +31,8 @@ def command(file: Path | None, settings: tuple[str, ...], everything: bool, as_j
         return
     width = max((len(one.key) for one in found), default=0)
     for one in found:
+        text = one.value if isinstance(one.value, str) else json.dumps(one.value)
         # Settings may be somebody else's, who hands a project over: nothing of them steers the terminal.
-        click.echo(clean(f"{one.key:<{width}}  {_text(one.value)}  ({one.origin})"))
+        click.echo(clean(f"{one.key:<{width}}  {text}  ({one.origin})"))
     if not everything:
         click.echo("everything else has its default: tpuctl config --all", err=True)
-
-
-def _text(value: object) -> str:
-    import json
-
-    return value if isinstance(value, str) else json.dumps(value)

@@ -1,8 +1,24 @@
 """tpuctl local: run and disturb the local cloud."""
 
-import click
+import shlex
+from typing import Any
 
+import click
+from click.core import ParameterSource
+
+from orchestrator.app.local import (
+    inject,
+    local_environment,
+    local_status,
+    preempt,
+    reset_local,
+    set_state,
+    start_local,
+    stop_local,
+)
+from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import json_option
+from orchestrator.errors import UsageError
 
 
 @click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
@@ -110,28 +126,8 @@ def command() -> None:
 @click.pass_context
 def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: object) -> None:
     """Start it with these settings. They are kept for the next start; `reset` forgets them."""
-    import os
-    from dataclasses import replace
-
-    from click.core import ParameterSource
-
-    from orchestrator.app.local import ensure_running
-    from orchestrator.cli.console import print_json, say
-    from orchestrator.emulator.address import local_folder
-    from orchestrator.emulator.machines.machine_python import interpreters
-    from orchestrator.emulator.start_options import load_options, without_ports
-    from orchestrator.errors import UsageError
-
-    here = interpreters(os.environ)
-    if choices["python"] and choices["python"] not in here:
-        raise UsageError(
-            f"--python {choices['python']}: this computer has {', '.join(here)}",
-            hint=f"run: uv python install {choices['python']} (or pyenv install)",
-            unchanged="nothing was started",
-        )
     named = {k: v for k, v in choices.items() if ctx.get_parameter_source(k) is not ParameterSource.DEFAULT}
-    options = replace(load_options(local_folder()), **named)  # type: ignore[arg-type]
-    address, fresh = ensure_running(without_ports(options) if other_ports else options)
+    address, fresh = start_local(named, other_ports=other_ports)
     if as_json:
         print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
     elif fresh:
@@ -144,9 +140,7 @@ def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: ob
 @json_option
 def stop(as_json: bool) -> None:
     """Stop it and all its machines. Disks and buckets stay for the next start."""
-    from orchestrator.emulator import control
-
-    ran = control.stop()
+    ran = stop_local()
     text = "the local cloud is stopped" if ran else "the local cloud did not run"
     _answer(text, {"running": False, "stopped": ran}, as_json=as_json)
 
@@ -155,9 +149,7 @@ def stop(as_json: bool) -> None:
 @json_option
 def reset(as_json: bool) -> None:
     """Stop it and delete everything it holds: machines, disks, buckets, settings."""
-    from orchestrator.emulator import control
-
-    control.reset()
+    reset_local()
     _answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
 
 
@@ -165,24 +157,22 @@ def reset(as_json: bool) -> None:
 @json_option
 def status(as_json: bool) -> None:
     """Show address, machines, faults that nobody met yet, and what it would have cost."""
-    from orchestrator.cli.console import print_json
-    from orchestrator.emulator import control
-
-    address = control.running()
-    body = control.call("status") if address else {}
+    body = local_status()
     if as_json:
-        print_json(
-            "local", {"running": address is not None, "endpoint": address.endpoint if address else "", **body}
-        )
-        return
-    click.echo(f"running at {address.endpoint}" if address else "not running")
+        print_json("local", body)
+    else:
+        _show(body)
+
+
+def _show(body: dict[str, Any]) -> None:
+    click.echo(f"running at {body['endpoint']}" if body["running"] else "not running")
     for image in body.get("images", []):
-        lacking = "" if image["python"] == image["python_of_image"] else _other_python(image)
-        click.echo(f"{image['kind']} machines: {image['image']}, Python {image['python']}{lacking}")
+        other = image["python"] != image["python_of_image"]
+        theirs = f" (Google's image has {image['python_of_image']})" if other else ""
+        click.echo(f"{image['kind']} machines: {image['image']}, Python {image['python']}{theirs}")
     for machine in body.get("machines", []):
-        click.echo(
-            f"{machine['name']}  {machine['address']}  {'running' if machine['running'] else 'stopped'}"
-        )
+        state = "running" if machine["running"] else "stopped"
+        click.echo(f"{machine['name']}  {machine['address']}  {state}")
     for queued in body.get("queued", []):
         click.echo(f"queued resource {queued['name']}  {queued['zone']}  {queued['state']}")
     for fault in body.get("unused_faults", []):
@@ -191,22 +181,11 @@ def status(as_json: bool) -> None:
         click.echo(f"it would have cost {sum(line['usd'] or 0 for line in body['bill']):.4f} USD")
 
 
-def _other_python(image: dict[str, str]) -> str:
-    return f" (Google's image has {image['python_of_image']})"
-
-
 @command.command("env")
 @json_option
 def env(as_json: bool) -> None:
     """Print what points other tools at it: eval "$(tpuctl local env)"."""
-    import shlex
-
-    from orchestrator.app.local import ensure_running
-    from orchestrator.cli.console import print_json
-    from orchestrator.emulator import control
-
-    address, _ = ensure_running()
-    variables = control.environment(address)
+    variables = local_environment()
     if as_json:
         print_json("local-env", {"variables": variables})
         return
@@ -219,17 +198,12 @@ def env(as_json: bool) -> None:
 @click.option("--no-notice", is_flag=True, help="SIGKILL at once, without the notice.")
 @click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
 @json_option
-def preempt(name: str, no_notice: bool, worker: int | None, as_json: bool) -> None:
+def take_away(name: str, no_notice: bool, worker: int | None, as_json: bool) -> None:
     """Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it."""
-    from orchestrator.emulator import control
-
-    body: dict[str, object] = {"name": name, "worker": worker, "notice": not no_notice and worker is None}
-    if worker is not None:
-        control.call("kill", {"name": name, "worker": worker})
-        text = f"worker {worker} of {name} was killed"
-    else:
-        control.call("preempt", {"name": name, "notice": not no_notice})
-        text = f"{name} was preempted" if no_notice else f"{name} has its notice"
+    preempt(name, worker, notice=not no_notice)
+    text = f"{name} was preempted" if no_notice else f"{name} has its notice"
+    text = text if worker is None else f"worker {worker} of {name} was killed"
+    body = {"name": name, "worker": worker, "notice": not no_notice and worker is None}
     _answer(text, body, as_json=as_json)
 
 
@@ -249,11 +223,8 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     A queued resource is named queued/NAME: tpuctl local fault state queued/NAME FAILED.
     A zone is named zone/ZONE: tpuctl local fault state zone/us-east1-c unreachable (or reachable).
     """
-    from orchestrator.emulator import control
-    from orchestrator.errors import UsageError
-
     if method != "state":
-        control.call("fault", {"method": method, "failures": list(failures)})
+        inject(method, failures)
         text = f"the next {len(failures)} calls of {method} will fail"
         _answer(text, {"method": method, "failures": list(failures)}, as_json=as_json)
         return
@@ -262,13 +233,11 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
             "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE"
         )
     name, state = failures
-    control.call("state", {"name": name, "state": state})
+    set_state(name, state)
     _answer(f"{name} is now {state}", {"name": name, "state": state}, as_json=as_json)
 
 
-def _answer(text: str, body: dict[str, object], *, as_json: bool) -> None:
-    from orchestrator.cli.console import print_json, say
-
+def _answer(text: str, body: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json("local", body)
     else:

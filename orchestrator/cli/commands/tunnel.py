@@ -1,14 +1,12 @@
 """tpuctl tunnel: a port of this computer that leads to a service on a machine."""
 
-from pathlib import Path
-
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.console import put
+from orchestrator.app.tunnel import Opened, open_tunnel
+from orchestrator.cli.console import print_json, put, say
 from orchestrator.cli.options import deployment_options
-
-PAGE = "tunnel.html"
+from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("tunnel")
@@ -22,62 +20,20 @@ PAGE = "tunnel.html"
 @click.option("--worker", type=int, default=0, show_default=True, help="With PORT: number of the TPU worker.")
 @click.option("--open", "browse", is_flag=True, help="Open the address in a browser.")
 @click.argument("service", metavar="tensorboard|jupyter|PORT")
-def command(
-    choice: Choice, port: int | None, on_vm: bool,
-    worker: int, browse: bool, service: str,
-) -> None:  # fmt: skip
+def command(choice: Choice, port: int | None, on_vm: bool, worker: int, browse: bool, service: str) -> None:
     """
     Reach a service that listens on a machine's loopback address, over SSH, at 127.0.0.1 of this computer.
 
-    tensorboard and jupyter are those of `sidecars:` in the deployment file. The tunnel stands until Ctrl-C
-    and comes back when the machine was replaced.
+    tensorboard and jupyter are those of `sidecars:` in the deployment file. The tunnel stays open until
+    Ctrl-C and comes back when the machine was replaced.
     """
-    from orchestrator.app.reporter import Reporter
-    from orchestrator.app.session import Session
-    from orchestrator.app.sidecar import Service, find_service, keep_open
-    from orchestrator.cli.console import print_json, say
-    from orchestrator.ssh.tunnel import HERE, Tunnel, port_here
 
-    session = Session(choice, Reporter())
-    wanted = find_service(session.spec, service, on_vm=on_vm, worker=worker)
-    tunnel = Tunnel(port_here(port, wanted.port, shared=choice.cloud == "local"))
-    shown: list[str] = []
-
-    def ready(found: Service, token: str) -> None:
-        url = address(HERE, tunnel.port, token)
-        if url in shown:
-            return
-        shown.append(url)
+    def opened(found: Opened) -> None:
         if choice.as_json:
-            print_json("tunnel", {"service": found.name, "url": url, "port": tunnel.port, "role": found.role})
+            body = {"service": found.service, "url": found.url, "port": found.port, "role": found.role}
+            print_json("tunnel", body)
         else:
-            put(url)
-            say(f"{found.name}: reachable at that address until Ctrl-C", style="green")
-        if browse:
-            _browse(url, session.folder)
+            put(found.url)
+            say(f"{found.service}: reachable at that address until Ctrl-C", style="green")
 
-    try:
-        keep_open(session, wanted, tunnel, ready)
-    finally:
-        tunnel.close()
-        # The page holds the token of the notebook.
-        (session.folder / PAGE).unlink(missing_ok=True)
-
-
-def address(host: str, port: int, token: str) -> str:
-    """Return what a browser is to open; the machine says which *token*, so it is a token and nothing more."""
-    from urllib.parse import quote
-
-    return f"http://{host}:{port}/" + (f"lab?token={quote(token, safe='')}" if token else "")
-
-
-def _browse(url: str, folder: Path) -> None:
-    """Open a page that leads to *url*: a token must not stand on the command line of the browser."""
-    import webbrowser
-    from html import escape
-
-    page = folder / PAGE
-    page.unlink(missing_ok=True)
-    page.touch(mode=0o600)
-    page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">')
-    webbrowser.open(page.as_uri())
+    open_tunnel(choice, service, port, opened, EventPrinter(), worker=worker, on_vm=on_vm, browse=browse)

@@ -78,10 +78,11 @@ def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
     from orchestrator.app.expired import sweep_expired
     from orchestrator.app.loop_on_vm import over
     from orchestrator.app.metrics import Metrics
+    from orchestrator.app.report import summary_of
     from orchestrator.app.session import Session
     from orchestrator.cli.console import print_json, say
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.views.summary import show_summary, summary_of
+    from orchestrator.cli.views.summary import show_summary
     from orchestrator.engine.loop import raise_outcome
 
     as_json = choice.as_json

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.advice.preflight.facts import SourceFacts
-from orchestrator.advice.preflight.finding import Finding, Level
+from orchestrator.advice.preflight.facts import Finding, Level, SourceFacts
 
 if TYPE_CHECKING:
     from rich.console import Console

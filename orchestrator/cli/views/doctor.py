@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.advice.doctor.finding import Finding, Group, Health
+from orchestrator.advice.doctor.facts import Finding, Group, Health
 from orchestrator.advice.doctor.rules import healthy
 
 if TYPE_CHECKING:

@@ -27,7 +27,10 @@ COLOURS = {
     "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
     "uncommitted": "yellow", "done": "green", "ready": "green",
 }  # fmt: skip
-STYLES: dict[Style, str] = {"": "", "good": "green", "done": "bold green", "warning": "yellow"}
+STYLES: dict[Style, str] = {
+    "": "", "title": "bold", "command": "cyan", "good": "green", "done": "bold green", "warning": "yellow",
+    "bad": "red",
+}  # fmt: skip
 FAILING = "failing"
 """The wait that counts a failure which repeats; no text of a plan is a single word."""
 WIDTH = 10
@@ -165,6 +168,18 @@ class EventPrinter(Reporter):
             return  # The machine has not published its keys: it still boots, and the plan says so.
         text = f"{change.kind.value} {change.name}: {failure.error.message} ({failure.error.code})"
         self(Event(at, "failure", text, failure.error.as_dict()))
+
+
+class OverLiveLine(EventPrinter):
+    """Print over the live line that a command of ours draws at the same time."""
+
+    def say(self, text: str, *, style: Style = "") -> None:
+        """Print a plain line to stderr."""
+        from orchestrator.cli.views.live_line import wanted
+
+        if wanted():
+            click.echo("\r\x1b[2K", err=True, nl=False)
+        super().say(text, style=style)
 
 
 class Wait:

@@ -1,42 +1,10 @@
 """Show the figures of a finished run."""
 
-from dataclasses import replace
-
-from orchestrator.app.session import Session
 from orchestrator.cli.console import put
 from orchestrator.domain.amounts import span_text, usd_text
-from orchestrator.domain.observation import Present
-from orchestrator.domain.spec import VmSpec
-from orchestrator.engine.event_log import read_events
-from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.pricing.bill import spent
-from orchestrator.report.summary import PARTS, Summary, summarise
+from orchestrator.report.summary import PARTS, Summary
 
 UNKNOWN = "not known"
-
-
-def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
-    """
-    Return the summary of the session's deployment, from what the bucket holds.
-
-    *reports* knows those that were read before: they are not read again.
-    """
-    record = session.records.current
-    seen = (reports or Heartbeats(session.cloud.store)).read(None)
-    beats = seen.value if isinstance(seen, Present) else ()
-    ended = max((b.updated for b in beats), default=session.clock.now())
-    spec = session.spec
-    vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
-    ondemand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
-    return summarise(
-        beats,
-        read_events(session.cloud.store),
-        preemptions=record.node.preemptions,
-        started_at=record.started_at,
-        ended_at=ended,
-        cost_usd=spent(spec, session.catalog, record, ended).known_usd,
-        ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
-    )
 
 
 def show_summary(summary: Summary, *, rehearsed: bool) -> None:

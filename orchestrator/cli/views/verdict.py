@@ -4,13 +4,30 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
 from orchestrator.advice.rehearsal.comeback import PARTS, Comeback
 from orchestrator.advice.rehearsal.same_bytes import Likeness
 from orchestrator.advice.rehearsal.verdict import Crash, Run, Verdict, Word
+from orchestrator.app.rehearsal.rehearse import Rehearsed
+from orchestrator.cli.console import print_json
 from orchestrator.domain.plan import Outcome
 
 FEW = 3
 """Names of files that are listed."""
+
+
+def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
+    """Print the verdict, and where the local cloud was kept."""
+    if as_json:
+        kept = str(found.cloud) if found.kept else None
+        print_json("rehearsal", {**found.verdict.as_dict(), "kept": kept})
+        return
+    lines = verdict_lines(found.verdict)
+    if found.kept:
+        lines += kept_lines(found.cloud, found.work, settings)
+    for line in lines:
+        click.echo(line)
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:

@@ -1,13 +1,18 @@
-"""Find a service on a machine, wait until it answers, and keep a tunnel to it while machines come and go."""
+"""A port of this computer that leads to a service on a machine, also while machines come and go."""
 
 import json
+import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import quote
 
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.workers import the_vm, worker_hosts
-from orchestrator.cli.console import say
+from orchestrator.app.workers import the_vm, worker_host_of
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Host
 from orchestrator.domain.spec import Spec
@@ -26,7 +31,7 @@ from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
 from orchestrator.ssh.connection import Link
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import run_on
-from orchestrator.ssh.tunnel import HERE, Target, Tunnel
+from orchestrator.ssh.tunnel import HERE, Target, Tunnel, port_here
 
 PATIENCE = 180.0
 """Seconds for the first contact: a machine that boots takes one or two minutes."""
@@ -34,10 +39,19 @@ PAUSE = 2.0
 LOOPBACK = 'printf %s "${TPUCTL_LOOPBACK:-127.0.0.1}"'
 """Asks a machine where its programs listen: machines of the local cloud share the computer's network."""
 STATE = 'script=$1/run-sidecars; [ ! -s "$script.local" ] || script=$script.local; exec "$script" state "$2"'
-
-
+PAGE = "tunnel.html"
 LONGEST_STATE = 16 << 10
 """Most characters of what a machine tells of a sidecar."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Say where a service can be reached on this computer."""
+
+    service: str
+    url: str
+    port: int
+    role: str
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,51 @@ class Service:
     port: int
     worker: int = 0
     sidecar: bool = False
+
+
+def open_tunnel(
+    choice: Choice, service: str, port: int | None, opened: Callable[[Opened], None], reporter: Reporter, *,
+    worker: int, on_vm: bool, browse: bool,
+) -> None:  # fmt: skip
+    """
+    Keep a tunnel to *service* until the deployment is over; *opened* is told of each new address.
+
+    Without *port* it is the service's own, or a free one. With *browse* a browser opens the address.
+    """
+    session = Session(choice, reporter)
+    wanted = find_service(session.spec, service, on_vm=on_vm, worker=worker)
+    tunnel = Tunnel(port_here(port, wanted.port, shared=choice.cloud == "local"))
+    shown: set[str] = set()
+
+    def ready(found: Service, token: str) -> None:
+        url = address(HERE, tunnel.port, token)
+        if url in shown:
+            return
+        shown.add(url)
+        opened(Opened(found.name, url, tunnel.port, found.role))
+        if browse:
+            _browse(url, session.folder)
+
+    try:
+        keep_open(session, wanted, tunnel, ready)
+    finally:
+        tunnel.close()
+        # The page holds the token of the notebook.
+        (session.folder / PAGE).unlink(missing_ok=True)
+
+
+def address(host: str, port: int, token: str) -> str:
+    """Return what a browser is to open; the machine says which *token*, so it is a token and nothing more."""
+    return f"http://{host}:{port}/" + (f"lab?token={quote(token, safe='')}" if token else "")
+
+
+def _browse(url: str, folder: Path) -> None:
+    """Open a page that leads to *url*: a token must not stand on the command line of the browser."""
+    page = folder / PAGE
+    page.unlink(missing_ok=True)
+    page.touch(mode=0o600)
+    page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">')
+    webbrowser.open(page.as_uri())
 
 
 def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
@@ -92,48 +151,56 @@ def keep_open(
 
     Raise the last error when the first contact fails for PATIENCE seconds.
     """
-    first_end, connected, said = session.clock.now() + PATIENCE, False, ""
+    first_end, connected = session.clock.now() + PATIENCE, False
+    say = _once(session.reporter)
     while True:
         try:
             over = _over(session, service)
             if over and connected:
-                say(f"closed: {over.message}")
+                session.reporter.say(f"closed: {over.message}")
                 return
             if over:
                 raise over
             host = _host(session, service)
-            said = _say_once(said, f"connecting to {host.name}")
+            say(f"connecting to {host.name}")
             with Link(host, session.ssh.settings, None) as link:
                 target, token = _reach(session, service, host, link, fresh=not connected)
                 tunnel.lead(target)
                 ready(service, token)
                 if connected:
-                    say(f"connected again, to {host.name}", style="green")
+                    session.reporter.say(f"connected again, to {host.name}", style="good")
                 connected = True
                 while link.alive and not (service.sidecar and tunnel.refused.is_set()):
                     session.clock.wait(0.5)
-            said = _say_once(said, f"{host.name} does not answer any more; waiting for it")
+            say(f"{host.name} does not answer any more; waiting for it")
         except HostKeyError as error:
             # A machine in the place of a lost one boots first, and publishes its key then.
             if not connected or host.host_keys:
                 raise
-            said = _say_once(said, f"waiting: {error.message}")
+            say(f"waiting: {error.message}")
         except TpuctlError as error:
             passing = (
                 error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == "TPU-131"
             )
             if not passing or (not connected and session.clock.now() > first_end):
                 raise
-            said = _say_once(said, f"waiting: {error.message}")
+            say(f"waiting: {error.message}")
         finally:
             tunnel.lead(None)
         session.clock.wait(PAUSE)
 
 
-def _say_once(said: str, text: str) -> str:
-    if text != said:
-        say(text)
-    return text
+def _once(reporter: Reporter) -> Callable[[str], None]:
+    """Return what tells a text, but not twice in a row."""
+    said = ""
+
+    def say(text: str) -> None:
+        nonlocal said
+        if text != said:
+            reporter.say(text)
+        said = text
+
+    return say
 
 
 def _over(session: Session, service: Service) -> UsageError | None:
@@ -157,14 +224,7 @@ def _over(session: Session, service: Service) -> UsageError | None:
 
 
 def _host(session: Session, service: Service) -> Host:
-    if service.role == "vm":
-        return the_vm(session)
-    hosts = worker_hosts(session)
-    if not 0 <= service.worker < len(hosts):
-        raise UsageError(
-            f"--worker {service.worker}: there are workers 0 to {len(hosts) - 1}", code="TPU-132"
-        )
-    return hosts[service.worker]
+    return the_vm(session) if service.role == "vm" else worker_host_of(session, service.worker)
 
 
 def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh: bool) -> tuple[Target, str]:
@@ -177,11 +237,13 @@ def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh:
     if not service.sidecar:
         target = Target(link, _address(run_on(link, LOOPBACK).stdout), service.port)
         if not target.listens():
-            say(f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same")
+            session.reporter.say(
+                f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same"
+            )
         return target, ""
     if fresh:
         deliver_sidecars(session.cloud, session.blueprint, host, service.role)
-    said = ""
+    say = _once(session.reporter)
     while True:
         state = _state(link, service)
         target = Target(link, state.address, state.port)
@@ -189,7 +251,7 @@ def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh:
             return target, state.token
         if state.word.startswith("failed"):
             raise _failed(host, service, state.word)
-        said = _say_once(said, f"{service.name} on {host.name}: {_words(state.word)}")
+        say(f"{service.name} on {host.name}: {_words(state.word)}")
         session.clock.wait(PAUSE)
 
 
@@ -203,8 +265,10 @@ def _answers(target: Target, service: Service) -> bool:
         return bool(target.answers("/"))
     status = target.answers("/api/status")
     if status == 200:
-        raise UsageError("JupyterLab answers without its token: a settings file of the machine takes it away",
-            hint="look below /etc/jupyter there: tpuctl ssh", unchanged="no tunnel was opened")  # fmt: skip
+        raise UsageError(
+            "JupyterLab answers without its token: a settings file of the machine switches it off",
+            hint="look below /etc/jupyter there: tpuctl ssh", unchanged="no tunnel was opened",
+        )  # fmt: skip
     return status == 403
 
 

@@ -1,8 +1,11 @@
-"""Checks of who calls Google Cloud, for which project, with which clock."""
+"""Checks of who calls Google Cloud, for which project, and what the job may read."""
 
-from orchestrator.advice.doctor.facts import Facts
-from orchestrator.advice.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
+from orchestrator.advice.doctor.facts import Answer, Facts, Group, bad, check, ok, unknown, warn
+from orchestrator.advice.doctor.file import without_spec
+from orchestrator.domain import secret_refs
+from orchestrator.domain.data_spec import bucket_sources, grant_line
 from orchestrator.domain.observation import Absent, Present, Unknown
+from orchestrator.domain.secret_refs import ACCESS_ROLE, secret_names
 from orchestrator.errors import Retry
 
 LOG_IN = "gcloud auth application-default login   (gcloud auth login alone is not enough)"
@@ -85,3 +88,58 @@ def clock(facts: Facts) -> Answer:
     if apart >= REFUSED_DRIFT:
         return bad(f"{apart:.0f} s {side}: logins are refused", fix)
     return warn(f"{apart:.0f} s {side}", fix) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
+
+
+@check("secrets", Group.GOOGLE)
+def secrets(facts: Facts) -> Answer:
+    """Look for a secret of the job that is not stored, or that the machines' account may not read."""
+    spec, google = facts.file.spec, facts.google
+    if spec is None:
+        return without_spec(facts)
+    wanted = tuple(secret_names(spec))
+    if not wanted:
+        return ok("the job has none")
+    missing = [name for name in wanted if isinstance(google.secrets.get(name), Absent)]
+    if missing:
+        return bad(f"not stored: {', '.join(missing)}", f"tpuctl secret set {missing[0]}")
+    unseen = [sight for name in wanted if isinstance(sight := google.secrets.get(name), Unknown)]
+    if unseen or any(name not in google.secrets for name in wanted):
+        return unknown(unseen[0].why if unseen else "nobody asked", unseen[0].hint if unseen else "")
+    if facts.local.chosen:
+        return ok(f"{', '.join(wanted)}; the local cloud lets its machines read all of them")
+    default = google.machine_account.value if isinstance(google.machine_account, Present) else ""
+    account = spec.service_account or default or "ACCOUNT"
+    closed = [name for name in wanted if f"serviceAccount:{account}" not in _readers(facts, name)]
+    if closed:
+        # A role on the whole project counts as well, and is not looked at here: so this is no fault yet.
+        text = f"{account} has no {ACCESS_ROLE} on {', '.join(closed)}"
+        return warn(text, secret_refs.grant_line(closed[0], account, google.project))
+    return ok(f"{', '.join(wanted)}, for {account}")
+
+
+def _readers(facts: Facts, name: str) -> tuple[str, ...]:
+    sight = facts.google.secrets.get(name)
+    return sight.value if isinstance(sight, Present) else ()
+
+
+@check("data", Group.GOOGLE)
+def data(facts: Facts) -> Answer:
+    """Look for folders of buckets in job.data that are not there, hold nothing, or that the caller may not list."""
+    spec, google = facts.file.spec, facts.google
+    if spec is None:
+        return without_spec(facts)
+    wanted = bucket_sources(spec)
+    if not wanted:
+        return ok("the job reads no bucket but its own")
+    empty = [
+        s for s in wanted if isinstance(google.data.get(s), Absent) or google.data.get(s) == Present(False)
+    ]
+    if empty:
+        return bad(f"nothing is there: {', '.join(empty)}", "correct job.data")
+    unseen = [sight for source in wanted if isinstance(sight := google.data.get(source), Unknown)]
+    if unseen or any(source not in google.data for source in wanted):
+        return unknown(unseen[0].why if unseen else "nobody asked", unseen[0].hint if unseen else "")
+    default = google.machine_account.value if isinstance(google.machine_account, Present) else ""
+    account = spec.service_account or default or "ACCOUNT"
+    text = f"{', '.join(wanted)}; the machines need the right too"
+    return ok(text if facts.local.chosen else f"{text}: {grant_line(wanted[0], account)}")

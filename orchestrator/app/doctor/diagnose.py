@@ -1,0 +1,88 @@
+"""Look at this computer, the deployment file, the local cloud and the project, judge, and mend what is safe."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.advice.doctor.facts import Facts, File, Finding
+from orchestrator.advice.doctor.rules import examine
+from orchestrator.app.choice import Choice
+from orchestrator.app.doctor.computer_facts import look_at_computer, look_at_local
+from orchestrator.app.doctor.google_facts import look_at_google
+from orchestrator.app.session import read_spec
+from orchestrator.app.source_folder import source_folder
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.spec import Spec
+from orchestrator.emulator.control import reap
+from orchestrator.errors import UsageError
+from orchestrator.planning.sidecars import sidecars
+from orchestrator.ssh.source_folder import survey
+from orchestrator.ssh.tunnel import free_port
+
+NO_FILE = "TPU-111"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Hold what was found, and what was mended before."""
+
+    findings: Sequence[Finding]
+    mended: Sequence[str] = ()
+
+
+def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:
+    """Examine everything; with *fix* mend first what is safe to mend. Nothing is started."""
+    facts = _gather(choice)
+    mended = _mend(facts) if fix else []
+    if mended:
+        facts = replace(facts, computer=look_at_computer(choice.cloud), local=look_at_local(choice.cloud))
+    return Diagnosis(examine(facts), mended)
+
+
+def _gather(choice: Choice) -> Facts:
+    file = _look_at_file(choice)
+    google = look_at_google(choice, file.spec)
+    return Facts(look_at_computer(choice.cloud), file, look_at_local(choice.cloud), google)
+
+
+def _look_at_file(choice: Choice) -> File:
+    """Return what the deployment file says; one that is wrong or missing is a finding, not an error."""
+    try:
+        path, spec = read_spec(choice)
+    except ConfigError as error:
+        first, *others = error.complaints
+        more = f" (and {len(others)} more)" if others else ""
+        return File(str(choice.file or first.path), problem=f"{first}{more}", hint=error.hint)
+    except UsageError as error:
+        if error.code == NO_FILE:
+            return File()
+        return File(str(choice.file or "tpuctl.yaml"), problem=error.message, hint=error.hint)
+    size, problem = _size(path, spec)
+    taken = {one.name: one.port for one in sidecars(spec, "") if not free_port(one.port)}
+    return File(str(path), spec, "", "", spec.job.source, size, problem, taken, load_catalog())
+
+
+def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
+    try:
+        return sum(entry.size for entry in survey(source_folder(path, spec))), ""
+    except UsageError as error:
+        return None, error.message
+
+
+def _mend(facts: Facts) -> list[str]:
+    """Mend permissions of our own files and what a dead local cloud left; return what was done, in words."""
+    done = []
+    here = facts.computer
+    if here.state_mode is not None and here.state_mode & 0o022:
+        Path(here.state).chmod(0o700)
+        done.append(f"chmod 700 {here.state}")
+    for key in here.open_keys:
+        Path(key).chmod(0o600)
+        done.append(f"chmod 600 {key}")
+    if facts.local.daemon == "stale":
+        folder = Path(facts.local.folder)
+        reap(folder)
+        (folder / "daemon.json").unlink(missing_ok=True)
+        done.append("removed what a dead local cloud had left; disks and buckets stay")
+    return done

@@ -1,0 +1,62 @@
+"""Why a deployment is in its state: one look, the record, and the end of the local journal."""
+
+import json
+from pathlib import Path
+
+from orchestrator.advice.explain.explain import explain
+from orchestrator.advice.explain.values import Entry, Explanation, Seen, Watching
+from orchestrator.app.choice import Choice
+from orchestrator.app.expired import sweep_expired
+from orchestrator.app.glance import glance, holder_of
+from orchestrator.app.known import open_session
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+
+JOURNAL_BYTES = 64 << 10
+"""How much of the end of the local journal is read."""
+
+
+def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> Explanation:
+    """Return why the deployment is in its state, what comes next and when."""
+    session = open_session(choice, name, reporter)
+    sweep_expired(session)
+    with reporter:
+        return explained(session)
+
+
+def explained(session: Session) -> Explanation:
+    """Look once, and return why the deployment is in the state that was seen."""
+    looked = glance(session)
+    held = holder_of(session, looked.world)
+    watching = held and Watching(held["who"], held["command"], held["renewed_age_s"], held["where"] == "vm")
+    journal = _journal(session.folder / "journal.jsonl")
+    return explain(
+        Seen(session.spec, looked.world, looked.record, looked.plan, looked.usd, watching or None, journal)
+    )
+
+
+def _journal(path: Path) -> tuple[Entry, ...]:
+    """Return the newest changes of the local journal; a line that cannot be read is left out."""
+    entries: dict[str, Entry] = {}
+    for line in _tail(path):
+        try:
+            body = json.loads(line)
+            key, at = str(body["id"]), float(body["at"])
+            if body["part"] == "intent":
+                entries[key] = Entry(at, body["kind"], body["verb"], body["name"], body["why"])
+            elif key in entries:
+                was = entries[key]
+                entries[key] = Entry(was.at, was.kind, was.verb, was.name, was.why, str(body["outcome"]))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return tuple(entries.values())
+
+
+def _tail(path: Path) -> list[bytes]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - JOURNAL_BYTES))
+            return file.read().splitlines()
+    except OSError:
+        return []

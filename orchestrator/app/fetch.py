@@ -1,0 +1,95 @@
+"""Copy a checkpoint, or files that no checkpoint contains, to this computer."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.known import open_session
+from orchestrator.app.leaving import leaving
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.domain.amounts import size_text
+from orchestrator.engine import unclaimed
+from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.fetch import Parcel, fetch, newest, parcel_of
+from orchestrator.errors import NotFoundError, UsageError
+from orchestrator.planning.unclaimed import FETCH
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    Say what to copy: the checkpoint of a *step*, or with *unclaimed* what an *incarnation* left beside them.
+
+    None is the newest.
+    """
+
+    step: int | None = None
+    unclaimed: bool = False
+    incarnation: int | None = None
+
+    def check(self) -> None:
+        """Raise UsageError for what goes not together."""
+        if self.unclaimed and self.step is not None:
+            raise UsageError("--step is for checkpoints", hint="leave out --step or --unclaimed")
+        if self.incarnation is not None and not self.unclaimed:
+            hint = "to choose a checkpoint, use --step N"
+            raise UsageError("--incarnation goes with --unclaimed", hint=hint)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Say what was copied to which folder; *number* is the step or the incarnation, by *kind*."""
+
+    name: str
+    kind: str
+    number: int
+    folder: Path
+    parcel: Parcel
+
+
+def fetch_files(
+    choice: Choice, name: str | None, wanted: Wanted, output: Path | None, reporter: Reporter
+) -> Fetched:
+    """Copy what is *wanted* to a new folder, by default named after it; an interrupted copy goes on."""
+    wanted.check()
+    session = open_session(choice, name, reporter)
+    with reporter:
+        find = _unclaimed if wanted.unclaimed else _checkpoint
+        number, parcel = find(session, wanted)
+    kind = "unclaimed" if wanted.unclaimed else "step"
+    folder = output or Path(f"{session.spec.name}-{kind}-{number}")
+    files, done = len(parcel.files), 0
+
+    def tell(place: str) -> None:
+        nonlocal done
+        done += 1
+        reporter.now(f"{done} of {files} files: {place}")
+
+    reporter.say(f"copying {parcel.what}: {files} file{'' if files == 1 else 's'}, {size_text(parcel.size)}")
+    with leaving(f"what was copied stays beside {folder}", "run the same command again to go on"), reporter:
+        fetch(session.cloud.store, parcel, folder, tell)
+    return Fetched(session.spec.name, kind, number, folder, parcel)
+
+
+def _checkpoint(session: Session, wanted: Wanted) -> tuple[int, Parcel]:
+    store = session.cloud.store
+    found = read_checkpoints(store, session.spec.job.checkpoint)
+    if not any(one.complete for one in found):
+        for kept in unclaimed.read_unclaimed(store)[:1]:
+            files = f"{kept.count} unclaimed file{'' if kept.count == 1 else 's'}"
+            raise NotFoundError(
+                f"there is no complete checkpoint, but {files} ({size_text(kept.size)}) of incarnation "
+                f"{kept.incarnation}",
+                hint=f"run: {FETCH}", unchanged="nothing was written",
+            )  # fmt: skip
+    one = newest(found, wanted.step)
+    return one.step, parcel_of(one)
+
+
+def _unclaimed(session: Session, wanted: Wanted) -> tuple[int, Parcel]:
+    store = session.cloud.store
+    one = unclaimed.chosen(unclaimed.read_unclaimed(store), wanted.incarnation)
+    if not one.complete:
+        session.reporter.say("not everything reached the bucket in time; this is what did", style="warning")
+    return one.incarnation, unclaimed.parcel_of(store, one)

@@ -1,0 +1,53 @@
+"""Who is logged in, as files of this computer tell it; nobody is asked."""
+
+import configparser
+import json
+import os
+from pathlib import Path
+
+from orchestrator.advice.doctor.facts import Login
+from orchestrator.domain.observation import Present, Unknown
+from orchestrator.errors import Retry
+
+
+def credentials_file() -> Path:
+    """Return where application default credentials are looked for."""
+    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    return Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
+
+
+def read_login(path: Path) -> Present[Login] | Unknown:
+    """Return whose credentials a file holds."""
+    try:
+        body = json.loads(path.read_bytes())
+        kind = str(body["type"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Unknown(f"{path} holds no credentials", Retry.PERMANENT)
+    words = {"authorized_user": "user", "service_account": "service account"}
+    return Present(
+        Login(words.get(kind, kind), str(path), body.get("client_email") or body.get("account", ""))
+    )
+
+
+def account_here() -> str:
+    """Return the e-mail in the credentials' file, else that of gcloud's configuration; empty for neither."""
+    found = read_login(credentials_file())
+    return (found.value.account if isinstance(found, Present) else "") or gcloud_settings()[0]
+
+
+def gcloud_settings() -> tuple[str, str]:
+    """Return account and project of gcloud's active configuration, empty where there is none."""
+    folder = _gcloud_folder()
+    try:
+        name = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (folder / "active_config").read_text().strip()
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string((folder / "configurations" / f"config_{name}").read_text())
+        core = dict(parser["core"]) if parser.has_section("core") else {}
+    except (OSError, configparser.Error, UnicodeDecodeError):
+        core = {}
+    account = os.environ.get("CLOUDSDK_CORE_ACCOUNT") or core.get("account", "")
+    return account, os.environ.get("CLOUDSDK_CORE_PROJECT") or core.get("project", "")
+
+
+def _gcloud_folder() -> Path:
+    return Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")

@@ -1,0 +1,67 @@
+"""Who is told when something happens, as the deployment file names them."""
+
+import os
+from pathlib import Path
+
+from orchestrator.app.secret import open_manager
+from orchestrator.clock import SystemClock
+from orchestrator.config.rules.notify import ENVIRONMENT
+from orchestrator.domain.secret_refs import reference
+from orchestrator.domain.spec import Spec
+from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
+from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.planning.notices import Notice
+
+UNTOLD = "TPUCTL_UNTOLD"
+"""Set in a rehearsal: what happens there is nobody's news."""
+
+
+def try_receivers(spec: Spec, folder: Path, cloud: str) -> dict[str, TpuctlError | None]:
+    """Send a made-up event to everybody now; return by receiver why it was not taken, None where it was."""
+    receivers = receivers_of(spec, folder, cloud)
+    if not receivers:
+        raise UsageError(
+            "the deployment file names nobody to tell", hint="add `notify: {webhooks: [secret://NAME]}`",
+            unchanged="nothing was sent",
+        )  # fmt: skip
+    now = SystemClock().now()
+    return dict(
+        try_all(receivers, Notice(f"{spec.name}-test-{now:.0f}", "test", now, spec.name, "a test of tpuctl"))
+    )
+
+
+def receivers_in_earnest(
+    spec: Spec, folder: Path, cloud: str, *, hooks: bool
+) -> list[Webhook | Apprise | Hook]:
+    """Return everybody who is told of what happens: in a rehearsal nobody is."""
+    return [] if os.environ.get(UNTOLD) else receivers_of(spec, folder, cloud, hooks=hooks)
+
+
+def receivers_of(
+    spec: Spec, folder: Path, cloud: str, *, hooks: bool = True
+) -> list[Webhook | Apprise | Hook]:
+    """Return everybody whom the file names. Raise TpuctlError when an address cannot be read."""
+    notify = spec.notify
+    addresses: list[tuple[type[Webhook | Apprise], tuple[str, ...]]] = [
+        (Webhook, notify.webhooks),
+        (Apprise, notify.apprise),
+    ]
+    found: list[Webhook | Apprise | Hook] = [
+        kind(_address(text, spec, cloud), str(number), frozenset(notify.events))
+        for kind, texts in addresses
+        for number, text in enumerate(texts, 1)
+    ]
+    return found + ([Hook(event, line, folder) for event, line in notify.hooks.items()] if hooks else [])
+
+
+def _address(text: str, spec: Spec, cloud: str) -> str:
+    """Return what a reference stands for."""
+    ref = reference(text)
+    if ref is not None:
+        return open_manager(spec.project, cloud)[0].read(ref).strip()
+    if text.startswith(ENVIRONMENT):
+        name = text.removeprefix(ENVIRONMENT)
+        if not os.environ.get(name):
+            raise UsageError(f"notify: the variable {name} is not set", hint=f"export {name}=https://...")
+        return os.environ[name].strip()
+    return text

@@ -1,0 +1,172 @@
+"""Run a deployment on a local cloud of its own, inject failures, and judge whether the job recovers."""
+
+import random
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Moment, default_moment
+from orchestrator.advice.rehearsal.verdict import Verdict, judge, judge_crash
+from orchestrator.app.rehearsal.blows import Blows, JobOverError
+from orchestrator.app.rehearsal.evidence import Evidence
+from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.secret import lend_secrets
+from orchestrator.config.load import FILE_NAME
+from orchestrator.domain.plan import Outcome
+from orchestrator.errors import UsageError
+
+POLL = "watch.poll=1s"
+NOTICE = "8"
+"""Seconds of notice: shorter than the real 30, longer than any framework takes to begin its last save."""
+ONCE, TWICE = "job.failures=1", "job.failures=2"
+"""A job that fails by itself fails again. With failures it may start once more: a gang can lose a peer."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """
+    Say what happens in a rehearsal: which failures, *at* which moments, by a *seed* where none is given.
+
+    A positive *count* asks for that many failures of random kinds instead. With *compare* the job also runs
+    undisturbed; *hosts* is how machines of the local cloud are made.
+    """
+
+    kills: Sequence[Kill]
+    at: Sequence[str]
+    count: int | None
+    seed: int
+    compare: bool
+    hosts: str
+
+    def moments(self) -> list[Moment]:
+        """Read the moments; raise UsageError for one that is none, and for more moments than failures."""
+        kills = self.count or len(self.kills)
+        if len(self.at) > kills:
+            raise UsageError(
+                f"{len(self.at)} --at for {kills} failures",
+                hint="give one --at for each --kill, in the same order", unchanged="nothing was started",
+            )  # fmt: skip
+        return [_moment(text) for text in self.at]
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """Hold the verdict, what was *left* behind against our will, and the stage's folders where they were kept."""
+
+    verdict: Verdict
+    left: Sequence[str]
+    cloud: Path
+    work: Path
+    kept: bool
+
+
+def rehearse(
+    file: Path, settings: Sequence[str], script: Script, reporter: Reporter, *, keep: bool, talk: bool
+) -> Rehearsed:
+    """
+    Play *script* with the job of a deployment file; with *talk* commands print nothing to stdout.
+
+    The local cloud stays when the user wants to *keep* it or the job itself fails. Raise CommandFailedError
+    when a command fails for another reason than the deployment's end.
+    """
+    if file.name != FILE_NAME:
+        raise UsageError(
+            f"--file {file.name}: a rehearsal needs the name {FILE_NAME}", code="TPU-133",
+            hint=f"give the file that name, in a folder of its own if there is a {FILE_NAME} already",
+            unchanged="nothing was started",
+        )  # fmt: skip
+    chance = random.Random(script.seed)  # noqa: S311 - moments of a rehearsal, not secrets
+    kills = [chance.choice(list(Kill)) for _ in range(script.count)] if script.count else list(script.kills)
+    asked = script.moments()
+    stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
+    run = _Run(stage, settings, kills, asked, chance)
+    left: list[str] = []
+    with interruptible():
+        try:
+            run.take(ONCE)
+            stage.start_cloud("--hosts", script.hosts, "--notice", NOTICE, "--no-fresh-project")
+            lend_secrets(stage.session.spec, reporter)
+            verdict = run.judged(compare=script.compare)
+            keep = keep or verdict.crash is not None
+        finally:
+            left = [] if keep else stage.clear()
+    return Rehearsed(verdict, left, stage.cloud, stage.work, keep)
+
+
+def _moment(text: str) -> Moment:
+    try:
+        return Moment.parse(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--at {text}: {error}", hint="see: tpuctl rehearse --help", unchanged="nothing was started"
+        ) from error
+
+
+class _Run:
+    """Run the job undisturbed, then with failures, and judge."""
+
+    def __init__(
+        self, stage: Stage, settings: Sequence[str], kills: Sequence[Kill], asked: Sequence[Moment],
+        chance: random.Random,
+    ) -> None:  # fmt: skip
+        self._stage = stage
+        self._settings = settings
+        self._kills = kills
+        self._asked = asked
+        self._chance = chance
+
+    def take(self, failures: str) -> None:
+        """Use the user's settings, which win over our own number of failures."""
+        self._stage.take((failures, *self._settings, POLL))
+
+    def judged(self, *, compare: bool) -> Verdict:
+        """Return the verdict. A job that fails undisturbed is not run again."""
+        stage, unbroken = self._stage, None
+        if compare:
+            stage.scene("The job, undisturbed")
+            unbroken = self._life((), None)
+            if not unbroken.done:
+                return judge_crash(unbroken)
+            stage.run("down", "--yes", "--delete-data", *stage.flags)
+        self.take(TWICE)
+        count = len(self._kills)
+        stage.scene(f"The job, with {count} failure{'s' if count != 1 else ''} injected")
+        broken = self._life(self._kills, unbroken)
+        return judge(broken, unbroken, missed=count - len(broken.blows))
+
+    def _life(self, kills: Sequence[Kill], unbroken: Life | None) -> Life:
+        """Bring the deployment up and watch it to its end under *kills*."""
+        stage = self._stage
+        code = stage.call("up", *stage.flags)
+        evidence = Evidence(stage)
+        if code != 0:
+            return self._ended(evidence, (), code)
+        watcher = stage.start("watch", *stage.flags)
+        striker = Blows(stage, watcher, evidence, self._chance)
+        blows: list[Blow] = []
+        try:
+            for number, kill in enumerate(kills, start=1):
+                blows.append(striker.strike(kill, self._moment(number, unbroken)))
+            code = striker.until_over()
+        except JobOverError:
+            code = watcher.wait()
+        finally:
+            stage.end(watcher)
+        return self._ended(evidence, blows, code)
+
+    def _moment(self, number: int, unbroken: Life | None) -> Moment:
+        if number <= len(self._asked):
+            return self._asked[number - 1]
+        target = self._stage.session.spec.job.target_steps
+        return default_moment(number, len(self._kills), target, unbroken.pace if unbroken else None)
+
+    def _ended(self, evidence: Evidence, blows: Sequence[Blow], code: int) -> Life:
+        """Return the run; raise CommandFailedError when the deployment has not ended."""
+        records = self._stage.session.records
+        records.load()
+        outcome = next((one for one in Outcome if one.value == records.current.outcome), None)
+        if outcome is None:
+            raise CommandFailedError(code or 1)
+        return replace(evidence.life(outcome, records.current.reason), blows=tuple(blows))

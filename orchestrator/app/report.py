@@ -1,0 +1,111 @@
+"""The story of a deployment: collected in one look, written as one HTML page."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.expired import sweep_expired
+from orchestrator.app.glance import body_of, glance, holder_of
+from orchestrator.app.known import open_session
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.config.rules.progress_patterns import progress_text
+from orchestrator.domain.observation import Heartbeat, Present
+from orchestrator.domain.ports import Store
+from orchestrator.domain.spec import VmSpec
+from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.event_log import read_events
+from orchestrator.engine.heartbeats import Heartbeats
+from orchestrator.engine.job_logs import JobLog
+from orchestrator.engine.published_status import read_curve
+from orchestrator.errors import UsageError
+from orchestrator.pricing.bill import spent
+from orchestrator.pricing.spending import spending
+from orchestrator.report.curve import FEW, Losses, Told, losses
+from orchestrator.report.page import Facts, page
+from orchestrator.report.summary import Summary, summarise
+
+
+def write_report(
+    choice: Choice, name: str | None, output: Path | None, reporter: Reporter
+) -> tuple[Path, Facts]:
+    """Write the page to *output*, by default NAME-report.html; return where it is and what it tells."""
+    session = open_session(choice, name, reporter, only_looks=True)
+    sweep_expired(session)
+    with reporter:
+        facts = facts_of(session)
+    path = output or Path(f"{session.spec.name}-report.html")
+    write_atomically(path, page(facts).encode())
+    return path, facts
+
+
+class Memory:
+    """Keep from one look to the next what was read: each byte that leaves the cloud costs, whoever wrote it."""
+
+    def __init__(self, store: Store) -> None:
+        self.reports = Heartbeats(store)
+        self.log = JobLog(store, 0)
+        self.told = Told()
+
+
+def facts_of(session: Session, memory: Memory | None = None) -> Facts:
+    """
+    Look once and return all that a report tells. Raise UsageError when there is nothing to tell of.
+
+    *memory* is for who looks again.
+    """
+    looked = glance(session)
+    record, world = looked.record, looked.world
+    if not record.started_at:
+        raise UsageError(
+            f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
+            unchanged="nothing was changed", code="TPU-130",
+        )  # fmt: skip
+    memory = memory or Memory(session.store)
+    seen = memory.reports.read(None)
+    beats = seen.value if isinstance(seen, Present) else ()
+    return Facts(
+        status=body_of(session, looked, holder_of(session, world)),
+        record=record,
+        beats=beats,
+        events=read_events(session.store),
+        summary=summary_of(session, memory.reports),
+        spending=spending(session.spec, session.catalog, record, beats, world.seen_at),
+        losses=_losses(session, beats, memory),
+        now=world.seen_at,
+        rehearsed=session.choice.cloud == "local",
+    )
+
+
+def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
+    """
+    Return the figures of a run, from what the bucket holds.
+
+    *reports* knows those that were read before: they are not read again.
+    """
+    record = session.records.current
+    seen = (reports or Heartbeats(session.cloud.store)).read(None)
+    beats = seen.value if isinstance(seen, Present) else ()
+    ended = max((b.updated for b in beats), default=session.clock.now())
+    spec = session.spec
+    vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
+    ondemand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
+    return summarise(
+        beats,
+        read_events(session.cloud.store),
+        preemptions=record.node.preemptions,
+        started_at=record.started_at,
+        ended_at=ended,
+        cost_usd=spent(spec, session.catalog, record, ended).known_usd,
+        ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
+    )
+
+
+def _losses(session: Session, beats: Sequence[Heartbeat], memory: Memory) -> Losses:
+    """Return the loss by step; the job's log is read only where no watcher has seen enough."""
+    seen = read_curve(session.store)
+    if len(seen) >= FEW:
+        return losses(seen, beats)
+    lines = ((incarnation, line) for incarnation, _, line in memory.log.new_lines())
+    return losses(seen, beats, lines, progress_text(session.spec), memory.told)

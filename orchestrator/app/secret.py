@@ -1,0 +1,76 @@
+"""Values that only machines read: stored in Secret Manager of the chosen cloud, and written nowhere else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.app.clouds import clients_of
+from orchestrator.app.reporter import Reporter
+from orchestrator.config.load import find, load
+from orchestrator.domain.secret_refs import SCHEME, job_secrets, reference
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import UsageError
+from orchestrator.google.secret_manager import SecretManager, Stored
+
+MADE_UP = b"made-up-for-this-rehearsal"
+MOST_LENT = 100
+"""Versions of one secret that a rehearsal makes at most."""
+
+
+@dataclass(frozen=True)
+class NewVersion:
+    """Name a version that was stored."""
+
+    name: str
+    version: int
+    project: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """Hold the secrets of a project, without their values."""
+
+    project: str
+    secrets: tuple[Stored, ...]
+
+
+def store_secret(name: str, value: Callable[[], bytes], project: str | None, cloud: str) -> NewVersion:
+    """Store a new version of *name*; *value* is asked for when the name is known to be one."""
+    if reference(SCHEME + name) is None or "/" in name:
+        raise UsageError(
+            f"{name[:60]!r} cannot be the name of a secret", hint="use letters, digits, '_' and '-'",
+            unchanged="nothing was stored",
+        )  # fmt: skip
+    text = value()
+    manager, where = open_manager(project, cloud)
+    return NewVersion(name, manager.set(name, text), where)
+
+
+def list_secrets(project: str | None, cloud: str) -> Names:
+    """Return the names of the project's secrets."""
+    manager, where = open_manager(project, cloud)
+    return Names(where, tuple(manager.list()))
+
+
+def open_manager(project: str | None, cloud: str) -> tuple[SecretManager, str]:
+    """Return Secret Manager of the chosen cloud, and the project: the option's, the file's or the login's."""
+    if project is None and cloud != "local":
+        try:
+            project = load(find(Path.cwd())).project
+        except UsageError:
+            project = None
+    clients = clients_of(cloud, project)
+    return SecretManager(clients), clients.project
+
+
+def lend_secrets(spec: Spec, reporter: Reporter) -> None:
+    """Give the job of a rehearsal made-up values: its local cloud is new, and real ones have no place there."""
+    wanted = job_secrets(spec).values()
+    if not wanted:
+        return
+    manager, _ = open_manager(None, "local")
+    for name in dict.fromkeys(ref.name for ref in wanted):
+        versions = [int(ref.version) for ref in wanted if ref.name == name and ref.version != "latest"]
+        for _number in range(min(MOST_LENT, max(versions, default=1))):
+            manager.set(name, MADE_UP)
+    reporter.say(f"the job's secrets have made-up values in this rehearsal: {', '.join(job_secrets(spec))}")

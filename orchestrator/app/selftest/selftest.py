@@ -1,0 +1,188 @@
+"""Run the whole of tpuctl once on a cloud, delete everything, and prove that nothing is left."""
+
+import json
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from orchestrator.advice.selftest.compare import Difference, Topic, differences
+from orchestrator.advice.selftest.recording import Recording, parse
+from orchestrator.app.rehearsal.stage import interruptible, undisturbed
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.selftest.steps import FOLDER, Run, RunCommand, Wanted, take_down
+from orchestrator.app.state_folders import state_folder
+from orchestrator.config.load import FILE_NAME
+from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.errors import LeftoverError, UsageError
+from orchestrator.pricing.cost import Hourly, Meter, estimate
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Hold the time to live in seconds, the usual sum and the greatest one in USD."""
+
+    ttl: float
+    usual_usd: float
+    most_usd: float
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Hold a self-test that nothing was created for yet: what it runs, its limits, and how old the prices are."""
+
+    run: Run
+    limits: Limits
+    prices: str
+
+
+@dataclass(frozen=True)
+class SelfTested:
+    """Hold how a self-test ended: what is *left*, and the *differences* to a recording, None without one."""
+
+    run: Run
+    left: Sequence[str]
+    interrupted: bool
+    differences: Sequence[Difference] | None
+
+    @property
+    def failed(self) -> bool:
+        """Say whether a step went wrong or something other than a time differs from the recording."""
+        steps = self.run.recording.steps.values()
+        different = any(one.topic is not Topic.TIME for one in self.differences or ())
+        return different or any(told["outcome"] not in {"ok", "skipped"} for told in steps)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as `--json` prints it."""
+        differ = self.differences
+        found = None if differ is None else [{**asdict(one), "topic": one.topic.value} for one in differ]
+        body = {"name": self.run.name, "cloud": self.run.cloud, "left": list(self.left)}
+        steps = self.run.recording.steps
+        return {**body, "interrupted": self.interrupted, "steps": steps, "differences": found}
+
+
+def as_recorded(wanted: Wanted, recording: Recording) -> Wanted:
+    """Return what repeats a recording on the local cloud."""
+    head = recording.head
+    kind, zone = str(head.get("type", wanted.type)), str(head.get("zone", wanted.zone))
+    return replace(wanted, cloud="local", tpu=bool(head.get("tpu", True)), type=kind, zone=zone)
+
+
+def prepare(wanted: Wanted, run_command: RunCommand, reporter: Reporter) -> Prepared:
+    """Delete what a killed self-test has left, and find what the new one may cost; nothing is created."""
+    _clean_up_before(wanted.cloud, run_command, reporter)
+    run = Run(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)
+    price = run.price()
+    found = limits(price, wanted.budget, wanted.seconds, tpu=wanted.tpu)
+    if found is None:
+        what = f"no price is known for {', '.join(price.unknown)}" if price.unknown else "it is too small"
+        raise UsageError(
+            f"a budget of {wanted.budget:g} USD cannot be kept: {what}",
+            hint="choose another --zone or --type, a greater --budget or --limit, or --no-tpu",
+            unchanged="nothing was created",
+        )
+    return Prepared(run, found, price.date_text)
+
+
+def carry_out(prepared: Prepared, recorded: Recording | None, reporter: Reporter) -> SelfTested:
+    """Run the steps; whatever happens, delete everything and look. Then compare with what was *recorded*."""
+    run, ttl = prepared.run, prepared.limits.ttl
+    interrupted = False
+    # What the commands in it print is talk here: the answer is what becomes of all of them.
+    with run.begun(ttl), redirect_stdout(sys.stderr):
+        try:
+            with interruptible():
+                run.steps(ttl)
+        except KeyboardInterrupt:
+            interrupted = True
+            reporter.say("interrupted; deleting everything first, which takes a few minutes", style="warning")
+        finally:
+            with undisturbed():
+                left = run.end()
+    differ = None if recorded is None else differences(recorded, run.recording)
+    return SelfTested(run, left, interrupted, differ)
+
+
+def _clean_up_before(cloud: str, run_command: RunCommand, reporter: Reporter) -> None:
+    for folder in _earlier(cloud):
+        reporter.say(f"{folder.name}: an earlier self-test was cut off; deleting what is left of it first")
+        if take_down(folder, cloud, run_command) != 0:
+            raise LeftoverError(
+                f"{folder.name} could not be taken down",
+                hint=f"run: tpuctl down --delete-data --file {folder / FILE_NAME}",
+                unchanged="no new self-test was begun",
+            )
+
+
+def _earlier(cloud: str) -> Iterator[Path]:
+    """Yield the folders of self-tests that were cut off: nobody holds their lock."""
+    for file in sorted((state_folder(cloud) / FOLDER).glob(f"*/{FILE_NAME}")):
+        try:
+            with FileLock(file.parent / "lock", timeout=0):
+                pass
+        except Timeout:
+            continue
+        yield file.parent
+
+
+def write_recording(recording: Recording, path: Path) -> None:
+    """Write a recording as JSON lines."""
+    write_atomically(path, "".join(f"{line}\n" for line in json_lines(recording)).encode())
+
+
+def json_lines(recording: Recording) -> list[str]:
+    """Return the lines of a recording's file."""
+    return [json.dumps(line, sort_keys=True) for line in recording.lines()]
+
+
+def read_recording(path: Path) -> Recording:
+    """Read one; raise UsageError when the file holds none."""
+    try:
+        return parse(_objects(path))
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise UsageError(
+            f"{path} is no recording of a self-test: {error}",
+            hint="make one with: tpuctl selftest --record F",
+            unchanged="nothing was created",
+        ) from None
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)
+        if not isinstance(one, dict):
+            raise TypeError("a line is no JSON object")
+        yield one
+
+
+NO_TPU = 15 * 60.0
+"""Seconds that a self-test without a TPU may live."""
+SHORTEST = 20 * 60.0
+"""Seconds that all steps with a TPU take at least; a budget for less is none."""
+USUAL = 45 * 60.0
+"""Seconds that all steps take on the real service, by its published times (docs/selftest.md)."""
+USUAL_NO_TPU = 6 * 60.0
+
+
+def limits(price: Hourly, budget_usd: float, seconds: float, *, tpu: bool) -> Limits | None:
+    """
+    Return what holds within *budget_usd* and *seconds*; None when a price is unknown or the budget too small.
+
+    The time to live is short enough that even all machines together, left alone, stay within the budget.
+    """
+    meters = tuple(Meter) if tpu else (Meter.VM, Meter.DISK)
+    found = estimate(price, dict.fromkeys(meters, 3600.0))
+    if found.usd is None:
+        return None
+    hour = found.most_usd
+    longest = seconds if tpu else min(seconds, NO_TPU)
+    ttl = min(longest, budget_usd / hour * 3600 if hour else longest)
+    shortest, usual = (SHORTEST, USUAL) if tpu else (USUAL_NO_TPU, USUAL_NO_TPU)
+    if ttl < shortest:
+        return None
+    return Limits(ttl, hour * min(usual, ttl) / 3600, hour * ttl / 3600)

@@ -1,0 +1,38 @@
+"""Show what machines answered to a command."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.cli.console import put
+from orchestrator.ssh.run import Answer
+
+
+def as_dict(answer: Answer) -> dict[str, Any]:
+    """Return it as `--json` prints it."""
+    fault = answer.fault
+    return {
+        "machine": answer.host, "exit_code": answer.exit_code, "stdout": answer.stdout,
+        "stderr": answer.stderr, "lost": fault is not None, "why": fault.message if fault else "",
+        "code": fault.code if fault else None,
+    }  # fmt: skip
+
+
+def show(answers: Sequence[Answer]) -> None:
+    """Print what each machine said, each line with its name, and on failure how it ended on each of them."""
+    for answer in answers:
+        for line in answer.stdout.splitlines():
+            put(f"{answer.host}: {line}")
+        for line in answer.stderr.splitlines():
+            put(f"{answer.host}: {line}", err=True)
+    if all(answer.exit_code == 0 for answer in answers):
+        return
+    for answer in answers:
+        put(f"{answer.host}: {_end(answer)}", err=True)
+    for hint in sorted({answer.fault.hint for answer in answers if answer.fault and answer.fault.hint}):
+        put(f"  next:  {hint}", err=True)
+
+
+def _end(answer: Answer) -> str:
+    if answer.fault is None:
+        return f"exit code {answer.exit_code}" if answer.exit_code else "ok"
+    return f"lost, so whether it ended well is not known: {answer.fault.message} ({answer.fault.code})"

@@ -1,0 +1,56 @@
+"""Show the checkpoints of a deployment."""
+
+import click
+
+from orchestrator.app.checkpoints import Listing, Row
+from orchestrator.cli.console import put
+from orchestrator.domain.amounts import size_text, span_text
+from orchestrator.domain.clean_text import cut
+
+
+def show(listing: Listing) -> None:
+    """Print a table of them, and the files that no checkpoint contains."""
+    if listing.rows:
+        _table(listing)
+    else:
+        click.echo("no checkpoint yet", err=True)
+    for one in listing.unclaimed:
+        first = cut(one.parts[0].files[0].name, 200) if one.parts[0].files else ""
+        more = "" if one.count == 1 else f" and {one.count - 1} more"
+        partial = "" if one.complete else ", some may be missing"
+        put(
+            f"unclaimed, incarnation {one.incarnation}: {first}{more}, {size_text(one.size)}{partial} "
+            f"({one.why})"
+        )
+    if listing.unclaimed:
+        click.echo("get them with: tpuctl fetch --unclaimed")
+
+
+def _table(listing: Listing) -> None:
+    # Checkpoints of an earlier release name no format.
+    longest = max(len(row.stored.format) for row in listing.rows)
+    wide = max(longest, len("format")) if longest else 0
+    head = f"{'step':>9}  {'inc':>3}  {'workers':>7}  {'size':>8}  {'age':>8}"
+    put(f"{head}  " + (f"{'format':<{wide}}  " if wide else "") + "state")
+    for row in listing.rows:
+        one = row.stored
+        incarnation = "-" if one.incarnation is None else one.incarnation
+        age = span_text(max(0.0, listing.now - one.saved_at))
+        start = f"{one.step:>9}  {incarnation:>3}  {one.workers or '-':>7}"
+        kind = f"{one.format or '-':<{wide}}  " if wide else ""
+        put(f"{start}  {size_text(one.size):>8}  {age:>8}  {kind}{_state(row)}")
+        for fault in row.faults:
+            put(f"{'':>11}{cut(fault)}")
+
+
+def _state(row: Row) -> str:
+    if not row.stored.complete:
+        return f"not complete: {cut(row.stored.why)}"
+    if row.faults:
+        return "TORN: not as it was saved"
+    words = ["complete"]
+    if row.verified is not None:
+        words.append("verified" if row.verified else "read whole, no sha256 was noted")
+    if row.resumes:
+        words.append("the next start resumes here")
+    return ", ".join(words)

@@ -1,0 +1,59 @@
+"""Show what a self-test will do and cost, and how it went."""
+
+import click
+
+from orchestrator.advice.selftest.compare import Topic
+from orchestrator.app.selftest.selftest import Prepared, SelfTested, json_lines
+from orchestrator.cli.console import put, say
+from orchestrator.errors import LeftoverError
+
+
+def announce(prepared: Prepared) -> None:
+    """Say what will be created and what it costs at most."""
+    run, limits = prepared.run, prepared.limits
+    things = f"a VM and a TPU {run.kind} (spot)" if run.tpu else "a VM"
+    cost = f"about {limits.usual_usd:.2f} USD, at most {limits.most_usd:.2f} USD"
+    say(f"This creates a bucket, {things} in {run.zone}, and deletes all of it at the end.", style="bold")
+    say(f"  project  {run.session.project}, deployment {run.name}")
+    say(f"  cost     {cost} ({prepared.prices})")
+    say(
+        f"  limit    {limits.ttl / 60:.0f} minutes; then the machines end by themselves, even if nobody watches"
+    )
+    if run.cloud == "local":
+        say("  This is the local cloud: nothing of it is billed.")
+
+
+def show_steps(done: SelfTested) -> None:
+    """Print a line for each step."""
+    say("")
+    for name, told in done.run.recording.steps.items():
+        text = f"  {told['outcome']:<8} {name:<12} {told['seconds']:>7.1f} s  {told['proves']}"
+        styles = {"ok": "", "failed": "bold red"}
+        say(text, style=styles.get(told["outcome"], "yellow"))
+
+
+def show_recording(done: SelfTested, *, err: bool) -> None:
+    """Print every line of the recording, so that nobody sends what they have not seen."""
+    lines = json_lines(done.run.recording)
+    for line in lines:
+        put(line, err=err)
+    say(f"These {len(lines)} lines are all that the recording holds: shapes, no values. Nothing was sent.")
+
+
+def show_differences(done: SelfTested) -> None:
+    """Print what differs from a recording, by topic."""
+    for topic in Topic if done.differences is not None else ():
+        some = [one for one in done.differences or () if one.topic is topic]
+        click.echo(f"{topic.value}: {len(some) or 'no'} difference{'' if len(some) == 1 else 's'}")
+        for one in some:
+            click.echo(f"  {one.where}\n    recorded: {one.recorded}\n    here:     {one.here}")
+
+
+def show_end(done: SelfTested) -> None:
+    """Say that nothing is left. Raise LeftoverError with what is, or what nobody could prove gone."""
+    if done.left:
+        raise LeftoverError(
+            f"not proven gone: {'; '.join(done.left)}", hint="run tpuctl selftest again: it deletes this first",
+            unchanged="everything else is gone",
+        )  # fmt: skip
+    say(f"nothing is left of {done.run.name}: no TPU, no VM, no queued resource, no bucket", style="green")
