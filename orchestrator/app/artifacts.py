@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.app.job_data import with_code
+from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.source_folder import source_folder
-from orchestrator.cli.console import say
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight
 from orchestrator.domain.plan import Outcome
@@ -39,7 +39,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     digest = agent_zipapp.build(fresh)
     Path(fresh).replace(agent_file(session.bundles, digest))
     if session.choice.cloud != "local":
-        bring_uv(session.spec, session.bundles)
+        bring_uv(session.spec, session.bundles, session.reporter)
     return bundle.digest, digest
 
 
@@ -57,7 +57,7 @@ def need_python(spec: Spec) -> None:
         )
 
 
-def bring_uv(spec: Spec, folder: Path) -> None:
+def bring_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
     """
     Put the program of `tpuctl-venv` where uploads are taken from: for TPUs, and for a VM with Arm processors.
 
@@ -69,8 +69,9 @@ def bring_uv(spec: Spec, folder: Path) -> None:
         try:
             uv_program.packed(machine, folder)
         except TpuctlError as error:
-            say(
-                f"warning: {error.message}. Jobs that use tpuctl-venv will fail; {error.hint}", style="yellow"
+            reporter.say(
+                f"warning: {error.message}. Jobs that use tpuctl-venv will fail; {error.hint}",
+                style="warning",
             )
 
 

@@ -1,16 +1,21 @@
 """The job's data in commands: what the file names, the list that goes with the code, and the way to the bucket."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from orchestrator.app.leaving import leaving
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.sent import what_is_sent
+from orchestrator.app.session import Session
+from orchestrator.app.source_folder import source_folder
 from orchestrator.app.state_folders import state_folder
 from orchestrator.contract.object_names import DATA_LIST
-
-if TYPE_CHECKING:
-    from orchestrator.app.session import Session
-    from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.domain.spec import Spec
-    from orchestrator.ssh.local_data import DataSet
+from orchestrator.domain.data_spec import bucket_sources
+from orchestrator.domain.observation import Absent, Present, Unknown
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import ConflictError, TransientError, UsageError
+from orchestrator.google.project_probe import Probe
+from orchestrator.ssh.local_data import DataFile, DataSet, listing, scan
+from orchestrator.ssh.send_data import missing, send
 
 SUMS = "data-sums.json"
 """What this computer remembers of files of data, so that unchanged ones are not read again."""
@@ -20,12 +25,10 @@ _SLOW = 1 << 28
 """Bytes from which on reading the data is said, because it takes seconds."""
 
 
-def read_data(path: Path, spec: "Spec", cloud: str) -> "tuple[DataSet, ...]":
+def read_data(path: Path, spec: Spec, cloud: str, reporter: Reporter) -> tuple[DataSet, ...]:
     """Return the sets of `job.data`, their files read; none without `job.data`. Raise UsageError as `scan` does."""
     if not spec.job.data:
         return ()
-    from orchestrator.cli.console import say
-    from orchestrator.ssh.local_data import scan
 
     told = False
 
@@ -33,37 +36,25 @@ def read_data(path: Path, spec: "Spec", cloud: str) -> "tuple[DataSet, ...]":
         nonlocal told
         if not told and total > _SLOW:
             told = True
-            say(f"reading {total / 1e9:.1f} GB of data, to know what has changed ...")
+            reporter.say(f"reading {total / 1e9:.1f} GB of data, to know what has changed ...")
 
     return scan(spec.job.data, path.absolute().parent, state_folder(cloud) / SUMS, tell)
 
 
-def with_code(sets: "tuple[DataSet, ...]") -> dict[str, bytes]:
+def with_code(sets: tuple[DataSet, ...]) -> dict[str, bytes]:
     """Return what goes into the bundle beside the code."""
-    from orchestrator.ssh.local_data import listing
-
     return {DATA_LIST: listing(sets)} if sets else {}
 
 
-def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:
+def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
     """Say what leaves this computer, and what ignore rules keep."""
-    from orchestrator.app.sent import what_is_sent
-    from orchestrator.app.source_folder import source_folder
-    from orchestrator.cli.console import say
-
     source = source_folder(session.path, session.spec)
     for line in what_is_sent(session.path, session.spec, source, sets).lines():
-        say(line)
+        session.reporter.say(line)
 
 
-def check_sources(session: "Session") -> None:
+def check_sources(session: Session) -> None:
     """Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here."""
-    from orchestrator.cli.console import say
-    from orchestrator.domain.data_spec import bucket_sources
-    from orchestrator.domain.observation import Absent, Present, Unknown
-    from orchestrator.errors import UsageError
-    from orchestrator.google.project_probe import Probe
-
     for source in bucket_sources(session.spec):
         sight = Probe(session.clients).holds_objects(source)
         if isinstance(sight, Absent) or sight == Present(False):
@@ -72,14 +63,13 @@ def check_sources(session: "Session") -> None:
                 unchanged="nothing was changed", code="TPU-144",
             )  # fmt: skip
         if isinstance(sight, Unknown):
-            say(f"data: {source} cannot be seen from here ({sight.why}); the machines may", style="yellow")
+            session.reporter.say(
+                f"data: {source} cannot be seen from here ({sight.why}); the machines may", style="warning"
+            )
 
 
-def bucket_is_there(session: "Session") -> bool:
+def bucket_is_there(session: Session) -> bool:
     """Say whether the deployment has its bucket by now. Raise what hides it."""
-    from orchestrator.domain.observation import Absent, Unknown
-    from orchestrator.errors import TransientError
-
     sight = session.cloud.buckets.observe(session.blueprint.bucket)
     if isinstance(sight, Unknown):
         raise TransientError(
@@ -89,13 +79,8 @@ def bucket_is_there(session: "Session") -> bool:
     return not isinstance(sight, Absent)
 
 
-def send_data(session: "Session", sets: "tuple[DataSet, ...]", printer: "EventPrinter") -> None:
+def send_data(session: Session, sets: tuple[DataSet, ...]) -> None:
     """Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest."""
-    from orchestrator.app.leaving import leaving
-    from orchestrator.cli.console import say
-    from orchestrator.ssh.local_data import DataFile
-    from orchestrator.ssh.send_data import missing, send
-
     files = missing(session.cloud.store, sets)
     if not files:
         return
@@ -105,26 +90,26 @@ def send_data(session: "Session", sets: "tuple[DataSet, ...]", printer: "EventPr
         nonlocal done, count, told
         done, count = done + file.size, count + 1
         text = f"data: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {count} of {len(files)} files"
-        printer.now(text)
+        session.reporter.now(text)
         # Where nobody looks at a terminal there is no live line.
         if session.clock.monotonic() - told >= _TELL and count < len(files):
             told = session.clock.monotonic()
-            say(text)
+            session.reporter.say(text)
 
-    say(f"data: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB go to the bucket")
+    session.reporter.say(
+        f"data: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB go to the bucket"
+    )
     with leaving("the data that is in the bucket stays there", "the same command again sends the rest"):
         send(session.cloud.store, files, tell)
-    say("data: all of it is in the bucket")
+    session.reporter.say("data: all of it is in the bucket")
 
 
-def first_bucket(session: "Session") -> None:
+def first_bucket(session: Session) -> None:
     """
     Make the bucket of a first `up` before anything else, so that no TPU waits for data that is still sent.
 
     A kill after this leaves an empty bucket, which the next `up` takes and `down` names.
     """
-    from orchestrator.errors import ConflictError
-
     order = session.blueprint.bucket_order()
     if session.spec.bucket.adopt:
         raise ConflictError(

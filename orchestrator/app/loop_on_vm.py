@@ -1,12 +1,12 @@
 """Put the loop of `tpuctl watch` on the VM, and take it back."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.app.workers import look
-from orchestrator.cli.console import print_json, say
 from orchestrator.config.adapter import document_of
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
 from orchestrator.domain.observation import Present, VmState
@@ -29,37 +29,44 @@ LOOK_SECONDS = 3.0
 LOG = f"{ROOT}/log/watch.log"
 
 
-def hand_over(session: Session) -> None:
+@dataclass(frozen=True)
+class Moved:
+    """Hold whether the loop runs on the VM now, from which archive, and how many changes that took."""
+
+    vm: str
+    running: bool
+    changes: int
+    digest: str | None = None
+
+
+def hand_over(choice: Choice, reporter: Reporter) -> Moved:
     """
     Bring the loop to the VM, start it and wait until it holds the lease.
 
     Raise UsageError when there is no VM that could run it, LeaseHeldError when somebody acts who goes on.
     """
+    session = Session(choice, reporter)
     host, seen = _contact(session)
     packed = _packed(session)
     if seen.digest == packed.digest and seen.running:
-        _report(session, host, packed.digest, changes=0)
-        return
+        return Moved(host.name, running=True, changes=0, digest=packed.digest)
     fresh = seen.digest != packed.digest
     with session.alone(HAND_OVER):
         if fresh:
-            say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
+            reporter.say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
             loop_on_vm.install(session.cloud.remote, host, packed)
     loop_on_vm.start(session.cloud.remote, host)
     _wait(session, host)
-    _report(session, host, packed.digest, changes=1)
+    return Moved(host.name, running=True, changes=1, digest=packed.digest)
 
 
-def take_back(session: Session) -> None:
+def take_back(choice: Choice, reporter: Reporter) -> Moved:
     """End the loop on the VM and keep cron from starting it."""
+    session = Session(choice, reporter)
     host, before = _contact(session)
     with session.alone(HAND_OVER):
         loop_on_vm.stop(session.cloud.remote, host)
-    if session.choice.as_json:
-        print_json("watch-on-vm", {"vm": host.name, "running": False, "changes": int(before.running)})
-        return
-    say(f"no loop runs on {host.name} any more; the job goes on")
-    say("  next:  go on here with `tpuctl watch`, or there with `tpuctl watch --on-vm`")
+    return Moved(host.name, running=False, changes=int(before.running))
 
 
 def over(session: Session) -> bool:
@@ -90,7 +97,7 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
             if isinstance(error, HostKeyError | NoGcloudError) or session.clock.now() > end:
                 raise
             if not said:
-                say(f"waiting for the VM: {error.message}")
+                session.reporter.say(f"waiting for the VM: {error.message}")
             said = True
         session.clock.wait(2.0)
 
@@ -156,22 +163,10 @@ def _wait(session: Session, host: Host) -> None:
             if state.state != said:
                 said = state.state
                 more = "; the first time takes a minute" if said == "installing" else ""
-                say(f"{host.name}: {said}{more}")
+                session.reporter.say(f"{host.name}: {said}{more}")
         session.clock.wait(0.5)
 
 
 def _holds(session: Session) -> bool:
     found = current(session.cloud.store)
     return found is not None and Holder.from_json(found.data).command == LOOP
-
-
-def _report(session: Session, host: Host, digest: str, *, changes: int) -> None:
-    if session.choice.as_json:
-        body: dict[str, Any] = {"vm": host.name, "running": True, "digest": digest, "changes": changes}
-        print_json("watch-on-vm", body)
-    elif changes:
-        say(f"the loop runs on {host.name}; this computer is not needed any more", style="green")
-        say("  next:  tpuctl status, logs and down work from anywhere")
-        say("         take it back: tpuctl watch --on-vm --stop")
-    else:
-        say(f"no changes: the loop runs on {host.name}")

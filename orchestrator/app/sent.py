@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from orchestrator.domain.spec import Spec
-    from orchestrator.ssh.local_data import DataSet
-    from orchestrator.ssh.source_folder import AtHome, Entry
+from orchestrator.domain.amounts import size_text
+from orchestrator.domain.spec import Spec
+from orchestrator.ssh.local_data import DataSet
+from orchestrator.ssh.source_folder import AtHome, Entry, look
 
 LARGEST = 5
 _GIB = 2**30
@@ -32,9 +30,9 @@ class Sent:
     event.
     """
 
-    code: "tuple[Entry, ...]"
-    data: "tuple[DataSet, ...]"
-    at_home: "tuple[AtHome, ...]"
+    code: tuple[Entry, ...]
+    data: tuple[DataSet, ...]
+    at_home: tuple[AtHome, ...]
     usd: float | None = None
     leads: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, str] = field(default_factory=dict)
@@ -66,8 +64,6 @@ class Sent:
 
     def lines(self) -> Iterator[str]:
         """Yield what people read: the code, each set of data, and what stays at home with its rule."""
-        from orchestrator.domain.amounts import size_text
-
         total = sum(entry.size for entry in self.code)
         largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:LARGEST])
         yield f"Code: {_files(len(self.code))}, {size_text(total)}; largest: {largest or 'none'}"
@@ -94,16 +90,14 @@ class Sent:
                 f"{', ...' if len(self.at_home) > LARGEST else ''}. What the job reads of it: job.data"
             )
 
-    def _month(self, one: "DataSet") -> float | None:
+    def _month(self, one: DataSet) -> float | None:
         return None if one.in_bucket or self.usd is None else round(one.size / _GIB * self.usd, 4)
 
 
 def what_is_sent(
-    path: Path, spec: "Spec", source: Path, sets: "tuple[DataSet, ...]", usd: float | None = None
+    path: Path, spec: Spec, source: Path, sets: tuple[DataSet, ...], usd: float | None = None
 ) -> Sent:
     """Look at the folder *source*; what a set of data brings does not count as staying at home."""
-    from orchestrator.ssh.source_folder import look
-
     found = look(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
@@ -125,18 +119,11 @@ def what_is_sent(
     )
 
 
-def render(sent: Sent, console: "Console", width: int) -> None:
-    """Print it as a part of a plan."""
-    console.print()
-    for line in sent.lines():
-        console.print(line, markup=False, width=min(width, console.width), overflow="fold")
-
-
 def _files(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
 
 
-def _leads(base: Path, sets: "tuple[DataSet, ...]") -> Iterator[tuple[str, str]]:
+def _leads(base: Path, sets: tuple[DataSet, ...]) -> Iterator[tuple[str, str]]:
     """Yield where links lead each set out of the project; nothing for one that is named where it lies."""
     project = base.resolve()
     for one in sets:
@@ -155,8 +142,7 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
         yield f"Runs on this computer, as you, when told {events}: {command}"
 
 
-def _home(home: "AtHome") -> str:
-    from orchestrator.domain.amounts import size_text
+def _home(home: AtHome) -> str:
 
     file, _, line = home.verdict.line.rpartition(":")
     why = f"{file} line {line}" if file else "a key, by its name"

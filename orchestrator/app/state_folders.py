@@ -4,13 +4,8 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.private_folders import own_folder, private_folder
-
-if TYPE_CHECKING:
-    import click
-    from click.shell_completion import CompletionItem
 
 RECORD_KEY = "record.key"
 KEPT = "spec.json"
@@ -87,12 +82,3 @@ def own_address() -> str:
     Machines share this computer's network, so the system would choose 127.0.0.1 for all of them.
     """
     return os.environ.get("TPUCTL_LOOPBACK", "") if on_machine() else ""
-
-
-def complete_name(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> "list[CompletionItem]":
-    """Return the deployments whose name begins so, each with its project, for the shell's completion."""
-    from click.shell_completion import CompletionItem
-
-    cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")
-    folders = (path.parent for path in kept_files(cloud))
-    return [CompletionItem(f.name, help=f.parent.name) for f in folders if f.name.startswith(incomplete)]

@@ -22,6 +22,7 @@ from orchestrator.app.explain import explained
 from orchestrator.app.known import open_session
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.status import newest
 from orchestrator.config.adapter import dump
 from orchestrator.contract.redaction import Redactor
 from orchestrator.domain.spec import Spec
@@ -215,8 +216,6 @@ def _parsed(lines: list[str]) -> Iterator[Any]:
 
 
 def _status(session: Session) -> dict[str, Any]:
-    from orchestrator.cli.commands.status import newest
-
     return newest(session)
 
 

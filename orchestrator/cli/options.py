@@ -1,18 +1,27 @@
 """Options that several commands share, with one meaning everywhere."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.state_folders import complete_name
+from orchestrator.app.state_folders import kept_files
 from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the deployments whose name begins so, each with its project, for the shell's completion."""
+    cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")
+    folders = (path.parent for path in kept_files(cloud))
+    return [CompletionItem(f.name, help=f.parent.name) for f in folders if f.name.startswith(incomplete)]
 
 
 def deployment_options(function: F) -> Callable[..., Any]:

@@ -4,14 +4,15 @@ from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from orchestrator.app.down import delete_all
 from orchestrator.app.expired import remember
-from orchestrator.cli.commands.up import _stop_on
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.up import Goal, pass_until, want
 from orchestrator.domain.lease import LIFE
-from orchestrator.engine.loop import raise_stockout
 from orchestrator.errors import LeaseHeldError
 from tests.crash.oracle import asked
 from tests.crash.stage import ELSEWHERE, HERE
-from tests.engine.engine_lab import PROJECT
+from tests.engine.engine_lab import DIGEST, PROJECT
 
 LOOK = 15.0
 """Seconds after which somebody who was told that the lease is held tries again."""
@@ -39,11 +40,6 @@ def process(stage, spec, place, **options):
         asked(stage, calls)
 
 
-def at_rest(result):
-    """Say whether nothing is left to do or to wait for."""
-    return result.plan.empty and not result.plan.waiting
-
-
 def up(stage, spec, place=HERE):
     """`tpuctl up`."""
     # Nobody is logged in there, and settings of one run leave no mark for quick answers.
@@ -51,30 +47,17 @@ def up(stage, spec, place=HERE):
     kept = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place, choice=where)
     with process(stage, spec, place) as made:
         stage.step("save the spec", lambda: remember(kept))
-        made.want()
-
-        def over(result):
-            for failure in result.failures:
-                _stop_on(failure, result)
-            raise_stockout(made.record, spec.tpu.zones)
-            return at_rest(result)
-
-        return made.run(over)
+        want(made.deployment, DIGEST["bundle"], DIGEST["agent"])
+        return pass_until(Goal.JOB.reached, made.watcher, made.deployment, Reporter(), made.turns())
 
 
 def watch(stage, spec, place=HERE):
     """`tpuctl watch`, until there is nothing to do; one that has ended stays so."""
     with process(stage, spec, place) as made:
-        return made.run(at_rest)
+        return made.run(Goal.JOB.reached)
 
 
 def down(stage, spec, place=HERE, *, data=False):
     """`tpuctl down`, with --delete-data if *data*; return what it says is left."""
     with process(stage, spec, place, forgiving=True) as made:
-        sweep = made.sweep()
-        sweep.begin()
-        left = list(sweep.machines())
-        if not left:
-            kept = sweep.bucket(stage.bucket) if data else sweep.close()
-            left += [kept] if kept else []
-        return left
+        return delete_all(made.sweep(), stage.bucket if data else "")

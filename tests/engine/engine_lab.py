@@ -9,7 +9,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app.artifacts import as_wanted
+from orchestrator.app.up import Goal, want
+from orchestrator.app.watch import keep_alive
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
@@ -27,7 +28,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
-from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome
+from orchestrator.engine.loop import Watcher, raise_outcome
 from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
@@ -200,7 +201,7 @@ class Controller:
 
         self.deployment = Deployment(
             spec, self.cloud, self.blueprint, lab.folder / "bundles", self.records, self.journal, self.lease,
-            self.clock, self.sink, cost,
+            self.clock, self.sink, cost, store_events=self.sink.flush,
         )  # fmt: skip
         self.reconciler = Reconciler(self.deployment)
         self.watcher = Watcher(self.deployment)
@@ -211,33 +212,37 @@ class Controller:
 
     def want(self):
         """Want the code of this lab, as `up` does first."""
-        now = self.lab.clock.now()
-        self.records.update(
-            lambda record: as_wanted(self.spec, record, DIGEST["bundle"], DIGEST["agent"], now)
-        )
+        want(self.deployment, DIGEST["bundle"], DIGEST["agent"])
+        self.records.flush()
 
     def up(self, **options):
         """Run passes until nothing is left to do or to wait for, as `tpuctl up --wait` does."""
         self.want()
-        return self.run(lambda r: r.plan.empty and not r.plan.waiting, **options)
+        return self.run(Goal.JOB.reached, **options)
 
     def run(self, until=lambda r: False, *, passes=300, seconds=float("inf"), at_end=None):
         """Run passes until *until*, an end, or *seconds* of virtual time; never more than *passes*."""
-        start, count = self.lab.clock.now(), 0
+        start = self.lab.clock.now()
+        result = keep_alive(
+            self.watcher, self.deployment, self.turns(passes),
+            until=lambda seen: until(seen) or self.lab.clock.now() - start >= seconds,
+        )  # fmt: skip
+        raise_outcome(result)
+        return result
+
+    def turns(self, passes=300):
+        """Return what gives cloud and machines their turn after each pass, of which there are *passes* at most."""
+        count = 0
 
         def after(result):
             nonlocal count
             count += 1
             assert count <= passes, f"not at rest after {passes} passes: {result.plan}"
-            self.sink.flush()
             self.lab.cloud.tick()
             self.lab.machines.report()
             self.waiting = result.plan.waiting
-            raise_hopeless(self.record)
 
-        result = self.watcher.run(lambda r: until(r) or self.lab.clock.now() - start >= seconds, after)
-        raise_outcome(result)
-        return result
+        return after
 
     def one_pass(self):
         """Run a single pass."""

@@ -3,9 +3,12 @@
 import shutil
 from types import SimpleNamespace
 
-from orchestrator.cli.commands.up import _stop_on
+from orchestrator.app.down import delete_all
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.up import Goal, pass_until, want
+from orchestrator.app.watch import keep_alive
 from orchestrator.domain.plan import Outcome
-from orchestrator.engine.loop import raise_hopeless, raise_outcome
+from orchestrator.engine.loop import raise_outcome
 from orchestrator.errors import (
     JobFailedError,
     LeaseHeldError,
@@ -17,7 +20,7 @@ from orchestrator.errors import (
 from tests.kit.wire import PROJECT
 from tests.planning.planning_kit import make_spec
 from tests.simulation.baton import Kill, Process
-from tests.simulation.world import Controller
+from tests.simulation.world import DIGEST, Controller
 
 
 class Owner:
@@ -90,21 +93,13 @@ class Owner:
     def _up(self, process):
         controller = Controller(self.world, self.spec, process, "up")
 
-        def after(result):
-            self.checks.passed(controller, result)
-            controller.sink.flush()
-            for failure in result.failures:
-                _stop_on(failure, result)
-            if result.plan.outcome is Outcome.REFUSED:
-                raise_outcome(result)
-            if result.plan.outcome is None:
-                raise_hopeless(controller.records.current)
-            self._tick(process)
-
         with controller.alone():
-            controller.want()
+            want(controller.deployment, DIGEST["bundle"], DIGEST["agent"])
             watcher = process.watcher = controller.watcher(self.checks.began)
-            raise_outcome(watcher.run(lambda r: r.plan.empty and not r.plan.waiting, after))
+            pass_until(
+                Goal.JOB.reached, watcher, controller.deployment, Reporter(),
+                lambda result: self._between(controller, result), wait=True,
+            )  # fmt: skip
 
     def _watch(self, process):
         controller = Controller(self.world, self.spec, process, "watch")
@@ -112,15 +107,9 @@ class Owner:
             if not controller.records.current.job.bundle:
                 return
             watcher = process.watcher = controller.watcher(self.checks.began)
-
-            def after(result):
-                self.checks.passed(controller, result)
-                controller.sink.flush()
-                if result.plan.outcome is None:
-                    raise_hopeless(controller.records.current)
-                self._tick(process)
-
-            result = watcher.run(lambda _: False, after)
+            result = keep_alive(
+                watcher, controller.deployment, lambda result: self._between(controller, result)
+            )
             raise_outcome(result)
             if result.plan.outcome is Outcome.DONE:
                 process.told = "done"
@@ -128,19 +117,18 @@ class Owner:
     def _down(self, process):
         controller = Controller(self.world, self.spec, process, "down", forgiving=True)
         with controller.alone():
-            sweep = controller.sweep()
-            sweep.begin()
-            left = list(sweep.machines())
-            if not left:
-                bucket = controller.deployment.bucket
-                kept = sweep.bucket(bucket) if self.deleting else sweep.close()
-                left += [kept] if kept else []
+            left = delete_all(controller.sweep(), controller.deployment.bucket if self.deleting else "")
             if self.deleting and not left:
                 shutil.rmtree(controller.folder, ignore_errors=True)
         if left:
             raise LeftoverError("; ".join(f"{i.kind} {i.name} {i.state}" for i in left))
 
     # What happens between two looks.
+
+    def _between(self, controller, result):
+        """Judge a pass, then let something happen."""
+        self.checks.passed(controller, result)
+        self._tick(controller.process)
 
     def _tick(self, process):
         """Kill, pause or mis-set the process, or let the other computer start one as well."""

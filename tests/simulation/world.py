@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 from google.api_core.retry import retry_base, retry_unary
 
-from orchestrator.app.artifacts import ended, want
 from orchestrator.clock import SteadyClock
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract import object_names
@@ -31,7 +30,6 @@ from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.engine import (
     atomic_files,
-    heartbeats,
     journal,
     lease_object,
     loop,
@@ -47,7 +45,6 @@ from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
-from orchestrator.planning.job import job_digest
 from orchestrator.pricing.bill import spent
 from orchestrator.threads import one_after_the_other
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
@@ -257,7 +254,7 @@ class Controller:
         self.deployment = Deployment(
             spec=spec, cloud=self.cloud, blueprint=Blueprint(spec, account, f"tpuctl:ssh-ed25519 {KEY}"),
             bundles=bundles, records=self.records, journal=self.journal, lease=self.lease, clock=self.clock,
-            sink=self.sink, spent=self.spent,
+            sink=self.sink, spent=self.spent, store_events=self.sink.flush,
         )  # fmt: skip
 
     def spent(self, record, now):
@@ -308,16 +305,6 @@ class Controller:
             if not self.forgiving:
                 self.records.claim(self.lease.token, over=self.lease.taken_over)
             yield
-
-    def want(self):
-        """Want the code and the settings, as `up` does first."""
-        beats = heartbeats.read_heartbeats(self.cloud.store, self.records.current.node.incarnation)
-        now = self.clock.now()
-        self.records.update(
-            lambda record: want(
-                ended(self.spec, beats, record), DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now
-            )
-        )
 
     def watcher(self, began):
         """Return the loop; *began* is told of each pass before it looks."""

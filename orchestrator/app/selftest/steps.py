@@ -311,10 +311,10 @@ class Run:
 
     def _early(self) -> None:
         """Ask for a TPU and take it back while it is being made."""
-        from orchestrator.cli.commands.up import Goal, bring_up
+        from orchestrator.app.up import Goal, bring_up
 
         self._do("down", "--yes")
-        bring_up(Choice(self.file, (), self.cloud), wait=False, goal=Goal.TPU_ASKED)
+        bring_up(Choice(self.file, (), self.cloud), Reporter(), goal=Goal.TPU_ASKED)
         self._do("down", "--yes")
 
     def _queued(self) -> None:

@@ -1,16 +1,15 @@
 """tpuctl plan: what `up` would change."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.plan import plan
 from orchestrator.cli.options import deployment_options
+from orchestrator.cli.views import plan as plan_view
+from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.errors import TpuctlError
-
-if TYPE_CHECKING:
-    from orchestrator.domain.plan import Plan
 
 CHANGES = 2
 """Exit code of --detailed-exitcode when something would be changed, as `terraform plan` has it."""
@@ -45,23 +44,12 @@ def command(
     """
     if offline and out is not None:
         raise click.UsageError("--out looks at what exists, so --offline does not go with it")
+    scripts = show == "scripts"
     try:
-        plan = _shown(choice, out, scripts=show == "scripts", offline=offline)
+        found = plan(choice, EventPrinter(), out=out, scripts=scripts, offline=offline)
     except TpuctlError as error:
         error.exit_code = 1 if detailed else error.exit_code
         raise
-    if detailed and not plan.empty:
+    plan_view.show(found, as_json=choice.as_json, scripts=scripts)
+    if detailed and not found.shown.plan.empty:
         click.get_current_context().exit(CHANGES)
-
-
-def _shown(choice: "Choice", out: Path | None, *, scripts: bool, offline: bool) -> "Plan":
-    from orchestrator.app.session import read_spec
-    from orchestrator.app.state_folders import is_known
-
-    if out is None and (offline or not is_known(choice.cloud, read_spec(choice)[1].name)):
-        from orchestrator.app.preview import preview
-
-        return preview(choice, scripts=scripts)
-    from orchestrator.app.plan_file import look_ahead
-
-    return look_ahead(choice, out, scripts=scripts)

@@ -1,17 +1,13 @@
 """tpuctl status: what exists and how far the job is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options, name_argument
-
-if TYPE_CHECKING:
-    from orchestrator.app.session import Session
-    from orchestrator.engine.published_copy import Snapshot
 
 EVERY = 5.0
 """Seconds between two looks of `--watch`."""
@@ -35,11 +31,12 @@ def command(
     of the deployment file, and without a file all that are known here.
     """
     from orchestrator.app.quick import seen_here
+    from orchestrator.app.status import aged_status
     from orchestrator.cli.console import print_json
 
     found = None if watch or fresh or choice.settings else seen_here(choice.cloud, choice.file, name)
     if found is not None:
-        body = _aged(found)
+        body = aged_status(found)
     else:
         seen = _look(choice, name, watch=watch, wide=wide, fresh=fresh)
         if seen is None:
@@ -57,6 +54,7 @@ def _look(choice: Choice, name: str | None, *, watch: bool, wide: bool, fresh: b
     from orchestrator.app.expired import sweep_expired
     from orchestrator.app.known import open_session
     from orchestrator.app.quick import keep_mark
+    from orchestrator.app.status import newest
     from orchestrator.cli.views.event_lines import EventPrinter
 
     if name is None and _no_file(choice):
@@ -78,39 +76,6 @@ def _look(choice: Choice, name: str | None, *, watch: bool, wide: bool, fresh: b
         return newest(session, fresh=fresh)
 
 
-def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
-    """Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud."""
-    from orchestrator.app.glance import look
-
-    found = None if fresh else published_status(session)
-    if found is not None:
-        return _aged(found)
-    session.records.load()
-    return look(session)
-
-
-def _aged(found: "Snapshot") -> dict[str, Any]:
-    from orchestrator.app.glance import aged
-
-    by = found.body["loop"]
-    return aged(found.body, found.age, "the loop on the VM" if by["where"] == "vm" else "the watcher")
-
-
-def published_status(session: "Session") -> "Snapshot | None":
-    """Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one."""
-    from orchestrator.engine.published_copy import published_here
-    from orchestrator.engine.published_status import published
-    from orchestrator.errors import TpuctlError
-
-    found = published_here(session.folder, session.clock.now(), session.ended)
-    if found is not None:
-        return found
-    try:
-        return published(session.store, session.clock.now(), session.ended, session.key)
-    except TpuctlError:
-        return None  # The cloud is asked next, and says what is wrong.
-
-
 def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
     """Return the status as lines for this terminal."""
     from orchestrator.cli.console import columns
@@ -121,7 +86,7 @@ def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
     return status_lines(body, rehearsed=cloud == "local", width=width, wide=wide)
 
 
-def _no_file(choice: "Choice") -> bool:
+def _no_file(choice: Choice) -> bool:
     """Say whether there is no deployment file, but this computer knows deployments."""
     from orchestrator.app.state_folders import kept_files
     from orchestrator.config.find import find

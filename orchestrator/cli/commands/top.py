@@ -102,7 +102,7 @@ def _session(path: "Path", choice: "Choice", sessions: "dict[str, Session]", lis
 
 
 def _seen(session: "Session") -> dict[str, Any]:
-    from orchestrator.cli.commands.status import newest
+    from orchestrator.app.status import newest
     from orchestrator.cli.views.status import checkpoint_text, job_text
 
     if "records" in session.__dict__:

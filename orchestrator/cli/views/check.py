@@ -1,12 +1,15 @@
 """Show what the rules of `tpuctl check` found: to people as text of at most 80 columns, to programs as JSON."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from orchestrator.advice.preflight.facts import Finding, Level, SourceFacts
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from orchestrator.app.check import Checked
+from orchestrator.cli.console import page, print_json
 
 WIDTH = 80
 _HEADINGS = {
@@ -21,33 +24,30 @@ def stops(findings: Sequence[Finding]) -> bool:
     return any(finding.level is Level.STOP for finding in findings)
 
 
-def body(findings: Sequence[Finding], facts: SourceFacts) -> dict[str, Any]:
+def body(checked: Checked) -> dict[str, Any]:
     """Return the findings as JSON has them."""
+    findings = checked.findings
     return {
         "ok": not stops(findings),
         "counts": {level.value: _number(findings, level) for level in _HEADINGS},
         "findings": [finding.as_dict() for finding in findings],
-        "files_not_read": list(facts.unread),
+        "files_not_read": list(checked.facts.unread),
     }
 
 
-def show(name: str, findings: Sequence[Finding], facts: SourceFacts, *, as_json: bool) -> None:
-    """Print the findings of the deployment *name* to stdout."""
+def show(checked: Checked, *, as_json: bool) -> None:
+    """Print the findings to stdout."""
     if as_json:
-        from orchestrator.cli.console import print_json
-
-        print_json("check", {"name": name, **body(findings, facts)})
+        print_json("check", {"name": checked.name, **body(checked)})
         return
-    from orchestrator.cli.console import page
-
     with page() as console:
-        render(name, findings, facts, console)
+        render(checked, console)
 
 
-def render(name: str, findings: Sequence[Finding], facts: SourceFacts, console: "Console") -> None:
+def render(checked: Checked, console: Console) -> None:
     """Print all findings on *console*, grouped by level."""
-    width = min(WIDTH, console.width)
-    console.print(f"Check of {name}: {count(findings)}", style="bold", markup=False, width=width)
+    findings, width = checked.findings, min(WIDTH, console.width)
+    console.print(f"Check of {checked.name}: {count(findings)}", style="bold", markup=False, width=width)
     for level, (heading, style) in _HEADINGS.items():
         group = [finding for finding in findings if finding.level is level]
         if group:
@@ -55,12 +55,12 @@ def render(name: str, findings: Sequence[Finding], facts: SourceFacts, console: 
             console.print(heading, style=style, markup=False, width=width)
         for finding in group:
             _print(finding, console, width)
-    _unread(facts, console, width)
+    _unread(checked.facts, console, width)
 
 
-def render_short(findings: Sequence[Finding], facts: SourceFacts, console: "Console") -> None:
+def render_short(checked: Checked, console: Console) -> None:
     """Print one line for each rule that found more than notes: the end of `tpuctl plan`."""
-    width = min(WIDTH, console.width)
+    findings, width = checked.findings, min(WIDTH, console.width)
     console.print()
     console.print(f"Check: {count(findings)}", style="bold", markup=False, width=width)
     groups: dict[tuple[Level, str], list[Finding]] = {}
@@ -73,7 +73,7 @@ def render_short(findings: Sequence[Finding], facts: SourceFacts, console: "Cons
             console.print(line, markup=False, width=width, no_wrap=True, overflow="ellipsis")
     if findings:
         console.print("  What to change: tpuctl check", markup=False, width=width)
-    _unread(facts, console, width)
+    _unread(checked.facts, console, width)
 
 
 def count(findings: Sequence[Finding]) -> str:
@@ -87,9 +87,7 @@ def count(findings: Sequence[Finding]) -> str:
     return ", ".join(parts) or "nothing found"
 
 
-def _print(finding: Finding, console: "Console", width: int) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
+def _print(finding: Finding, console: Console, width: int) -> None:
 
     console.print(Text(f"  {finding.rule}  {finding.where}", "bold", overflow="fold"), width=width)
     for label, text in (("", finding.message), ("change: ", finding.fix)):
@@ -98,7 +96,7 @@ def _print(finding: Finding, console: "Console", width: int) -> None:
         )
 
 
-def _unread(facts: SourceFacts, console: "Console", width: int) -> None:
+def _unread(facts: SourceFacts, console: Console, width: int) -> None:
     if facts.unread:
         names = ", ".join(facts.unread[:3]) + (", ..." if len(facts.unread) > 3 else "")
         text = f"Not looked at ({len(facts.unread)}; too large, or not Python 3): {names}"

@@ -1,5 +1,9 @@
 """Show how far the job is: on a terminal in the live line, elsewhere in a plain line at each piece of news."""
 
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.amounts import rate_text, span_text, usd_text
 from orchestrator.domain.events import Event
@@ -37,6 +41,26 @@ class Progress:
         self._step: int | None = None
         self._at = 0.0
         self._lying = ""
+
+    @contextmanager
+    def gentle(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Let the first Ctrl-C call *stop*, while the block runs; the second one ends it at once."""
+        pressed = False
+
+        def interrupted(*_: object) -> None:
+            nonlocal pressed
+            if pressed:
+                raise KeyboardInterrupt
+            pressed = True
+            self._printer.now("leaving when this look is over; Ctrl-C again leaves at once")
+            stop()
+
+        before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def show(self, result: Pass, usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""

@@ -1,18 +1,18 @@
 """Show a preview: to people as text of at most 80 columns, to programs as JSON."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.advice.preview import Preview
+from orchestrator.app.plan import Foreseen
+from orchestrator.cli.console import page, print_json, say
+from orchestrator.cli.views import check
 from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
 from orchestrator.domain.scopes import node_scopes
 from orchestrator.planning.dead_man import legs
 from orchestrator.pricing.cost import to_budget, to_ttl
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 WIDTH = 80
 NOTHING, CLOUD = "nothing", "cloud"
@@ -30,32 +30,27 @@ _COLOURS = {
 }
 
 
-def show(
-    preview: Preview,
-    *,
-    as_json: bool = False,
-    seen: str = "",
-    scripts: bool = False,
-    more: Mapping[str, Any] | None = None,
-) -> None:
-    """
-    Print the preview to stdout; *scripts* adds the rendered scripts, *more* goes into the JSON.
-
-    *seen* says what the plan starts from, where that is worth a line.
-    """
+def show(found: Foreseen, *, as_json: bool, scripts: bool = False) -> None:
+    """Print what was foreseen to stdout; *scripts* adds the rendered scripts."""
+    seen = CLOUD if found.from_cloud else NOTHING
     if as_json:
-        from orchestrator.cli.console import print_json
+        checks = {"check": check.body(found.checked)} if found.checked else {}
+        out = {"out": str(found.out)} if found.out else {}
+        body = found.shown.as_dict(scripts=scripts)
+        print_json("plan", {**body, "seen": seen, **out, **checks, **found.sent.as_dict()})
+    else:
+        with page() as console:
+            render(found.shown, console, seen=seen, scripts=scripts)
+            console.print()
+            for line in found.sent.lines():
+                console.print(line, markup=False, width=min(WIDTH, console.width), overflow="fold")
+            if found.checked:
+                check.render_short(found.checked, console)
+    if found.out:
+        say(f"written to {found.out}; to carry out exactly this: tpuctl up {found.out}")
 
-        start = {"seen": seen} if seen else {}
-        print_json("plan", {**preview.as_dict(scripts=scripts), **start, **(more or {})})
-        return
-    from orchestrator.cli.console import page
 
-    with page() as console:
-        render(preview, console, seen=seen, scripts=scripts)
-
-
-def render(preview: Preview, console: "Console", *, seen: str = "", scripts: bool = False) -> None:
+def render(preview: Preview, console: Console, *, seen: str = "", scripts: bool = False) -> None:
     """Print the preview on *console*."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
@@ -86,9 +81,7 @@ def count(plan: Plan) -> str:
     return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
 
 
-def _facts(preview: Preview, seen: str) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
+def _facts(preview: Preview, seen: str) -> Table:
 
     table = Table.grid(padding=(0, 2))
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
@@ -130,9 +123,7 @@ def _way(region: str, home: str, usd: float | None) -> str:
     return f"{price} between {region} and {home}, on top of the sums below"
 
 
-def _change(preview: Preview, change: Change) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
+def _change(preview: Preview, change: Change) -> Table:
 
     colour = _COLOURS[change.verb]
     table = Table.grid(padding=(0, 1))
@@ -152,9 +143,7 @@ def _change(preview: Preview, change: Change) -> "Table":
     return table
 
 
-def _prices(preview: Preview) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
+def _prices(preview: Preview) -> Table:
 
     price = preview.hourly
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.commands.status import EVERY, newest, shown
+from orchestrator.app.status import newest
+from orchestrator.cli.commands.status import EVERY, shown
 from orchestrator.cli.console import SCHEMA_VERSION, put
 from orchestrator.cli.views.status import checkpoint_text, job_text
 from orchestrator.clock import Clock

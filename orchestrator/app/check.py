@@ -1,0 +1,29 @@
+"""Judge the deployment file and the code before money is spent."""
+
+from dataclasses import dataclass, replace
+
+from orchestrator.advice.preflight.facts import Finding, SourceFacts
+from orchestrator.advice.preflight.rules import preflight
+from orchestrator.app.choice import Choice
+from orchestrator.app.session import read_spec
+from orchestrator.app.source_facts import gather
+from orchestrator.app.source_folder import source_folder
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.ssh.local_data import size_of
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Hold what the rules found, and in what."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    facts: SourceFacts
+
+
+def check(choice: Choice) -> Checked:
+    """Return what the rules find; nothing is started and nobody is asked."""
+    path, spec = read_spec(choice)
+    facts = gather(source_folder(path, spec), skip=path)
+    facts = replace(facts, data_bytes=size_of(spec.job.data, path.absolute().parent))
+    return Checked(spec.name, tuple(preflight(spec, load_catalog(), facts)), facts)

@@ -1,0 +1,176 @@
+"""Take a deployment down: everything that carries its label goes, and lists prove it."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.expired import sweep_expired
+from orchestrator.app.leaving import leaving
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.domain.all_zones import deletion_command
+from orchestrator.domain.amounts import size_text, usd_text
+from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
+from orchestrator.emulator.control import stop_if_idle
+from orchestrator.engine.delete import Left, Sweep
+from orchestrator.engine.unclaimed import read_unclaimed
+from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
+from orchestrator.planning.unclaimed import FETCH
+from orchestrator.pricing.bill import rate_now
+from orchestrator.ssh.keys import forget_key
+
+
+@dataclass(frozen=True)
+class Down:
+    """
+    Hold what is *left*, our own and the *strays* of other zones that were not touched.
+
+    *kept* is the bucket whose data stays, empty without one. *commands* delete what is left.
+    """
+
+    name: str
+    left: tuple[Left, ...]
+    kept: str
+    saved_usd_hour: float
+    commands: tuple[str, ...]
+    idle_cloud_stopped: bool
+
+    def raise_left(self) -> None:
+        """Raise LeftoverError when something is left."""
+        if self.left:
+            names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in self.left)
+            raise LeftoverError(
+                f"left: {names}",
+                hint=f"run: {' ; '.join(self.commands)}",
+                unchanged="everything else is gone",
+            )
+
+
+def take_down(
+    choice: Choice, reporter: Reporter, approve: Callable[[str, bool], None], *,
+    delete_data: bool = False, take_over: Callable[[LeaseHeldError], None] | None = None,
+) -> Down:  # fmt: skip
+    """
+    Delete TPU and VM, with *delete_data* the bucket too, after saying what goes and what stays.
+
+    *approve* is asked before anything goes: it is given the deployment's name, and whether data goes with it,
+    and raises to end the command. *take_over* is asked whether to go on beside whoever holds the lease.
+    """
+    session = Session(choice, reporter, forgiving=True)
+    sweep_expired(session)
+    bucket = session.blueprint.bucket
+    with (
+        leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
+        session.alone("down", take_over=take_over),
+    ):
+        sweep = Sweep(session.deployment, alone=take_over is None)
+        with reporter:
+            has_data = _announce(session, sweep, delete_data=delete_data)
+            strays = _elsewhere(session, sweep)
+        saved = _end_of_costs(session)
+        approve(session.spec.name, delete_data and has_data)
+        reporter.now("everything that carries our label is being deleted")
+        with reporter:
+            ours = delete_all(sweep, bucket if delete_data else "")
+        if not ours:
+            _forget(session, delete_data=delete_data)
+    foreign = [Left(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
+    left = (*ours, *foreign)
+    commands = [*(["tpuctl down"] if ours else []), *(deletion_command(n, session.project) for n in strays)]
+    return Down(
+        session.spec.name, left, bucket if has_data and not delete_data else "", saved, tuple(commands),
+        # The local cloud stops with its last deployment, unless somebody had started it by hand.
+        idle_cloud_stopped=not left and choice.cloud == "local" and stop_if_idle(),
+    )  # fmt: skip
+
+
+def delete_all(sweep: Sweep, bucket: str = "") -> list[Left]:
+    """Delete the machines, then the *bucket* or, without one, close its record; return what is left."""
+    sweep.begin()
+    left = list(sweep.machines())
+    if not left:
+        kept = sweep.bucket(bucket) if bucket else sweep.close()
+        left += [kept] if kept else []
+    return left
+
+
+def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> bool:
+    """Say what will be deleted and what will not; return whether there may be a bucket."""
+    found = sweep.find()
+    for item in found:
+        session.reporter.say(f"- {item.kind} {item.name} {item.zone} {item.state}")
+    bucket = session.blueprint.bucket
+    there = not isinstance(session.deployment.cloud.buckets.observe(bucket), Absent)
+    if there:
+        session.reporter.say(
+            f"- bucket {bucket} with all its data" if delete_data else f"  bucket {bucket} is kept"
+        )
+        _name_unclaimed(session, delete_data=delete_data)
+    else:
+        session.reporter.say(f"  there is no bucket {bucket}")
+    if not found:
+        session.reporter.say("  there are no machines")
+    return there
+
+
+def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
+    """Name the machines of our label in zones that neither the file nor the record names; they stay."""
+    tpus, vms = sweep.elsewhere()
+    for kind, seen in (("TPU", tpus), ("VM", vms)):
+        if isinstance(seen, Unknown):
+            session.reporter.say(f"  other zones were not looked at for a {kind}: {seen.why}")
+        elif seen.value.unreachable:
+            silent = ", ".join(seen.value.unreachable)
+            session.reporter.say(f"  not looked at for a {kind}, since they did not answer: {silent}")
+    found: list[Node | Vm] = []
+    found += tpus.value.found if isinstance(tpus, Present) else ()
+    found += vms.value.found if isinstance(vms, Present) else ()
+    for one in found:
+        what = f"{_kind(one)} {one.name} {one.zone} {one.state.name}"
+        session.reporter.say(
+            f"  {what} carries our label, and neither file nor record names its zone: it stays."
+        )
+        session.reporter.say(f"  To delete it: {deletion_command(one, session.project)}")
+    return tuple(found)
+
+
+def _kind(machine: Node | Vm) -> str:
+
+    return "VM" if isinstance(machine, Vm) else "TPU"
+
+
+def _name_unclaimed(session: Session, *, delete_data: bool) -> None:
+    """Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model."""
+    # A bucket that cannot be read, and whatever stands there, stops no deletion of machines.
+    with suppress(TpuctlError, *UNFORESEEN):
+        kept = read_unclaimed(session.cloud.store)
+        count, size = sum(one.count for one in kept), sum(one.size for one in kept)
+        goes = "and with it" if delete_data else "with"
+        if kept:
+            session.reporter.say(
+                f"  {goes} {count} unclaimed file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})"
+            )
+
+
+def _end_of_costs(session: Session) -> float:
+    """Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing."""
+    try:
+        saved = rate_now(session.spec, session.catalog, session.records.current)
+    except UNFORESEEN as error:
+        session.reporter.say(
+            f"  what it costs is not known ({type(error).__name__}); it is deleted all the same"
+        )
+        return 0.0
+    if saved:
+        session.reporter.say(f"  this ends about {usd_text(saved)} an hour (an estimate)")
+    return round(saved, 4)
+
+
+def _forget(session: Session, *, delete_data: bool) -> None:
+    """Forget what went with the machines, and with the data."""
+    if delete_data:
+        shutil.rmtree(session.folder, ignore_errors=True)
+    else:
+        forget_key(session.folder)

@@ -1,0 +1,129 @@
+"""Foresee what `up` would change: from nothing, without a network, or from what the cloud shows now."""
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.advice.preflight.rules import preflight
+from orchestrator.advice.preview import Preview, preview
+from orchestrator.app.check import Checked
+from orchestrator.app.choice import Choice
+from orchestrator.app.job_data import check_sources, read_data, with_code
+from orchestrator.app.plan_file import foresee_now, write_plan
+from orchestrator.app.price_cache import catalog_for
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.same_place import check_place
+from orchestrator.app.sent import Sent, what_is_sent
+from orchestrator.app.session import Session, read_spec
+from orchestrator.app.source_facts import gather
+from orchestrator.app.source_folder import source_folder
+from orchestrator.app.state_folders import is_known
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.ports import CloudAccount
+from orchestrator.domain.record import JobRecord, NodeRecord, Record, Span
+from orchestrator.domain.spec import Spec
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.planning.drift import left_alone
+from orchestrator.planning.forecast import forecast
+from orchestrator.scripts import agent_zipapp
+from orchestrator.ssh.bundle import build
+from orchestrator.ssh.local_data import DataSet
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """
+    Hold a plan and what goes with it.
+
+    *from_cloud* says that what exists was looked at. *checked* is there when the plan starts from nothing.
+    *out* names the file that it was written to.
+    """
+
+    shown: Preview
+    sent: Sent
+    from_cloud: bool
+    checked: Checked | None = None
+    out: Path | None = None
+
+
+def plan(
+    choice: Choice,
+    reporter: Reporter,
+    *,
+    out: Path | None = None,
+    scripts: bool = False,
+    offline: bool = False,
+) -> Foreseen:
+    """
+    Foresee `up`: from what exists, when this computer has brought the deployment up or *out* asks for a file.
+
+    *scripts* adds what the first machines would run.
+    """
+    if out is None and (offline or not is_known(choice.cloud, read_spec(choice)[1].name)):
+        return from_nothing(choice, reporter, scripts=scripts)
+    return _from_cloud(choice, reporter, out, scripts=scripts)
+
+
+def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -> Foreseen:
+    """Foresee a whole `up` without touching anything: no credentials, no network."""
+    path, spec = read_spec(choice)
+    catalog = catalog_for(choice.cloud)
+    sets = read_data(path, spec, choice.cloud, reporter)
+    bundle, agent = _digests(source_folder(path, spec), sets)
+    expected = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
+    project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
+    texts = _first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
+    shown = preview(spec, expected, catalog, project=project, scripts=texts)
+    facts = gather(source_folder(path, spec), skip=path)
+    facts = replace(facts, data_bytes=sum(one.size for one in sets))
+    checked = Checked(spec.name, tuple(preflight(spec, catalog, facts)), facts)
+    return Foreseen(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
+
+
+def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts: bool) -> Foreseen:
+    """Look at the cloud, and foresee what `up` would change there; nothing but *out* is written."""
+    session = Session(choice, reporter)
+    with reporter:
+        check_place(session)
+    sets = read_data(session.path, session.spec, choice.cloud, reporter)
+    bundle, agent = _digests(source_folder(session.path, session.spec), sets)
+    with reporter:
+        approved, expected, world = foresee_now(session, bundle, agent)
+        account = session.cloud.account.default_service_account
+    texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
+    shown = preview(
+        session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
+        notes=left_alone(session.spec, world), there=_billed_now(session.records.current),
+    )  # fmt: skip
+    check_sources(session)
+    if out is not None:
+        write_plan(out, approved)
+    return Foreseen(shown, _sent(session.path, session.spec, sets, shown), from_cloud=True, out=out)
+
+
+def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:
+    """Return the digests of the code and of the agent, which are built for nothing else."""
+    with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
+        bundle = build(source, Path(folder), more=with_code(sets)).digest
+        return bundle, agent_zipapp.build(Path(folder) / "agent.pyz")
+
+
+def _sent(path: Path, spec: Spec, sets: tuple[DataSet, ...], shown: Preview) -> Sent:
+    return what_is_sent(path, spec, source_folder(path, spec), sets, shown.hourly.storage_usd_gib_month)
+
+
+def _billed_now(record: Record) -> Span | None:
+    """Return the stretch of the newest TPU that exists, None when there is none."""
+    spans = [span for span in record.spans if span.kind is Kind.NODE and span.until is None]
+    return max(spans, key=lambda span: span.since, default=None)
+
+
+def _first_scripts(spec: Spec, project: str, bundle: str, agent: str) -> dict[str, str]:
+    """Return the scripts of the first incarnation's machines by name."""
+    blueprint = Blueprint(spec, CloudAccount(project, ""), "")
+    record = Record(
+        node=NodeRecord(incarnation=1, zone=spec.tpu.zones[0]), job=JobRecord(bundle=bundle, agent=agent)
+    )
+    return blueprint.all_scripts(record)

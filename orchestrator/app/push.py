@@ -1,0 +1,188 @@
+"""Bring new code to a running job, without touching its machines."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from orchestrator.app.artifacts import build_artifacts, want
+from orchestrator.app.choice import Choice
+from orchestrator.app.expired import remember, sweep_expired
+from orchestrator.app.glance import glance
+from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
+from orchestrator.app.leaving import leaving
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.contract.object_names import BUNDLES
+from orchestrator.domain.lease import PUSH
+from orchestrator.domain.observation import NodeState, Present, World
+from orchestrator.domain.plan import Kind, Plan
+from orchestrator.domain.record import Record
+from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.engine.reconcile import Pass
+from orchestrator.errors import UsageError
+from orchestrator.planning.decide import decide
+from orchestrator.planning.job import job_digest
+
+OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
+"""What a push may change: code, job and what runs beside it, never a machine."""
+PATIENCE = 300.0
+"""Seconds for which machines that cannot be reached are tried again."""
+
+
+class LaterError(Exception):
+    """Say that machines have to come first, which is not for a push to do."""
+
+
+class Outcome(Enum):
+    """Name how a push ended."""
+
+    UNCHANGED = "unchanged"
+    PLANNED = "planned"
+    RUNNING = "running"
+    RECORDED = "recorded"
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """Hold what a push did: *before* and *bundle* are digests of code, *plan* says it in words."""
+
+    name: str
+    before: str
+    bundle: str
+    plan: tuple[str, ...]
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Hold what is to be pushed: the digests of code, agent and job settings."""
+
+    bundle: str
+    agent: str
+    job: str
+
+    def new(self, record: Record) -> bool:
+        """Say whether the record wants something else, or machines have not got what it wants."""
+        return (self.bundle, self.agent, self.job) != (
+            record.job.bundle,
+            record.job.agent,
+            record.job.settings,
+        )
+
+
+def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed:
+    """Bring code and settings to the machines, which restart the job; with *dry_run* only say what that means."""
+    session = Session(choice, reporter)
+    sweep_expired(session)
+    _must_run(session)
+    before = session.records.current.job.bundle
+    sets = read_data(session.path, session.spec, choice.cloud, reporter)
+    say_what_is_sent(session, sets)
+    check_sources(session)
+    wanted = Wanted(*build_artifacts(session, sets), job_digest(session.spec))
+    plan = _plan(session, wanted)
+    if not plan or dry_run:
+        outcome = Outcome.PLANNED if plan else Outcome.UNCHANGED
+    else:
+        for line in plan:
+            reporter.say(f"~ {line}")
+        with reporter:
+            send_data(session, sets)
+        with leaving("the job may run the old code or the new", "tpuctl push"), session.alone(PUSH), reporter:
+            _must_run(session)
+            remember(session)
+            outcome = _push(session, wanted)
+    return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), outcome)
+
+
+def _must_run(session: Session) -> None:
+    """Raise UsageError when there is no job that could take new code."""
+    record = session.records.current
+    if record.job.bundle and not record.outcome:
+        return
+    state = f"is over ({record.outcome})" if record.outcome else "is not up"
+    raise UsageError(
+        f"{session.spec.name} {state}: there is no running job to push to", hint="run: tpuctl up",
+        unchanged="nothing was changed", code="TPU-130",
+    )  # fmt: skip
+
+
+def _plan(session: Session, wanted: Wanted) -> list[str]:
+    """Return in words what a push does; nothing when all machines have what is wanted."""
+    seen = glance(session)
+    record = want(seen.record, wanted.bundle, wanted.agent, wanted.job, seen.world.seen_at)
+    changes = decide(session.spec, seen.world, record, seen.usd).changes
+    if not wanted.new(seen.record) and not any(c.kind is Kind.JOB for c in changes):
+        return []
+    lines = []
+    if wanted.bundle != seen.record.job.bundle:
+        lines.append(f"code {seen.record.job.bundle[:12]} becomes {wanted.bundle[:12]}")
+    if wanted.agent != seen.record.job.agent:
+        lines.append("the agent becomes the one of this tpuctl")
+    if wanted.job != seen.record.job.settings:
+        lines.append("the settings of the job change")
+    return [*lines, _restart(seen.world)]
+
+
+def _restart(world: World) -> str:
+    """Say what becomes of the job."""
+    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
+    if not any(node.state is NodeState.READY for node in nodes):
+        return "job: no TPU is READY; the next one takes it"
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    saved = [b.committed_step for b in beats]
+    known = [step for step in saved if step is not None]
+    where = f" on {len(saved)} machines" if len(saved) > 1 else ""
+    if not known or len(known) < len(saved):
+        return (
+            f"job: starts again{where}, from what it saves when it is stopped; no checkpoint is complete yet"
+        )
+    return f"job: starts again{where} from its newest checkpoint (step {min(known)} or later)"
+
+
+def _push(session: Session, wanted: Wanted) -> Outcome:
+    """Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass."""
+    for path in (agent_file(session.bundles, wanted.agent), bundle_file(session.bundles, wanted.bundle)):
+        session.cloud.store.upload(f"{BUNDLES}{path.name}", path)
+    mark = f"{wanted.bundle}:{wanted.agent}"
+    now = session.clock.now()
+    # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
+    session.records.update_later(lambda record: _delivered(record, wanted, mark, now))
+    watcher = session.watcher(_only_ours)
+    end = session.clock.monotonic() + PATIENCE
+
+    def after(result: Pass) -> None:
+        session.sink.flush()
+        for failure in result.failures:
+            if session.clock.monotonic() >= end:
+                failure.error.unchanged = (
+                    "the new code is recorded and in the bucket; the next watch brings it"
+                )
+                raise failure.error
+            session.reporter.failure(failure, session.clock.now())
+        session.reporter.waiting(result.plan.waiting, session.clock.now())
+
+    try:
+        result = watcher.run(_settled, after)
+    except LaterError:
+        session.records.flush()
+        return Outcome.RECORDED
+    return Outcome.RUNNING if result.plan.empty and not result.plan.waiting else Outcome.RECORDED
+
+
+def _delivered(record: Record, wanted: Wanted, mark: str, now: float) -> Record:
+    """Return the record with new code in the bucket, and no pause before the next try over SSH."""
+    record = want(record, wanted.bundle, wanted.agent, wanted.job, now)
+    job, ssh = replace(record.job, uploaded=mark), replace(record.ssh, next_try_at=0.0)
+    return replace(record, job=job, ssh=ssh)
+
+
+def _only_ours(plan: Plan) -> None:
+    if any(change.kind not in OURS for change in plan.changes):
+        raise LaterError
+
+
+def _settled(result: Pass) -> bool:
+    """Say whether the job runs, or nothing can be done for it before its TPU is there."""
+    nodes = result.world.nodes.value if isinstance(result.world.nodes, Present) else ()
+    ready = any(node.state is NodeState.READY for node in nodes)
+    return result.plan.empty and (not result.plan.waiting or not ready)

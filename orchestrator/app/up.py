@@ -1,0 +1,182 @@
+"""Bring a deployment up: what is wanted is written down, then passes run until a goal is reached."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+from orchestrator.app.artifacts import as_wanted, build_artifacts, ended
+from orchestrator.app.choice import Choice
+from orchestrator.app.expired import remember, sweep_expired
+from orchestrator.app.job_data import (
+    bucket_is_there,
+    check_sources,
+    first_bucket,
+    read_data,
+    say_what_is_sent,
+    send_data,
+)
+from orchestrator.app.leaving import leaving
+from orchestrator.app.plan_file import check, open_approved
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.domain.observation import Absent, Present, VmState
+from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.engine.apply import Failure
+from orchestrator.engine.deployment import Deployment, any_plan
+from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome, raise_stockout
+from orchestrator.engine.reconcile import Pass
+from orchestrator.errors import HostKeyError, Retry
+from orchestrator.planning.approval import Approved, refuse_others
+from orchestrator.planning.drift import left_alone
+from orchestrator.ssh.local_data import DataSet
+
+STAYS = "what was asked for is still being made, and is billed"
+GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
+
+
+class Goal(Enum):
+    """Name what `up` waits for: the job runs everywhere, bucket and VM are there, or a TPU has been asked for."""
+
+    JOB = "job"
+    MACHINE_ROOM = "bucket and VM"
+    TPU_ASKED = "TPU asked for"
+
+    def reached(self, result: Pass) -> bool:
+        """Say whether a pass was the last one."""
+        plan, vm = result.plan, result.world.vm
+        if self is Goal.TPU_ASKED:
+            return any((c.kind, c.verb) == (Kind.NODE, Verb.CREATE) for c in plan.changes)
+        if self is Goal.MACHINE_ROOM:
+            made = isinstance(result.world.bucket, Present)
+            runs = isinstance(vm, Absent) or (isinstance(vm, Present) and vm.value.state is VmState.RUNNING)
+            return plan.empty and made and runs
+        return plan.empty and not plan.waiting
+
+
+@dataclass(frozen=True)
+class Up:
+    """
+    Hold how it ended: how many changes it took, and the outcome of a deployment that was over already.
+
+    *drift* tells where machines differ from the file and are left alone; *on_vm* who is to watch from now on.
+    """
+
+    name: str
+    bucket: str
+    changes: int
+    outcome: Outcome | None
+    reason: str
+    drift: tuple[str, ...]
+    on_vm: bool
+
+
+def bring_up(
+    choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB
+) -> Up:
+    """Run passes until *goal* is reached; with *plan*, do nothing beyond that file."""
+    approved: Approved | None = None
+    if plan:
+        session, approved = open_approved(choice, plan, reporter)
+    else:
+        session = Session(choice, reporter)
+    sweep_expired(session)
+    sets = read_data(session.path, session.spec, choice.cloud, reporter)
+    say_what_is_sent(session, sets)
+    check_sources(session)
+    bucket_first = bool(sets) and not bucket_is_there(session)
+    if sets and not bucket_first:
+        # Before the lease: what is sent changes nothing by itself, and a watch goes on beside it.
+        with reporter:
+            send_data(session, sets)
+    only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
+    approve = any_plan if approved is None else partial(refuse_others, approved)
+    changes = 0
+
+    def count(result: Pass) -> None:
+        nonlocal changes
+        changes += len(result.plan.changes)
+
+    with leaving(STAYS, GO_ON), session.alone("up"), reporter, session.notifier:
+        _want(session, approved, sets, bucket_first=bucket_first)
+        watcher = session.watcher(approve, only)
+        result = pass_until(
+            goal.reached, watcher, session.deployment, reporter, count, session.notifier.seen, wait=wait
+        )
+    return Up(
+        session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
+        tuple(left_alone(session.spec, result.world)), session.spec.watch.on_vm,
+    )  # fmt: skip
+
+
+def pass_until(
+    goal: Callable[[Pass], bool], watcher: Watcher, parts: Deployment, reporter: Reporter,
+    *also: Callable[[Pass], None], wait: bool = False,
+) -> Pass:  # fmt: skip
+    """
+    Run passes until *goal* or the deployment's end, and return the last one; each of *also* sees all of them.
+
+    Raise what no further pass cures: an unhappy end, a refusal, and without *wait* the want of machines.
+    """
+
+    def judge(result: Pass) -> None:
+        record, now = parts.records.current, parts.clock.now()
+        for failure in result.failures:
+            _stop_on(failure, result)
+            reporter.failure(failure, now)
+        if result.plan.outcome is Outcome.REFUSED:
+            raise_outcome(result)
+        if result.plan.outcome is None:
+            raise_hopeless(record)
+            if not wait:
+                raise_stockout(record, parts.spec.tpu.zones)
+        reporter.waiting(result.plan.waiting, now)
+
+    result = watcher.run(goal, lambda _: parts.store_events(), *also, judge)
+    raise_outcome(result)
+    return result
+
+
+def want(parts: Deployment, bundle: str, agent: str) -> None:
+    """Note in the record what `up` wants; the first pass writes it, before it makes anything."""
+    spec, records, now = parts.spec, parts.records, parts.clock.now()
+    beats = read_heartbeats(parts.cloud.store, records.current.node.incarnation)
+    records.update_later(lambda record: as_wanted(spec, ended(spec, beats, record), bundle, agent, now))
+
+
+def _want(
+    session: Session, approved: Approved | None, sets: tuple[DataSet, ...], *, bucket_first: bool
+) -> None:
+    """
+    Build what is pushed and note what is wanted, unless it is not what was *approved*.
+
+    With *bucket_first* there is no bucket for the data yet: it is made, and the data sent, before the machines.
+    """
+    bundle, agent = build_artifacts(session, sets)
+    if approved is not None:
+        check(session, approved, bundle, agent)
+    remember(session)
+    if bucket_first:
+        first_bucket(session)
+        send_data(session, sets)
+    want(session.deployment, bundle, agent)
+
+
+def _stop_on(failure: Failure, result: Pass) -> None:
+    """Raise a failure that repeating the pass cannot cure."""
+    if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
+        return
+    goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)
+    if failure.error.retry is Retry.QUOTA and goes:
+        return  # The old TPU holds the quota until it is gone.
+    if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
+        failed = [f.change for f in result.failures]
+        made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
+        machines = [f"{c.kind.value} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
+        if machines:
+            failure.error.unchanged = (
+                f"{', '.join(machines)}: asked for, and billed; `tpuctl down` removes them"
+            )
+        raise failure.error

@@ -1,0 +1,176 @@
+"""Keep a job alive until it is done: passes, published and told, by turns with `push`."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.expired import sweep_expired
+from orchestrator.app.loop_on_vm import over
+from orchestrator.app.metrics import Metrics
+from orchestrator.app.publish import Publication
+from orchestrator.app.report import summary_of
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
+from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.held import current
+from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome
+from orchestrator.engine.reconcile import Pass
+from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
+from orchestrator.report.summary import Summary
+
+QUIET_LOOKS = 4
+"""Looks in a row at the lease without a `push` after which it is the watch's turn again."""
+
+
+class Screen(Protocol):
+    """Show the job's progress, and turn the first Ctrl-C of somebody at the terminal into a gentle end."""
+
+    def show(self, result: Pass, usd: float) -> None:
+        """Show what a pass has seen of the job, which has cost *usd* so far."""
+
+    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call *stop* when somebody asks for the end while the block runs, and end at once the second time."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """
+    Hold how a watch ended: with an outcome, or *left* because somebody stopped it.
+
+    A loop on the VM that finds nothing to do has no *summary*.
+    """
+
+    outcome: Outcome | None
+    reason: str
+    left: bool = False
+    summary: Summary | None = None
+
+
+def watch(
+    choice: Choice, reporter: Reporter, screen_of: Callable[[Session], Screen], *,
+    port: int | None = None, loop: bool = False,
+) -> Watched:  # fmt: skip
+    """
+    Run passes until the deployment has ended. Raise the error that belongs to an unhappy end.
+
+    *screen_of* makes what shows the job; *port* is the one of the metrics; *loop* says that this is the loop
+    on the VM.
+    """
+    session = Session(choice, reporter)
+    if loop and over(session):
+        record = session.records.current
+        return Watched(Outcome(record.outcome), record.reason)
+    sweep_expired(session)
+    stopped = threading.Event()
+    with ExitStack() as stack:
+        metrics = Metrics(port, session.spec.name) if port else None
+        if metrics is not None:
+            stack.callback(metrics.close)
+        while (result := _turn(session, screen_of(session), metrics, stopped, loop=loop)) is None:
+            session = Session(choice, reporter)
+            stopped.clear()
+    unfinished = bool(result.plan.waiting or result.plan.changes)
+    if stopped.is_set() and (result.plan.outcome is None or unfinished):
+        return Watched(None, "", left=True)
+    raise_outcome(result)
+    return Watched(result.plan.outcome, result.plan.reason, summary=summary_of(session))
+
+
+def keep_alive(
+    watcher: Watcher, parts: Deployment, *also: Callable[[Pass], None],
+    until: Callable[[Pass], bool] = lambda _: False,
+) -> Pass:  # fmt: skip
+    """Run passes until the deployment's end, or *until*; each of *also* sees all of them."""
+
+    def give_up(result: Pass) -> None:
+        if result.plan.outcome is None:
+            raise_hopeless(parts.records.current)
+
+    # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
+    return watcher.run(until, lambda _: parts.store_events(), *also, give_up)
+
+
+def must_be_up(session: Session) -> None:
+    """Raise UsageError when there is nothing to watch."""
+    if not session.records.current.job.bundle:
+        raise UsageError(
+            f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
+            unchanged="nothing was changed", code="TPU-130",
+        )  # fmt: skip
+
+
+def _turn(
+    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool
+) -> Pass | None:
+    """Run passes until the end; None when a `push` has gone first and it is our turn again."""
+    mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER, PUSH))
+    try:
+        with session.alone(mine, yields), session.reporter:
+            return _passes(session, screen, metrics, stopped, loop=loop)
+    except LeaseHeldError as held:
+        if loop or held.asker != PUSH:
+            raise
+        _let_pass(session, held)
+        return None
+
+
+def _let_pass(session: Session, held: LeaseHeldError) -> None:
+    """Wait until the command that asked for the lease has had it, and the bucket answers."""
+    session.reporter.say(f"tpuctl {held.asker} goes first; this watch goes on after it")
+    quiet, told = 0, False
+    while quiet < QUIET_LOOKS:
+        session.clock.wait(1.0)
+        try:
+            found = current(session.store)
+        except TransientError as error:
+            if not told:
+                session.reporter.say(f"waiting: {error.message}")
+            quiet, told = 0, True
+            continue
+        holds = found is not None and Holder.from_json(found.data).command == held.asker
+        alive = found is not None and session.clock.now() - found.updated < LIFE
+        quiet = 0 if holds and alive else quiet + 1
+
+
+def _passes(
+    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool
+) -> Pass:
+    must_be_up(session)
+    if not loop:
+        # A person who runs it again has mended what was refused, or wants to know whether it still is.
+        session.records.update_later(lambda record: replace(record, refusals=()))
+    watcher, publication = session.watcher(), Publication(session, metrics)
+
+    def stop() -> None:
+        stopped.set()
+        watcher.stop.set()
+        watcher.wake.set()
+
+    def show(result: Pass) -> None:
+        screen.show(result, session.cost(session.records.current, result.world.seen_at))
+        for failure in result.failures:
+            session.reporter.failure(failure, session.clock.now())
+
+    # Whoever is not at the terminal learns of it before anything is drawn. A fault in one ends no other.
+    also = (session.notifier.seen, show, publication.after)
+    try:
+        with screen.gentle(stop):
+            # The loop on the VM ends with the stop of its own machine, while there is time to say so.
+            return keep_alive(watcher, session.deployment, *also, until=lambda seen: loop and _stops_vm(seen))
+    except TpuctlError as error:
+        session.notifier.stopped(error)
+        raise
+    finally:
+        publication.close()
+        session.notifier.end()
+
+
+def _stops_vm(result: Pass) -> bool:
+    """Say whether this pass has asked for the stop of the VM."""
+    failed = [failure.change for failure in result.failures]
+    return any(c.kind is Kind.VM and c.verb is Verb.STOP and c not in failed for c in result.plan.changes)

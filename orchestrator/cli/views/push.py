@@ -1,0 +1,23 @@
+"""Show what a push did."""
+
+from dataclasses import asdict
+
+from orchestrator.app.push import Outcome, Pushed
+from orchestrator.cli.console import print_json, put, say
+
+WORDS = {
+    Outcome.UNCHANGED: "no changes: the job runs this code with these settings",
+    Outcome.RUNNING: "the job runs the new code",
+    Outcome.RECORDED: "the new code is in the bucket; the next machine takes it (tpuctl watch makes one)",
+}
+
+
+def show(pushed: Pushed, *, as_json: bool) -> None:
+    """Print how it ended; what is only planned goes to stdout."""
+    if as_json:
+        print_json("push", {**asdict(pushed), "plan": list(pushed.plan), "outcome": pushed.outcome.value})
+    elif pushed.outcome is Outcome.PLANNED:
+        for line in pushed.plan:
+            put(f"~ {line}")
+    else:
+        say(WORDS[pushed.outcome])
