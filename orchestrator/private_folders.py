@@ -29,10 +29,10 @@ def own_folder(path: Path, other: str = "") -> Path:
     """
     if why := stranger(path):
         _, _, open_to_all = why.partition("may write ")
-        mend = f"chmod o-w {open_to_all}" if open_to_all else "take a folder of yours"
+        mend = f"chmod o-w {open_to_all}" if open_to_all else "choose a folder of yours"
         raise UsageError(
-            f"tpuctl would run and believe what lies in {path}, but {why}",
-            hint=f"look what is in it, then: {mend}" + (f"; or {other}" if other else ""),
+            f"tpuctl would run and trust files in {path}, but {why}",
+            hint=f"check its content, then: {mend}" + (f"; or {other}" if other else ""),
             unchanged="Nothing of it was read, and nothing was changed.",
             code="TPU-145",
         )

@@ -98,7 +98,7 @@ class Hourly:
     def date_text(self) -> str:
         """Say how old the prices are."""
         text = f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
-        return text if self.most_usd == self.billed_usd else f"{text}; budgets count the upper end"
+        return text if self.most_usd == self.billed_usd else f"{text}; budgets use the upper end"
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class Dashboard:
         if foreign or request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
             return PlainTextResponse("requests of other sites are refused\n", 403)
         if request.method not in {"GET", "HEAD"}:
-            return PlainTextResponse("nothing can be changed here\n", 405)
+            return PlainTextResponse("this dashboard is read-only\n", 405)
         if request.url.path not in OPEN and not self._knows(request):
             return PlainTextResponse("open the address that tpuctl dashboard has printed\n", 403)
         return None

@@ -137,7 +137,7 @@ def _head(facts: Facts) -> dict[str, Any]:
         "name": status["name"],
         "headline": headline,
         "alarm": outcome in {"failed", "unclaimed", "spent", "refused"},
-        "about": f"Project {status['project']}, {began}account up to {_stamp(facts.now)} UTC",
+        "about": f"Project {status['project']}, {began}as of {_stamp(facts.now)} UTC",
         "rehearsed": facts.rehearsed,
         "tiles": [
             _tile("state", outcome or ", ".join(phases) or "-", f"incarnation {status['incarnation']}"),

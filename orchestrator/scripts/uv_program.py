@@ -77,7 +77,8 @@ def program(machine: str = "") -> Path:
         _keep(own if own and _sha256(own) == digest else None, machine, digest, kept)
     if not digest:
         raise TransientError(
-            f"uv {VERSION} is not pinned for {machine} processors", hint="machines do without tpuctl-venv"
+            f"uv {VERSION} is not pinned for {machine} processors",
+            hint="machines will lack tpuctl-venv",
         )
     return kept
 
@@ -121,7 +122,7 @@ def _keep(own: Path | None, machine: str, digest: str, kept: Path) -> None:
         if hashlib.sha256(data).hexdigest() != digest:
             raise TransientError(
                 f"the package index gives another uv {VERSION} for {machine} than the pinned one",
-                hint="ask who runs the index; nothing of it was used",
+                hint="ask the operator of the index; nothing of it was used",
             )
     with replacing(kept, 0o700) as file:
         file.write(data)
@@ -141,7 +142,7 @@ def _downloaded(machine: str, folder: Path) -> bytes:
     if done.returncode != 0 or not wheels:
         reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
         raise TransientError(
-            f"uv {VERSION}, which makes environments on machines, cannot be fetched: {reason}",
+            f"uv {VERSION}, needed for environments on machines, cannot be downloaded: {reason}",
             hint=f"run: pip install uv=={VERSION}",
         )
     with zipfile.ZipFile(wheels[0]) as archive:

@@ -70,7 +70,7 @@ def requirements() -> tuple[str, ...]:
         found = metadata.requires("tpuctl") or []
     except metadata.PackageNotFoundError as error:
         raise UsageError(
-            "tpuctl is not installed here, so nothing says what it requires", hint="run: pip install .",
+            "tpuctl is not installed here, so its requirements are not known", hint="run: pip install .",
             unchanged="nothing was changed",
         ) from error  # fmt: skip
     return tuple(text for text in found if "extra ==" not in text)

@@ -83,7 +83,7 @@ def _refuse_keys(root: Path, entries: Sequence[Entry]) -> None:
             f"the source folder holds what looks like keys: {', '.join(found[:3])}{more}",
             unchanged="Nothing was sent.",
             hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
-            f"no key, allow it there with a line !{found[0].partition(' (')[0]}",
+            f"not a key, allow it there with a line !{found[0].partition(' (')[0]}",
             code="TPU-142",
         )
 

@@ -247,7 +247,7 @@ def _describe(error: BaseException | None) -> str:
     import paramiko
 
     if isinstance(error, paramiko.AuthenticationException):
-        return "the machine refused our key (it may still be booting)"
+        return "the machine refused the SSH key (it may still be booting)"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError | ConnectionRefusedError):
         return "connection refused (the machine may still be booting)"
     if isinstance(error, TimeoutError):

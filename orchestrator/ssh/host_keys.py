@@ -63,10 +63,10 @@ def pinned(
     keys = sorted((_parse(host, line) for line in lines), key=lambda key: _rank(key.get_name()))
     if host.host_keys and folder is not None:
         if before and not set(before) & set(host.host_keys):
-            # A machine made anew under its old name has new keys; so has one whose owner publishes others.
+            # A machine recreated under its old name has new keys; so has one whose owner publishes others.
             tell(
                 f"{host.name} publishes other host keys than before, now {fingerprint(keys[0])}: expected if "
-                "the machine was made anew, otherwise somebody on it, or in the project, has changed them"
+                "the machine was recreated, otherwise somebody on it, or in the project, has changed them"
             )
         remember(folder, host)
     return tuple(keys)
@@ -76,11 +76,11 @@ def refusal(host: Host, shown: "paramiko.PKey", expected: Sequence["paramiko.PKe
     """Build the error for a machine that shows another key than its pins."""
     wanted = ", ".join(f"{key.get_name()} {fingerprint(key)}" for key in expected)
     return HostKeyError(
-        f"{host.name} ({host.address} port {host.port}) shows the host key {shown.get_name()} "
-        f"{fingerprint(shown)}, expected {wanted}: this is another machine, or its key was changed",
+        f"{host.name} ({host.address} port {host.port}) presents the host key {shown.get_name()} "
+        f"{fingerprint(shown)}, expected {wanted}: this is another machine, or its key has changed",
         unchanged=_NOTHING_SENT,
-        hint="Run `tpuctl status` to see whether the machine still exists. A machine that was made anew "
-        "publishes its new key: run the command again. If neither is so, do not trust this address.",
+        hint="Run `tpuctl status` to see whether the machine still exists. A recreated machine "
+        "publishes its new key: run the command again. Otherwise do not trust this address.",
     )
 
 
@@ -102,7 +102,7 @@ def _parse(host: Host, line: str) -> "paramiko.PKey":
         raise HostKeyError(
             f"the published host key of {host.name} is not a key: {line[:80]!r}",
             unchanged=_NOTHING_SENT,
-            hint="Run the command again; if the text stays the same, replace the machine.",
+            hint="Run the command again; if the message stays the same, replace the machine.",
         )
     return entry.key
 

@@ -20,7 +20,7 @@ START_SECONDS = 30.0
 """Seconds that gcloud may take to start and to connect, besides the bound of every link."""
 INSTALL = "install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), then: gcloud auth login"
 _HINTS = {
-    "4003": "let Identity-Aware Proxy in: tpuctl doctor   prints the firewall rule for your network (iap)",
+    "4003": "allow Identity-Aware Proxy: tpuctl doctor   prints the firewall rule for your network (iap)",
     "4033": "ask for the role roles/iap.tunnelResourceAccessor on the project, then run the command again",
     "active account": "run: gcloud auth login",
 }
@@ -39,8 +39,8 @@ class IapPipe:
         program = shutil.which("gcloud")
         if program is None:
             raise NoGcloudError(
-                f"{target.instance} has no external address, so it is reached through Identity-Aware Proxy, "
-                "and gcloud, which leads there, is not installed on this computer",
+                f"{target.instance} has no external address, so it is reached through Identity-Aware Proxy. "
+                "This needs gcloud, which is not installed on this computer",
                 hint=INSTALL,
             )
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the connection

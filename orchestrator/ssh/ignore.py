@@ -81,9 +81,9 @@ class Rules:
             spec = GitIgnoreSpec.from_lines([line for line, _ in rules])
         except ValueError as error:
             raise UsageError(
-                f"{folder / FILES[1]} or {FILES[0]}: a rule cannot be understood: {error}",
+                f"{folder / FILES[1]} or {FILES[0]}: a rule is not valid: {error}",
                 unchanged="Nothing was sent.",
-                hint="Correct the line; the rules are those of .gitignore.",
+                hint="Correct the line; the syntax is that of .gitignore.",
             ) from error
         places = tuple(place for _, place in rules)
         return Rules((_Level(prefix, spec, lines=places), *self.levels))

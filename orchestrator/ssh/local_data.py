@@ -115,8 +115,8 @@ def changed(file: DataFile) -> UsageError:
     """Return the error for a file that is not any more what was read."""
     return UsageError(
         f"{file.path} of job.data changed while it was read",
-        hint="run the command again when nothing writes to it",
-        unchanged="what is in the bucket by now stays and is not sent again; machines have what they had",
+        hint="stop what writes to it, then run the command again",
+        unchanged="files already in the bucket stay and are not sent again; the machines are unchanged",
         code="TPU-144",
     )
 
@@ -131,13 +131,13 @@ def _walk(name: str, source: Path) -> list[tuple[str, Path]]:
     if source.is_file():
         return [(source.name, source)]
     if not source.is_dir():
-        raise _refused(f"{source} is not there", f"correct job.data.{name}, or make it")
+        raise _refused(f"{source} is not there", f"correct job.data.{name}, or create it")
     found = [(str(path.relative_to(source)), path) for path in _files(source)]
     keys = [place for place, _ in found if named_like_a_key(place)]
     if keys:
-        raise _refused(f"{keys[0]} in {source} is a key, by its name", "move it out of the data")
+        raise _refused(f"{keys[0]} in {source} is a key file, by its name", "move it out of the data")
     if not found:
-        raise _refused(f"{source} holds no files", f"correct job.data.{name}, or fill it")
+        raise _refused(f"{source} contains no files", f"correct job.data.{name}, or put files into it")
     return found
 
 
@@ -151,7 +151,7 @@ def _files(folder: Path) -> Iterator[Path]:
         if item.name in _SKIPPED:
             continue
         if item.is_symlink() and item.is_dir():
-            raise _refused(f"{path} is a link to a folder", "name that folder in job.data by itself")
+            raise _refused(f"{path} is a link to a folder", "name that folder in job.data separately")
         if item.is_dir():
             yield from _files(path)
             continue
@@ -160,7 +160,7 @@ def _files(folder: Path) -> Iterator[Path]:
         except OSError:
             regular = False
         if not regular:
-            raise _refused(f"{path} is no file that can be read", "remove it, or make it readable")
+            raise _refused(f"{path} is not a readable file", "remove it, or make it readable")
         yield path
 
 

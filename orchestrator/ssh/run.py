@@ -78,7 +78,7 @@ def _run(link: Link, command: str, stdin: bytes, output: bytearray, errors: byte
             channel.close()
             raise RemoteError(
                 f"the command on {link.host.name} printed more than {MOST_OUTPUT >> 20} MiB",
-                hint="let it write to a file, or to the bucket",
+                hint="redirect its output to a file, or to the bucket",
             )
     for thread in side:
         thread.join()
@@ -145,7 +145,7 @@ def _answers(channel: "paramiko.Channel") -> bool:
 def _by_signal(link: Link) -> RemoteError:
     return RemoteError(
         f"the command on {link.host.name} sent no exit code: a signal ended it (it ran out of memory, or "
-        "somebody killed it)",
+        "was killed)",
         hint="`tpuctl status` shows whether the machine is still there.",
     )
 

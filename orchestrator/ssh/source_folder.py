@@ -94,7 +94,7 @@ def _folder(source: Path) -> Path:
     if root.is_dir():
         return root
     raise UsageError(
-        f"the source folder {source} is not there, or is no folder",
+        f"the source folder {source} does not exist, or is not a folder",
         unchanged=_NOTHING,
         hint="Set job.source in tpuctl.yaml to the folder with your code.",
     )
@@ -160,7 +160,7 @@ def _target(root: Path, file: Path, path: str) -> str:
     target = Path(os.path.realpath(file))
     if target != root and root not in target.parents:
         raise UsageError(
-            f"{path} in {root} is a symlink out of the folder, to {file.readlink()}",
+            f"{path} in {root} is a symlink to outside the folder, to {file.readlink()}",
             unchanged=_NOTHING,
             hint="Copy what it points to into the folder, or name the link in .tpuctlignore.",
         )

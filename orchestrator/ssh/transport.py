@@ -54,7 +54,7 @@ def _within(feed: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         feed(channel, message)
         # Of both streams, read or not. Twice: who miscounts by a little is no attacker.
         if len(channel.in_buffer) + len(channel.in_stderr_buffer) > 2 * channel.in_window_size:
-            raise FloodError("the machine sends more than it was asked for")
+            raise FloodError("the machine sends more than the agreed window")
 
     return take
 

@@ -47,7 +47,9 @@ class GoogleCloud:
             if host in SERVED:
                 return ours
             if host.endswith(GOOGLE):
-                raise requests.ConnectionError(f"a test reaches for {host}, which this Google Cloud lacks")
+                raise requests.ConnectionError(
+                    f"a test calls {host}, which this Google Cloud does not emulate"
+                )
             return adapters(session, url)
 
         login = (AnonymousCredentials(), self.project)
@@ -97,7 +99,7 @@ class GoogleCloud:
         if left:
             raise AssertionError(f"still running, and billed: {', '.join(left)}")
         if unused:
-            raise AssertionError(f"never met: {', '.join(f'{m} {fault}' for m, fault in unused)}")
+            raise AssertionError(f"did not occur: {', '.join(f'{m} {fault}' for m, fault in unused)}")
 
 
 def _resource(machine: Machine) -> str:

@@ -258,6 +258,6 @@ def test_a_module_of_the_current_folder_does_not_fetch_uv(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with pytest.raises(TransientError, match="cannot be fetched"):
+    with pytest.raises(TransientError, match="cannot be downloaded"):
         uv_program._downloaded("x86_64", tmp_path / "to")
     assert not (tmp_path / "ran").exists()

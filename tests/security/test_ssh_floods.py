@@ -106,7 +106,7 @@ def flooding(*kind: int) -> Callable[[socket.socket, paramiko.PKey], None]:
 def test_what_comes_beyond_the_window_cuts_the_machine_off(hostile, settings):
     """A push reads errors at its end only; what is sent meanwhile would fill this computer's memory."""
     result = push_one(Link(hostile(flooding(1)), settings, 60.0), b"code", "0" * 64, "/opt/tpuctl")
-    assert "the machine sends more than it was asked for" in result.error
+    assert "the machine sends more than the agreed window" in result.error
 
 
 def test_a_packet_has_a_size_that_packets_have(hostile, settings):

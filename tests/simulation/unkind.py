@@ -158,7 +158,7 @@ UNKIND = {
     "U14 a family of images that is gone": Switch(
         ((project_probe.Probe, "vm_image", lambda self, machine, image="": Present(machine)),),
         (f"{CLOUD}probe.py::test_the_family_of_the_vms_image_is_found_until_google_withdraws_it",)),
-    "U15 budgets count the upper end of a price": Switch(
+    "U15 budgets use the upper end of a price": Switch(
         ((Catalog, "tpu_price", _usual_price(Catalog.tpu_price)),),
         ("tests/pricing/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),
     "U17 a zone without flex-start is left for the next": Switch(

@@ -288,7 +288,7 @@ def test_names_of_any_bytes_travel(source, tmp_path):
 @pytest.mark.parametrize("name", ["missing", "source/train.py"])
 def test_a_source_that_is_no_folder_is_refused(name, source, tmp_path):
     """The error says which folder and where it is set."""
-    with pytest.raises(UsageError, match="no folder") as caught:
+    with pytest.raises(UsageError, match="is not a folder") as caught:
         build(tmp_path / name, tmp_path / "out")
     assert "job.source" in caught.value.hint
 

@@ -22,7 +22,7 @@ def test_a_refused_login_changes_nothing_and_the_next_one_delivers(bench: Bench)
     old = machine.tree()
     machine.refuse_logins(True)
     error, _ = machine.deliver(bench.bundle("new", 100_000), BOUND)
-    assert "refused our key" in error
+    assert "refused the SSH key" in error
     assert (machine.tree(), machine.starts()) == (old, [])
 
     machine.refuse_logins(False)

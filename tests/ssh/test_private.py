@@ -145,7 +145,7 @@ def test_another_machine_on_the_way_is_refused(settings, cloud, slice_of):
     """A jump does not weaken the check: each hop shows its pinned key, and nothing reaches the worker."""
     _, workers = slice_of
     cloud.machine("demo-vm", 2, private=False)
-    with pytest.raises(HostKeyError, match=r"demo-vm .* shows the host key"):
+    with pytest.raises(HostKeyError, match=r"demo-vm .* presents the host key"):
         Ssh(settings).run(workers, "true", 60)
     assert "w0" not in cloud.logins
 
@@ -153,7 +153,7 @@ def test_another_machine_on_the_way_is_refused(settings, cloud, slice_of):
 def test_another_machine_behind_the_way_is_refused(settings, cloud, slice_of):
     """The worker's own key counts, not that of the machine before it."""
     vm, workers = slice_of
-    with pytest.raises(HostKeyError, match=r"w0 .* shows the host key"):
+    with pytest.raises(HostKeyError, match=r"w0 .* presents the host key"):
         Ssh(settings).run([replace(workers[0], host_keys=vm.host_keys)], "true", 60)
 
 
@@ -180,7 +180,7 @@ def test_without_gcloud_the_message_says_so(settings, cloud, monkeypatch):
     """And what to install."""
     vm = replace(cloud.machine("demo-vm", 2, private=True), iap=Iap("p-1", "z-a", "demo-vm"))
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(NoGcloudError, match="gcloud, which leads there, is not installed") as caught:
+    with pytest.raises(NoGcloudError, match="needs gcloud, which is not installed") as caught:
         Ssh(settings).run([vm], "true", 60)
     assert caught.value.code == "TPU-501"
     assert "install the Google Cloud CLI" in caught.value.hint
