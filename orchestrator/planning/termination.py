@@ -2,7 +2,7 @@
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import Sign, of_node
-from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown, VmState, World
+from orchestrator.domain.observation import Heartbeat, Operation, Phase, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, lasted
 from orchestrator.domain.spec import Spec
@@ -105,7 +105,8 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
         else:
             why = f"the job is {outcome.value}"
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
-    elif (given_up := give_up_start(world, record, CREATE_DEADLINE)) and not record.operations:
+    elif (given_up := give_up_start(world, record, CREATE_DEADLINE)) and not _recent(world, record):
+        # An operation that hangs for ever must not keep the end waiting for ever.
         changes.append(given_up)
     return Plan(tuple(changes), waiting, outcome, reason, wake_in)
 
@@ -124,7 +125,9 @@ def _on_its_way(world: World, record: Record) -> bool:
     """Say whether a machine may still appear: an end that does not wait for it would leave it running."""
     vm = world.vm
     starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
-    return starting or any(
-        o.verb in {"create", "start"} and world.seen_at - o.started_at < CREATE_DEADLINE
-        for o in record.operations
-    )
+    return starting or any(o.verb in {"create", "start"} for o in _recent(world, record))
+
+
+def _recent(world: World, record: Record) -> tuple[Operation, ...]:
+    """Return the operations that may still end: those younger than the time a creation is given."""
+    return tuple(o for o in record.operations if world.seen_at - o.started_at < CREATE_DEADLINE)

@@ -13,6 +13,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.advice.preview import preview
+from orchestrator.app.plan import Foreseen
+from orchestrator.app.sent import Sent
 from orchestrator.cli.views.plan import count, render, show
 from orchestrator.config.load import read
 from orchestrator.config.shipped_catalog import load_catalog
@@ -79,6 +81,11 @@ def build(name):
     return preview(spec, plan, load_catalog(), scripts=scripts)
 
 
+def foreseen(name):
+    """Return the preview of a case with nothing that is sent."""
+    return Foreseen(build(name), Sent((), (), ()), from_cloud=False)
+
+
 def shown(name, **console):
     """Return the text of a case at 80 columns."""
     out = io.StringIO()
@@ -122,7 +129,7 @@ def test_on_a_terminal_signs_have_colour_and_words_all_the_same():
 
 def test_programs_get_the_golden_json(capsys):
     """One document with schema_version, nothing else on stdout."""
-    show(build("plan-fresh"), as_json=True)
+    show(foreseen("plan-fresh"), as_json=True)
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     assert json.loads(out)["schema_version"] == 1
@@ -131,9 +138,9 @@ def test_programs_get_the_golden_json(capsys):
 
 def test_scripts_are_shown_on_demand_only(capsys):
     """They are long."""
-    show(build("plan-scripts"))
+    show(foreseen("plan-scripts"), as_json=False)
     assert "startup.sh" not in capsys.readouterr().out
-    show(build("plan-scripts"), scripts=True)
+    show(foreseen("plan-scripts"), as_json=False, scripts=True)
     assert "[ -d /x ] && echo '[bold]'  # long" in capsys.readouterr().out
 
 

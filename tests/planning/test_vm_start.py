@@ -64,6 +64,16 @@ def test_the_end_of_a_deployment_gives_it_up_too():
     found, record = story((0, seen(VmState.STAGING)), (CREATE_DEADLINE, seen(VmState.STAGING)))
     plan = wind_down(found, record, Outcome.SPENT, "its budget is used up")
     assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
-    operation = Operation("delete", "vm", "delete", "demo-vm", "us-central1-a", started_at=NOW)
+    operation = Operation("delete", "vm", "delete", "demo-vm", "us-central1-a", started_at=found.seen_at - 9)
     going = changed(record, operations=(operation,))
     assert [c for c in wind_down(found, going, Outcome.SPENT, "x").changes if c.kind is Kind.VM] == []
+
+
+def test_a_creation_that_hangs_for_ever_does_not_keep_the_end_waiting():
+    """Its operation stays in the record for as long as the service says that it runs."""
+    found, record = story((0, seen(VmState.STAGING)), (CREATE_DEADLINE, seen(VmState.STAGING)))
+    hanging = Operation(
+        "create", "vm", "create", "demo-vm", "us-central1-a", started_at=found.seen_at - CREATE_DEADLINE
+    )
+    plan = wind_down(found, changed(record, operations=(hanging,)), Outcome.DONE, "the job is done")
+    assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
