@@ -60,11 +60,11 @@ def take_down(
     """
     session = Session(choice, reporter, forgiving=True)
     sweep_expired(session)
-    bucket = session.blueprint.bucket
     with (
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
         session.alone("down", take_over=take_over),
     ):
+        bucket = session.blueprint.bucket
         sweep = Sweep(session.deployment, alone=take_over is None)
         with reporter:
             has_data = _announce(session, sweep, delete_data=delete_data)
