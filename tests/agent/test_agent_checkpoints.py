@@ -63,14 +63,27 @@ def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
     """Bytes that do not match their manifest are refused twice, then the checkpoint before is used."""
     lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
     assert len(lab.manifests()) == 2
-    lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
+    lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"x" * 5000)
 
     second = lab.machine("m1", INCARNATION=2, _STEPS=20).run_to_end()
 
     assert second.heartbeat()["resumed_from"] == 10
     assert [one["resume_step"] for one in lab.attempts(2)] == [20, 10]
-    assert "weights.bin has 18 bytes" in lab.attempts(2)[1]["reason"]
+    assert "weights.bin has another sha256" in lab.attempts(2)[1]["reason"]
     assert any(".manifest.json.torn-" in name for name in lab.names("checkpoints/00000020/g1/"))
+
+
+def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Lab) -> None:
+    """It is not complete, so nobody brings it here first, and nothing of it is deleted."""
+    lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
+    lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
+    before = lab.names("checkpoints/00000020/g1/")
+
+    second = lab.machine("m1", INCARNATION=2, _STEPS=20).run_to_end()
+
+    assert second.heartbeat()["resumed_from"] == 10
+    assert [one["resume_step"] for one in lab.attempts(2)] == [10]
+    assert lab.names("checkpoints/00000020/g1/") == before
 
 
 def test_restored_files_are_as_old_as_they_were(lab: Lab) -> None:
