@@ -344,7 +344,7 @@ def test_nothing_heavy_is_imported_before_a_file_is_read():
     import sys
 
     code = (
-        "import sys, orchestrator.config.load, orchestrator.config.starter, orchestrator.cli.views.plan;"
+        "import sys, orchestrator.config.load, orchestrator.config.starter, orchestrator.cli.main;"
         "print({'pydantic', 'ruamel.yaml', 'rich'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -247,9 +247,10 @@ def test_what_grows_once_it_was_listed_does_not_come(tmp_path):
             return hashlib.sha256(b"one").hexdigest()
 
     parcel = Parcel("step 1", 6, (("a", "", "a"), ("b", "", "b")), {}, "again")
-    with pytest.raises(TransientError, match="b is larger than when the bucket was listed"):
+    with pytest.raises(TransientError, match="is larger than when the bucket was listed"):
         fetch(Growing(), parcel, tmp_path / "model", lambda _: None)
-    assert came == ["a"]
+    # Both come side by side and share the room, so either may be the one too much.
+    assert "b" not in came
     assert not list(tmp_path.iterdir())
 
 
