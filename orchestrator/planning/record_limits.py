@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.contract.limits import LATEST_TIME
+from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record
 from orchestrator.pricing.bill import METERS
@@ -21,6 +22,7 @@ _ZONE = re.compile(r"[a-z0-9-]{1,40}")
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _TYPE = re.compile(r"[a-z0-9-]{1,40}")
 _OPERATION = re.compile(r"[A-Za-z0-9._/-]{1,500}")
+_CODE = re.compile(r"TPU-\d{3}")
 _DIGEST = r"[0-9a-f]{64}"
 _MARKS = {
     "bundle": re.compile(_DIGEST),
@@ -54,15 +56,22 @@ def check_record(record: Record) -> None:
         _fits("zone", zone, _ZONE)
     for kind in (record.node.type, *(s.type for s in record.spans)):
         _fits("type", kind, _TYPE)
+    for refusal in record.refusals:
+        # It is stored in front of the message, from which nothing else could be told apart.
+        _fits("code", refusal.code, _CODE)
     for span in record.spans:
         _fits("name", span.name, _NAME)
         if span.kind not in METERS:
             raise ValueError(f"a span of the kind {span.kind.value}")
     for operation in record.operations:
-        _fits("operation", operation.name, _NAME)
-        _fits("operation", operation.id, _OPERATION)
-        if ".." in operation.id or operation.kind not in _KINDS or operation.verb not in _VERBS:
-            raise ValueError("an operation that nobody makes")
+        _check_operation(operation)
+
+
+def _check_operation(operation: Operation) -> None:
+    _fits("operation", operation.name, _NAME)
+    _fits("operation", operation.id, _OPERATION)
+    if ".." in operation.id or operation.kind not in _KINDS or operation.verb not in _VERBS:
+        raise ValueError("an operation that nobody makes")
 
 
 def _fits(name: str, value: str, pattern: "re.Pattern[str]") -> None:

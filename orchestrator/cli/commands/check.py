@@ -2,10 +2,8 @@
 
 import click
 
-from orchestrator.app.check import check
 from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import check as check_view
 
 
 @click.command("check")
@@ -16,6 +14,9 @@ def command(choice: Choice) -> None:
 
     Needs no credentials and no network, and starts nothing. Leaves with 2 when a finding says stop.
     """
+    from orchestrator.app.check import check
+    from orchestrator.cli.views import check as check_view
+
     checked = check(choice)
     check_view.show(checked, as_json=choice.as_json)
     if check_view.stops(checked.findings):

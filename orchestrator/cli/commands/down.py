@@ -3,11 +3,8 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.down import take_down
 from orchestrator.cli.console import say
 from orchestrator.cli.options import confirm, confirm_name, deployment_options, must_answer, yes_option
-from orchestrator.cli.views import down as view
-from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.errors import LeaseHeldError
 
 
@@ -24,6 +21,10 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> No
 
     It can be run again at any time, and finds its resources by label even without a record.
     """
+    from orchestrator.app.down import take_down
+    from orchestrator.cli.views import down as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     must_answer(yes=yes)
 
     def approve(name: str, data_goes: bool) -> None:

@@ -5,10 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.plan import plan
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import plan as plan_view
-from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.errors import TpuctlError
 
 CHANGES = 2
@@ -42,6 +39,10 @@ def command(
     For a deployment that this computer has brought up it looks at what exists. Before that, and with
     --offline, it shows `up` from nothing, and needs no credentials and no network, so it can run in CI.
     """
+    from orchestrator.app.plan import plan
+    from orchestrator.cli.views import plan as plan_view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     if offline and out is not None:
         raise click.UsageError("--out looks at what exists, so --offline does not go with it")
     scripts = show == "scripts"

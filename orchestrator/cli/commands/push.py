@@ -3,10 +3,7 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.push import push
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import push as view
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("push")
@@ -19,4 +16,8 @@ def command(choice: Choice, dry_run: bool) -> None:
     No machine is made or deleted. While the TPU is being replaced, the new code is kept in the bucket and the
     next machine takes it. A `tpuctl watch` steps aside meanwhile, and goes on with the new code.
     """
+    from orchestrator.app.push import push
+    from orchestrator.cli.views import push as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     view.show(push(choice, EventPrinter(), dry_run=dry_run), as_json=choice.as_json)

@@ -5,12 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.plan import from_nothing
-from orchestrator.app.up import Goal, bring_up
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import plan as plan_view
-from orchestrator.cli.views.event_lines import EventPrinter
-from orchestrator.cli.views.up import show
 from orchestrator.errors import UsageError
 
 
@@ -28,6 +23,12 @@ def command(choice: Choice, dry_run: bool, wait: bool, no_tpu: bool, plan: Path 
     leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
     or nothing, when something has moved since.
     """
+    from orchestrator.app.plan import from_nothing
+    from orchestrator.app.up import Goal, bring_up
+    from orchestrator.cli.views import plan as plan_view
+    from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.views.up import show
+
     for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
         if given and plan:
             raise UsageError(

@@ -3,12 +3,7 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.loop_on_vm import hand_over, take_back
-from orchestrator.app.watch import Watched, watch
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import watch as view
-from orchestrator.cli.views.event_lines import EventPrinter
-from orchestrator.cli.views.job_progress import Progress
 from orchestrator.errors import UsageError
 
 
@@ -28,6 +23,12 @@ def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: 
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
     `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md).
     """
+    from orchestrator.app.loop_on_vm import hand_over, take_back
+    from orchestrator.app.watch import Watched, watch
+    from orchestrator.cli.views import watch as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.views.job_progress import Progress
+
     if stop and not on_vm:
         raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
     if on_vm:
