@@ -40,18 +40,18 @@ class TpuctlError(Exception):
     Tell the user where, what, what changed and what to do next.
 
     *code* is `TPU-nnn`, *exit_code* the status of the process, *hint* the next
-    command or step, *unchanged* what was and was not changed (`changed` in `--json`).
+    command or step, *changed* what was and was not changed.
     """
 
     code = "TPU-000"
     exit_code = 1
     retry = Retry.PERMANENT
 
-    def __init__(self, message: str, *, hint: str = "", unchanged: str = "", code: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", changed: str = "", code: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.unchanged = unchanged
+        self.changed = changed
         if code:
             self.code = code
 
@@ -62,7 +62,7 @@ class TpuctlError(Exception):
             "exit_code": self.exit_code,
             "retry": self.retry.value,
             "message": self.message,
-            "changed": self.unchanged,
+            "changed": self.changed,
             "hint": self.hint,
         }
 

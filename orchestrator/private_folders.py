@@ -33,7 +33,7 @@ def own_folder(path: Path, other: str = "") -> Path:
         raise UsageError(
             f"tpuctl would run and trust files in {path}, but {why}",
             hint=f"check its content, then: {mend}" + (f"; or {other}" if other else ""),
-            unchanged="Nothing of it was read, and nothing was changed.",
+            changed="Nothing of it was read, and nothing was changed.",
             code="TPU-145",
         )
     return path

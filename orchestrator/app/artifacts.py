@@ -53,7 +53,7 @@ def need_python(spec: Spec) -> None:
             f"job.python is {wanted}, and local machines use this computer's interpreters: it has "
             f"{', '.join(here)}",
             hint=f"run: uv python install {wanted} (or pyenv install), or change job.python",
-            unchanged="nothing was created",
+            changed="nothing was created",
         )
 
 

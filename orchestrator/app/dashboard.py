@@ -28,7 +28,7 @@ def serve_dashboard(
     except ImportError as error:
         raise UsageError(
             f"the dashboard needs {error.name}", hint="pip install 'tpuctl[dashboard]'",
-            unchanged="nothing was changed", code="TPU-138",
+            changed="nothing was changed", code="TPU-138",
         ) from error  # fmt: skip
     session = open_session(choice, name, reporter, only_looks=True)
     sweep_expired(session)
@@ -59,6 +59,6 @@ def listening(port: int) -> socket.socket:
         listener.close()
         raise UsageError(
             f"port {port} of this computer cannot be used: {error.strerror}", hint="choose another --port",
-            unchanged="nothing was changed", code="TPU-135",
+            changed="nothing was changed", code="TPU-135",
         ) from error  # fmt: skip
     return listener

@@ -44,7 +44,7 @@ class Down:
             raise LeftoverError(
                 f"left: {names}",
                 hint=f"run: {' ; '.join(self.commands)}",
-                unchanged="everything else is gone",
+                changed="everything else is gone",
             )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.state_folders import KEPT
-from orchestrator.domain.checksum import sealed, unsealed
+from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import Record
@@ -29,7 +29,9 @@ def remember(session: "Session") -> None:
 
     keep_account(session)
     spec = replace(session.spec, project=session.project)
-    write_atomically(session.folder / KEPT, json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode())
+    write_atomically(
+        session.folder / KEPT, json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
+    )
     if not session.choice.settings:
         keep_mark(session)
 
@@ -111,7 +113,7 @@ def _expired(folder: Path, now: float, say: Callable[[str], None]) -> Iterator[S
 
     for kept in sorted(folder.glob(f"*/*/{KEPT}")):
         try:
-            spec = restore(unsealed(kept.read_bytes()))
+            spec = restore(verified(kept.read_bytes()))
             record = decode((kept.parent / "record.json").read_bytes(), spec.name)
         except OSError:
             continue  # It has come no further than its spec, or is being taken away.

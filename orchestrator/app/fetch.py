@@ -81,7 +81,7 @@ def _checkpoint(session: Session, wanted: Wanted) -> tuple[int, Parcel]:
             raise NotFoundError(
                 f"there is no complete checkpoint, but {files} ({size_text(kept.size)}) of incarnation "
                 f"{kept.incarnation}",
-                hint=f"run: {FETCH}", unchanged="nothing was written",
+                hint=f"run: {FETCH}", changed="nothing was written",
             )  # fmt: skip
     one = newest(found, wanted.step)
     return one.step, parcel_of(one)

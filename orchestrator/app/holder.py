@@ -69,7 +69,7 @@ def _busy(holder: Holder) -> LeaseHeldError:
     return LeaseHeldError(
         f"tpuctl {holder.command} of {holder.who}, process {holder.pid}, is working on this deployment",
         hint="wait for it or stop it with Ctrl-C; then run the same command again",
-        unchanged="nothing was changed",
+        changed="nothing was changed",
     )
 
 

@@ -60,7 +60,7 @@ def check_sources(session: Session) -> None:
         if isinstance(sight, Absent) or sight == Present(False):
             raise UsageError(
                 f"job.data names {source}, and nothing is there", hint="correct job.data: tpuctl doctor",
-                unchanged="nothing was changed", code="TPU-144",
+                changed="nothing was changed", code="TPU-144",
             )  # fmt: skip
         if isinstance(sight, Unknown):
             session.reporter.say(
@@ -74,7 +74,7 @@ def bucket_is_there(session: Session) -> bool:
     if isinstance(sight, Unknown):
         raise TransientError(
             f"the bucket cannot be seen, so the data cannot be sent: {sight.why}",
-            hint="the same command again", unchanged="nothing was changed",
+            hint="the same command again", changed="nothing was changed",
         )  # fmt: skip
     return not isinstance(sight, Absent)
 
@@ -115,6 +115,6 @@ def first_bucket(session: Session) -> None:
         raise ConflictError(
             f"bucket.adopt is set, but the bucket {order.name} does not exist",
             hint="create it, or leave out bucket.adopt so that tpuctl creates it",
-            unchanged="no bucket was created",
+            changed="no bucket was created",
         )
     session.cloud.buckets.create(order)

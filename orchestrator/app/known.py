@@ -37,13 +37,13 @@ def _kept(cloud: str, name: str) -> "Spec":
         hint = f"known here: {', '.join(names)}" if names else "run it in the folder of its tpuctl.yaml"
         raise UsageError(
             f"this computer has brought up no deployment {name!r} on --cloud {cloud}",
-            hint=hint, unchanged="nothing was changed", code="TPU-137",
+            hint=hint, changed="nothing was changed", code="TPU-137",
         )  # fmt: skip
     if len(chosen) > 1:
         projects = ", ".join(path.parent.parent.name for path in chosen)
         raise UsageError(
             f"{name} exists in several projects: {projects}",
-            hint="run it in the folder of its tpuctl.yaml, without a name", unchanged="nothing was changed",
+            hint="run it in the folder of its tpuctl.yaml, without a name", changed="nothing was changed",
             code="TPU-137",
         )  # fmt: skip
     return spec_in(chosen[0])
@@ -52,13 +52,13 @@ def _kept(cloud: str, name: str) -> "Spec":
 def spec_in(path: "Path") -> "Spec":
     """Return what is kept in *path*; raise UsageError when it cannot be read."""
     from orchestrator.config.adapter import restore
-    from orchestrator.domain.checksum import unsealed
+    from orchestrator.domain.checksum import verified
 
     try:
-        return restore(unsealed(path.read_bytes()))
+        return restore(verified(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
             f"what is kept of {path.parent.name} cannot be read: {error}",
-            hint="run it in the folder of its tpuctl.yaml, without a name", unchanged="nothing was changed",
+            hint="run it in the folder of its tpuctl.yaml, without a name", changed="nothing was changed",
             code="TPU-137",
         ) from error  # fmt: skip

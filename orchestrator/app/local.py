@@ -25,7 +25,7 @@ def start_local(named: Mapping[str, Any], *, other_ports: bool) -> tuple[Address
         raise UsageError(
             f"--python {python}: this computer has {', '.join(here)}",
             hint=f"run: uv python install {python} (or pyenv install)",
-            unchanged="nothing was started",
+            changed="nothing was started",
         )
     options = replace(load_options(local_folder()), **named)
     return ensure_running(without_ports(options) if other_ports else options)

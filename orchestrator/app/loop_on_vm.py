@@ -109,16 +109,16 @@ def _host(session: Session) -> Host:
         raise UsageError(
             f"{spec.name}: its VM is not made for the loop",
             hint="add `on_vm: true` to watch in tpuctl.yaml; then make the VM anew: tpuctl down, tpuctl up",
-            unchanged=kept, code="TPU-136",
+            changed=kept, code="TPU-136",
         )  # fmt: skip
     if not session.records.current.job.bundle:
-        raise UsageError(f"{spec.name} is not up", hint="run: tpuctl up", unchanged=kept, code="TPU-130")
+        raise UsageError(f"{spec.name} is not up", hint="run: tpuctl up", changed=kept, code="TPU-130")
     world = look(session)
     state = world.vm.value.state if isinstance(world.vm, Present) else None
     if state is not VmState.RUNNING:
         seen = f"is {state.value}" if state else "is not in sight"
         raise UsageError(f"the VM {seen}, so no loop can run on it", hint="run: tpuctl up",
-            unchanged=kept, code="TPU-136")  # fmt: skip
+            changed=kept, code="TPU-136")  # fmt: skip
     return vm_host(session.cloud, world)
 
 
@@ -158,7 +158,7 @@ def _wait(session: Session, host: Host) -> None:
                 raise RemoteError(
                     f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",
                     hint=f"see: tpuctl ssh --vm -- sudo tail -n 30 {LOG}",
-                    unchanged="it is there, and cron tries again each minute; until then use: tpuctl watch",
+                    changed="it is there, and cron tries again each minute; until then use: tpuctl watch",
                 )
             if state.state != said:
                 said = state.state

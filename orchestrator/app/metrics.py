@@ -67,7 +67,7 @@ class Metrics:
         except ImportError as error:
             raise UsageError(
                 "--metrics needs prometheus-client", hint="pip install 'tpuctl[metrics]'",
-                unchanged="nothing was changed", code="TPU-138",
+                changed="nothing was changed", code="TPU-138",
             ) from error  # fmt: skip
         registry = prometheus.CollectorRegistry()
         self._name = deployment
@@ -87,7 +87,7 @@ class Metrics:
         except OSError as error:
             raise UsageError(
                 f"metrics: port {port} of this computer cannot be used: {error.strerror}",
-                hint="choose another port", unchanged="nothing was changed", code="TPU-135",
+                hint="choose another port", changed="nothing was changed", code="TPU-135",
             ) from error  # fmt: skip
 
     @property

@@ -22,7 +22,7 @@ def try_receivers(spec: Spec, folder: Path, cloud: str) -> dict[str, TpuctlError
     if not receivers:
         raise UsageError(
             "the deployment file names nobody to tell", hint="add `notify: {webhooks: [secret://NAME]}`",
-            unchanged="nothing was sent",
+            changed="nothing was sent",
         )  # fmt: skip
     now = SystemClock().now()
     return dict(

@@ -12,7 +12,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.config.adapter import dump, restore
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.checksum import SEAL, checksum, sealed
+from orchestrator.domain.checksum import CHECKSUM, checksum, with_checksum
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Plan
 from orchestrator.engine.atomic_files import write_atomically
@@ -26,7 +26,7 @@ from orchestrator.planning.update_record import learn
 
 def write_plan(path: Path, approved: Approved) -> None:
     """Write a plan for `up`."""
-    text = json.dumps(sealed(approved.as_dict()), indent=1, sort_keys=True)
+    text = json.dumps(with_checksum(approved.as_dict()), indent=1, sort_keys=True)
     write_atomically(path.absolute(), text.encode())
 
 
@@ -34,7 +34,7 @@ def read_plan(path: Path) -> Approved:
     """Read a plan; raise UsageError when the file is none, or is not as it was written."""
     try:
         body = dict(json.loads(path.read_bytes()))
-        whole = body.pop(SEAL, "") == checksum(body)
+        whole = body.pop(CHECKSUM, "") == checksum(body)
         found = replace(Approved.from_dict(body), path=str(path))
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(path, str(error)) from error
@@ -46,7 +46,7 @@ def read_plan(path: Path) -> Approved:
 def _unreadable(path: Path, why: str) -> UsageError:
     hint = f"write one with: tpuctl plan --out {path}"
     return UsageError(
-        f"the plan {path} cannot be read: {why}", hint=hint, unchanged="nothing was changed", code="TPU-115"
+        f"the plan {path} cannot be read: {why}", hint=hint, changed="nothing was changed", code="TPU-115"
     )
 
 
@@ -56,7 +56,7 @@ def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Sessi
         raise UsageError(
             "a plan holds the deployment file and its settings: --file and --set do not go with it",
             hint=f"tpuctl plan --out {path} --set ..., then: tpuctl up {path}",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
         )  # fmt: skip
     approved = read_plan(path)
     needs_same_cloud(approved, choice.cloud)

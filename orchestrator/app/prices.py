@@ -42,7 +42,7 @@ def refresh_prices(project: str | None, cloud: str) -> Refreshed:
         raise NotFoundError(
             "the billing catalogue lists no price of a TPU that tpuctl understands",
             hint="please report it; the earlier prices stay in use",
-            unchanged="no price was changed",
+            changed="no price was changed",
         )
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     path = cache_file(cloud)

@@ -102,7 +102,7 @@ def _must_run(session: Session) -> None:
     state = f"is over ({record.outcome})" if record.outcome else "is not up"
     raise UsageError(
         f"{session.spec.name} {state}: there is no running job to push to", hint="run: tpuctl up",
-        unchanged="nothing was changed", code="TPU-130",
+        changed="nothing was changed", code="TPU-130",
     )  # fmt: skip
 
 
@@ -154,9 +154,7 @@ def _push(session: Session, wanted: Wanted) -> Outcome:
         session.sink.flush()
         for failure in result.failures:
             if session.clock.monotonic() >= end:
-                failure.error.unchanged = (
-                    "the new code is recorded and in the bucket; the next watch brings it"
-                )
+                failure.error.changed = "the new code is recorded and in the bucket; the next watch brings it"
                 raise failure.error
             session.reporter.failure(failure, session.clock.now())
         session.reporter.waiting(result.plan.waiting, session.clock.now())

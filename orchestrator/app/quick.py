@@ -87,12 +87,12 @@ def _read(path: Path) -> str:
 
 def _may_be_over(kept: Path, now: float) -> bool:
     """Say whether the time to live of a deployment may be over, so that somebody has to look closer."""
-    from orchestrator.domain.checksum import unsealed
+    from orchestrator.domain.checksum import verified
     from orchestrator.domain.units import Duration
 
     try:
-        ttl: Any = Duration.parse(unsealed(kept.read_bytes())["watch"]["ttl"])
-        history = unsealed((kept.parent / "record.json").read_bytes())["history"]
+        ttl: Any = Duration.parse(verified(kept.read_bytes())["watch"]["ttl"])
+        history = verified((kept.parent / "record.json").read_bytes())["history"]
         asked = history["accepted"] or history["requested_at"]
         if not history["started_at"] or not (asked or any(s["until"] is None for s in history["spans"])):
             return False

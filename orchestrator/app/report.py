@@ -60,7 +60,7 @@ def facts_of(session: Session, memory: Memory | None = None) -> Facts:
     if not record.started_at:
         raise UsageError(
             f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
-            unchanged="nothing was changed", code="TPU-130",
+            changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
     memory = memory or Memory(session.store)
     seen = memory.reports.read(None)

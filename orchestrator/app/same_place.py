@@ -27,7 +27,7 @@ def check_place(session: "Session") -> None:
         raise UsageError(
             f"{name} is up in project {other}; this command would act in project {project}",
             hint=f"add --set project={other}; or --account-override, if you mean a second one in {project}",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
             code="TPU-139",
         )
     before, now = _kept_account(session.folder), login_of(session.choice.cloud)
@@ -35,7 +35,7 @@ def check_place(session: "Session") -> None:
         raise UsageError(
             f"{name} was brought up by {before}; you are logged in as {now}",
             hint="log in as before: gcloud auth application-default login; or add --account-override",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
             code="TPU-139",
         )
 
@@ -60,7 +60,7 @@ def check_record(session: "Session") -> None:
                 records.doubt,
                 hint=f"if that was you on another computer, add --account-override (and copy {key} there, so "
                 "that it is not asked again); if not, a machine may have forged it: run tpuctl down",
-                unchanged="nothing was changed",
+                changed="nothing was changed",
                 code="TPU-139",
             )
         reporter.say(f"{records.doubt}. If that was not you, a machine may have forged it.")

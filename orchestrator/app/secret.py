@@ -39,7 +39,7 @@ def store_secret(name: str, value: Callable[[], bytes], project: str | None, clo
     if reference(SCHEME + name) is None or "/" in name:
         raise UsageError(
             f"{name[:60]!r} cannot be the name of a secret", hint="use letters, digits, '_' and '-'",
-            unchanged="nothing was stored",
+            changed="nothing was stored",
         )  # fmt: skip
     text = value()
     manager, where = open_manager(project, cloud)

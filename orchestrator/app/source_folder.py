@@ -24,5 +24,5 @@ def source_folder(file: Path, spec: "Spec") -> Path:
     raise UsageError(
         f"job.source leads to {source}, out of the project {project}",
         hint=f"put the code below {project}, or {file.name} into the folder above the code",
-        unchanged="nothing was read or sent", code="TPU-141",
+        changed="nothing was read or sent", code="TPU-141",
     )  # fmt: skip

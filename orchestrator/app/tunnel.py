@@ -28,7 +28,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import run_on
 from orchestrator.ssh.tunnel import HERE, Target, Tunnel, port_here
@@ -126,7 +126,7 @@ def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
             raise UsageError(
                 f"there is no service {text!r}", hint="write tensorboard, jupyter or the number of a port",
-                unchanged="nothing was changed",
+                changed="nothing was changed",
             )  # fmt: skip
         return Service(f"port {int(text)}", "vm" if on_vm else "tpu", int(text), worker)
     found = [s for s in sidecars(spec, "") if s.name == text]
@@ -134,7 +134,7 @@ def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
         raise UsageError(
             f"{spec.name} has no {text}",
             hint=f"add `sidecars: {{{text}: {{}}}}` to tpuctl.yaml, then run: tpuctl up",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
             code="TPU-134",
         )
     if on_vm or worker:
@@ -163,14 +163,14 @@ def keep_open(
                 raise over
             host = _host(session, service)
             say(f"connecting to {host.name}")
-            with Link(host, session.ssh.settings, None) as link:
-                target, token = _reach(session, service, host, link, fresh=not connected)
+            with Connection(host, session.ssh.settings, None) as connection:
+                target, token = _reach(session, service, host, connection, fresh=not connected)
                 tunnel.lead(target)
                 ready(service, token)
                 if connected:
                     session.reporter.say(f"connected again, to {host.name}", style="good")
                 connected = True
-                while link.alive and not (service.sidecar and tunnel.refused.is_set()):
+                while connection.alive and not (service.sidecar and tunnel.refused.is_set()):
                     session.clock.wait(0.5)
             say(f"{host.name} does not answer any more; waiting for it")
         except HostKeyError as error:
@@ -220,14 +220,16 @@ def _over(session: Session, service: Service) -> UsageError | None:
         why, hint = f"{session.spec.name} is not up", "run: tpuctl up"
     else:
         return None
-    return UsageError(why, hint=hint, unchanged="nothing was changed", code="TPU-130")
+    return UsageError(why, hint=hint, changed="nothing was changed", code="TPU-130")
 
 
 def _host(session: Session, service: Service) -> Host:
     return the_vm(session) if service.role == "vm" else worker_host_of(session, service.worker)
 
 
-def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh: bool) -> tuple[Target, str]:
+def _reach(
+    session: Session, service: Service, host: Host, connection: Connection, *, fresh: bool
+) -> tuple[Target, str]:
     """
     Return where the service listens, and its token; wait for a sidecar until it answers.
 
@@ -235,7 +237,7 @@ def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh:
     older than what it has. Raise UsageError when the sidecar has failed.
     """
     if not service.sidecar:
-        target = Target(link, _address(run_on(link, LOOPBACK).stdout), service.port)
+        target = Target(connection, _address(run_on(connection, LOOPBACK).stdout), service.port)
         if not target.listens():
             session.reporter.say(
                 f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same"
@@ -245,8 +247,8 @@ def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh:
         deliver_sidecars(session.cloud, session.blueprint, host, service.role)
     say = _once(session.reporter)
     while True:
-        state = _state(link, service)
-        target = Target(link, state.address, state.port)
+        state = _state(connection, service)
+        target = Target(connection, state.address, state.port)
         if state.word == "running" and _answers(target, service):
             return target, state.token
         if state.word.startswith("failed"):
@@ -267,14 +269,14 @@ def _answers(target: Target, service: Service) -> bool:
     if status == 200:
         raise UsageError(
             "JupyterLab answers without its token: a settings file of the machine switches it off",
-            hint="look below /etc/jupyter there: tpuctl ssh", unchanged="no tunnel was opened",
+            hint="look below /etc/jupyter there: tpuctl ssh", changed="no tunnel was opened",
         )  # fmt: skip
     return status == 403
 
 
-def _state(link: Link, service: Service) -> State:
+def _state(connection: Connection, service: Service) -> State:
     command = elevated("tpuctl-state", STATE, ROOT, service.name)
-    done = run_on(link, command)
+    done = run_on(connection, command)
     why = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"
     if not done.exit_code:
         try:
@@ -308,5 +310,5 @@ def _failed(host: Host, service: Service, state: str) -> UsageError:
     return UsageError(
         f"{service.name} on {host.name} {state}",
         hint=f"see: tpuctl ssh{flag} -- sudo tail -n 30 {ROOT}/log/sidecar-{service.name}.log",
-        unchanged="the job is not touched by this; it is tried again each minute",
+        changed="the job is not touched by this; it is tried again each minute",
     )

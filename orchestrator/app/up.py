@@ -176,7 +176,7 @@ def _stop_on(failure: Failure, result: Pass) -> None:
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
         machines = [f"{c.kind.value} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
         if machines:
-            failure.error.unchanged = (
+            failure.error.changed = (
                 f"{', '.join(machines)}: asked for, and billed; `tpuctl down` removes them"
             )
         raise failure.error

@@ -100,7 +100,7 @@ def must_be_up(session: Session) -> None:
     if not session.records.current.job.bundle:
         raise UsageError(
             f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
-            unchanged="nothing was changed", code="TPU-130",
+            changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
 
 

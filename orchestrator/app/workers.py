@@ -47,7 +47,7 @@ def worker_hosts(session: Session) -> list[Host]:
     if node is None or not node.workers:
         raise UsageError(
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
-            unchanged="nothing was changed", code="TPU-131",
+            changed="nothing was changed", code="TPU-131",
         )  # fmt: skip
     return [
         worker_host(session.cloud, world, node, worker, _published(session, node, worker.index))

@@ -81,8 +81,8 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
         print_json("error", body)
         return
     say(masked(indented(f"error {error.code}: {error.message.rstrip()}", WIDTH)), style="bold red")
-    if error.unchanged:
-        say(masked(indented(f"  state: {error.unchanged}", WIDTH)))
+    if error.changed:
+        say(masked(indented(f"  state: {error.changed}", WIDTH)))
     if error.hint:
         say(masked(indented(f"  next:  {error.hint}", WIDTH)))
 
@@ -110,7 +110,7 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
     bug = TpuctlError(
         f"this is a bug in tpuctl: {type(error).__name__}: {error}",
         hint=f"please report it with {story}; `tpuctl status` shows what exists",
-        unchanged="not known",
+        changed="not known",
     )
     show_error(bug, args)
 

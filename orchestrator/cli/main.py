@@ -96,7 +96,7 @@ class LazyGroup(click.Group):
             meant = _meant(args[0])
             hint = f"did you mean `tpuctl {meant}`?" if meant else "see: tpuctl --help"
             raise UsageError(
-                f"there is no command {args[0]!r}", hint=hint, unchanged="nothing was changed", code="TPU-101"
+                f"there is no command {args[0]!r}", hint=hint, changed="nothing was changed", code="TPU-101"
             )
         return super().resolve_command(ctx, args)
 
@@ -184,5 +184,5 @@ def _in_our_words(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tpuctl"
     return UsageError(
-        error.format_message(), hint=f"see: {path} --help", unchanged="nothing was changed", code="TPU-101"
+        error.format_message(), hint=f"see: {path} --help", changed="nothing was changed", code="TPU-101"
     )

@@ -111,6 +111,6 @@ def must_answer(*, yes: bool, flag: str = "--yes") -> None:
     raise UsageError(
         "nobody is at a terminal to say yes",
         hint=f"add {flag}",
-        unchanged="nothing was changed",
+        changed="nothing was changed",
         code="TPU-102",
     )

@@ -38,7 +38,7 @@ class ConfigError(UsageError):
         super().__init__(
             "\n".join(str(complaint) for complaint in complaints),
             hint="correct this, then run: tpuctl plan",
-            unchanged="Nothing was changed.",
+            changed="Nothing was changed.",
         )
         self.complaints = complaints
 

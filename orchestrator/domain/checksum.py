@@ -1,4 +1,4 @@
-"""A seal on what is stored as JSON: a checksum over everything else in it, so that no byte changes unseen."""
+"""A checksum in what is stored as JSON, over everything else in it, so that no byte changes unseen."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-SEAL = "checksum"
+CHECKSUM = "checksum"
 PROOF = "proof"
 """What only a holder of the key can write: the key's name and a keyed checksum over everything else."""
 
@@ -21,21 +21,21 @@ class Origin(Enum):
 
 
 def checksum(body: Mapping[str, Any]) -> str:
-    """Return the sha256 of everything but the seal, whatever the white space and the order of the keys."""
-    rest = {key: value for key, value in body.items() if key != SEAL}
+    """Return the sha256 of everything but the checksum, whatever the white space and the order of the keys."""
+    rest = {key: value for key, value in body.items() if key != CHECKSUM}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *body* with its seal."""
-    return {**body, SEAL: checksum(body)}
+def with_checksum(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *body* with its checksum."""
+    return {**body, CHECKSUM: checksum(body)}
 
 
-def sealed_bytes(body: Mapping[str, Any]) -> bytes:
-    """Return *body*, which is not empty, with its seal as JSON; it is written out once for both."""
+def bytes_with_checksum(body: Mapping[str, Any]) -> bytes:
+    """Return *body*, which is not empty, with its checksum as JSON; it is written out once for both."""
     text = json.dumps(body, sort_keys=True)
-    seal = hashlib.sha256(text.encode()).hexdigest()
-    return f'{{"{SEAL}": "{seal}", {text[1:]}'.encode()
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f'{{"{CHECKSUM}": "{digest}", {text[1:]}'.encode()
 
 
 def proven(body: Mapping[str, Any], key: bytes) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def proven(body: Mapping[str, Any], key: bytes) -> dict[str, Any]:
 
 
 def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
-    """Say whether a holder of *key* has written *body*, seal or not."""
+    """Say whether a holder of *key* has written *body*, checksum or not."""
     proof = body.get(PROOF)
     if proof is None:
         return Origin.UNKEYED
@@ -57,7 +57,7 @@ def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
 
 
 def _mac(body: Mapping[str, Any], key: bytes) -> str:
-    rest = {name: value for name, value in body.items() if name not in {SEAL, PROOF}}
+    rest = {name: value for name, value in body.items() if name not in {CHECKSUM, PROOF}}
     return hmac.new(key, json.dumps(rest, sort_keys=True).encode(), "sha256").hexdigest()
 
 
@@ -65,11 +65,11 @@ def _name_of(key: bytes) -> str:
     return hashlib.sha256(b"name of a key of tpuctl" + key).hexdigest()[:16]
 
 
-def unsealed(data: bytes) -> dict[str, Any]:
+def verified(data: bytes) -> dict[str, Any]:
     """
-    Return the body that was stored as *data*; one without a seal is an earlier version's and is believed.
+    Return the body that was stored as *data*; one without a checksum is an earlier version's and is believed.
 
-    Raise ValueError when it is no JSON or does not fit its seal, TypeError when it is no object.
+    Raise ValueError when it is no JSON or does not fit its checksum, TypeError when it is no object.
     """
     try:
         body = json.loads(data)
@@ -77,6 +77,6 @@ def unsealed(data: bytes) -> dict[str, Any]:
         raise ValueError("it is nested without end") from error
     if not isinstance(body, dict):
         raise TypeError("it is no JSON object")
-    if body.get(SEAL, checksum(body)) != checksum(body):
+    if body.get(CHECKSUM, checksum(body)) != checksum(body):
         raise ValueError("its checksum does not fit")
-    return {key: value for key, value in body.items() if key != SEAL}
+    return {key: value for key, value in body.items() if key != CHECKSUM}

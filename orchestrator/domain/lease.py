@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 
 from orchestrator.contract.limits import LATEST_TIME
-from orchestrator.domain.checksum import sealed_bytes, unsealed
+from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.clean_text import cut
 from orchestrator.errors import LeaseHeldError
 
@@ -62,7 +62,7 @@ class Holder:
         """
         known = {field.name for field in fields(cls)}
         try:
-            body = {key: value for key, value in unsealed(data).items() if key in known}
+            body = {key: value for key, value in verified(data).items() if key in known}
             found = cls(**{**body, "yields": tuple(body.get("yields", ()))})
         except (ValueError, TypeError, AttributeError):
             return cls.nobody_known()
@@ -85,7 +85,7 @@ class Holder:
 
 @lru_cache(maxsize=8)
 def _text(holder: Holder) -> bytes:
-    return sealed_bytes({"schema": SCHEMA, **asdict(holder)})
+    return bytes_with_checksum({"schema": SCHEMA, **asdict(holder)})
 
 
 def held_by(holder: Holder, age: float) -> LeaseHeldError:
@@ -96,5 +96,5 @@ def held_by(holder: Holder, age: float) -> LeaseHeldError:
     return LeaseHeldError(
         f"{holder.who} holds the lease{start} (tpuctl {holder.command}, last renewed {age:.0f} s ago)",
         hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {left:.0f} s",
-        unchanged="nothing was changed",
+        changed="nothing was changed",
     )

@@ -63,7 +63,7 @@ def ensure_running(
         raise LocalCloudError(
             f"another tpuctl has been starting the local cloud for {LOCK_SECONDS:.0f} s",
             hint="wait for it, or end it; then run the same command again",
-            unchanged="nothing was started",
+            changed="nothing was started",
         ) from None
 
 
@@ -105,7 +105,7 @@ def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Addr
     raise LocalCloudError(
         f"the local cloud did not start: {last}",
         hint=END_IT if TAKEN in last else read,
-        unchanged="no deployment was touched",
+        changed="no deployment was touched",
     )
 
 
@@ -124,7 +124,7 @@ def _check_extra() -> None:
     if missing:
         raise LocalCloudError(
             f"the local cloud needs {', '.join(missing)}", hint="run: pip install 'tpuctl[local]'",
-            unchanged="nothing was started",
+            changed="nothing was started",
         )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None =
         raise LocalCloudError(
             details.get("message", answer.reason),
             hint=details.get("hint", ""),
-            unchanged=details.get("changed", ""),
+            changed=details.get("changed", ""),
         )
     return found
 

@@ -55,7 +55,7 @@ class _Connection(HTTPConnection):
         if not ours:
             raise TransientError(
                 f"the local cloud has ended, and another user of this computer has its port {self.port}",
-                hint="run: tpuctl local start; it says who has the port", unchanged="nothing was sent",
+                hint="run: tpuctl local start; it says who has the port", changed="nothing was sent",
                 code="TPU-401",
             )  # fmt: skip
 

@@ -93,7 +93,7 @@ class Actor:
         error = cause.error
         why = type(error)(
             f"TPU {change.name} was not asked for: {error.message}",
-            code=error.code, hint=error.hint, unchanged="no TPU was asked for",
+            code=error.code, hint=error.hint, changed="no TPU was asked for",
         )  # fmt: skip
         self._refused(change, why, None)
         return Failure(change, why)
@@ -123,7 +123,7 @@ class Actor:
         in_bucket = isinstance(world.bucket, Present)
         if in_bucket and self._lease.token is None:
             gone = "the bucket went away while this look was acted on, and with it the lease"
-            raise TransientError(gone, unchanged="nothing more was created or deleted")
+            raise TransientError(gone, changed="nothing more was created or deleted")
         entry = ""
         try:
             entry = self._journal.intend(change, in_bucket=in_bucket)
@@ -181,7 +181,7 @@ class Actor:
             raise ConflictError(
                 f"bucket.adopt is set, but the bucket {order.name} does not exist",
                 hint="create it, or leave out bucket.adopt so that tpuctl creates it",
-                unchanged="no bucket was created",
+                changed="no bucket was created",
             )
         self._cloud.buckets.create(order)
         mark, now = grants_mark(self._blueprint.spec), self._clock.now()
@@ -308,7 +308,7 @@ class Actor:
         nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
         found = next((n for n in nodes if n.incarnation == self._records.current.node.incarnation), None)
         if found is None:
-            raise RemoteError("the TPU was replaced meanwhile", unchanged="nothing was pushed")
+            raise RemoteError("the TPU was replaced meanwhile", changed="nothing was pushed")
         return found
 
     def _remember(self, operation: Operation | None) -> None:

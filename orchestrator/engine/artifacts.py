@@ -42,7 +42,7 @@ def checked_digest(digest: str) -> str:
         raise TpuctlError(
             cut(f"the record names code by {digest!r}, which is no sha256", 200),
             hint="run `tpuctl up` from the folder that holds tpuctl.yaml",
-            unchanged="nothing was pushed",
+            changed="nothing was pushed",
         )
     return digest
 
@@ -93,6 +93,6 @@ def _fetch(store: Store, name: str, digest: str) -> bytes:
         )
     if hashlib.sha256(stored.data).hexdigest() != digest:
         raise TpuctlError(
-            f"{name} in the bucket is damaged", hint="run: tpuctl up", unchanged="nothing was pushed"
+            f"{name} in the bucket is damaged", hint="run: tpuctl up", changed="nothing was pushed"
         )
     return stored.data

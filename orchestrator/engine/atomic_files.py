@@ -25,7 +25,7 @@ def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
         f"{where or 'a file of this computer'} cannot be {what}: {(error.strerror or str(error)).lower()}",
         hint="make room, or let this user read and write there; then run the same command again "
         "(TPUCTL_STATE_DIR names another folder for what tpuctl remembers)",
-        unchanged="what was made or deleted before this is so still; `tpuctl status` shows it",
+        changed="what was made or deleted before this is so still; `tpuctl status` shows it",
     )
 
 

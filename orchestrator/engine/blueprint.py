@@ -92,16 +92,18 @@ class Blueprint:
         scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
         # What is paid for comes out of the file: the record only chooses among what the file allows.
         kind = current_type(self.spec, record)
-        dear = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None
+        on_demand = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None
         flex = (
-            dear and incarnation in record.deadline.flex_start and self.spec.watch.last_resort == "flex-start"
+            on_demand
+            and incarnation in record.deadline.flex_start
+            and self.spec.watch.last_resort == "flex-start"
         )
         return NodeOrder(
             name=name,
             zone=zone,
             type=kind,
             runtime=(tpu.runtime if kind == tpu.type else runtime_of(kind)) or "",
-            spot=tpu.spot and not dear,
+            spot=tpu.spot and not on_demand,
             external_ip=tpu.external_ip,
             labels=names.labels(self.spec, "tpu", incarnation, record.race.round),
             metadata=self._metadata(scripts),
@@ -109,7 +111,7 @@ class Blueprint:
             scopes=node_scopes(self.spec),
             interface=self._interface,
             secure_boot=self.spec.secure_boot,
-            reservation="" if dear else tpu.reservation or "",
+            reservation="" if on_demand else tpu.reservation or "",
             run_seconds=LONGEST_RUN if flex else self._run_seconds,
             disks=data_disks(self.spec),
         )

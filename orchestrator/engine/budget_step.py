@@ -16,11 +16,11 @@ def with_budget(world: World, budget: Budget, zones: Sequence[str], kind: str) -
     return replace(world, held=held, stockouts=stockouts) if held or stockouts else world
 
 
-def tell_stockouts(budget: Budget, histories: Sequence[Record], told: float) -> float:
+def tell_stockouts(budget: Budget, records: Sequence[Record], told: float) -> float:
     """Tell others of the stockouts after *told*; return the time of the last one that they know."""
     new = {
         (refusal.zone, refusal.at): record.node.type
-        for record in histories
+        for record in records
         for refusal in record.refusals
         if refusal.at > told and refusal.kind is Kind.NODE and refusal.retry is Retry.CAPACITY
         if not refusal.on_demand

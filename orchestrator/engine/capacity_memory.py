@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.contract.object_names import CAPACITY
 from orchestrator.domain.capacity import Places, merged
-from orchestrator.domain.checksum import sealed_bytes, unsealed
+from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record
@@ -66,13 +66,13 @@ class CapacityMemory:
 def encoded(places: Places) -> bytes:
     """Return the object's bytes."""
     body = {"schema": SCHEMA, "places": _adapter().dump_python(places, mode="json")}
-    return sealed_bytes(body)
+    return bytes_with_checksum(body)
 
 
 def decoded(data: bytes) -> Places:
     """Read the object; one that is damaged, or of another version, knows nothing."""
     try:
-        body = unsealed(data)
+        body = verified(data)
         places: Places = _adapter().validate_python(body["places"]) if body["schema"] == SCHEMA else ()
     except (ValueError, KeyError, TypeError):
         return ()

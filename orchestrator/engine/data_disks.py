@@ -20,17 +20,17 @@ def check_disks(vms: Vms, order: NodeOrder) -> None:
                 f"there is no disk '{disk.name}' in {order.zone}",
                 code="TPU-124",
                 hint="See: gcloud compute disks list; then correct tpu.disks or tpu.zones. tpuctl makes none",
-                unchanged=UNCHANGED,
+                changed=UNCHANGED,
             )
         if isinstance(sight, Unknown):
             if sight.denied:
                 continue  # Then the create tells.
-            raise TransientError(f"disk '{disk.name}' in {order.zone}: {sight.why}", unchanged=UNCHANGED)
+            raise TransientError(f"disk '{disk.name}' in {order.zone}: {sight.why}", changed=UNCHANGED)
         if disk.writable and sight.value:
             raise ConflictError(
                 f"disk '{disk.name}' in {order.zone} is still used by {', '.join(sight.value)}",
                 aborted=True,
                 code="TPU-408",
                 hint="tpuctl tries again by itself; it detaches nothing that is not its own.",
-                unchanged=UNCHANGED,
+                changed=UNCHANGED,
             )

@@ -41,7 +41,7 @@ def deliver(
         raise RemoteError(
             f"{failed[0].host}: {failed[0].error}",
             hint="run the same command again; tpuctl status shows the machines",
-            unchanged="machines hold the old code or the new one, never a mix",
+            changed="machines hold the old code or the new one, never a mix",
         )
     env = blueprint.vm_job_env(record, node) if on_vm else _job_env(blueprint, record, node)
     cloud.remote.put(hosts, artifacts.agent.read_bytes(), "agent.pyz", 0o644)

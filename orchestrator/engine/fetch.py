@@ -68,7 +68,7 @@ def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
     if whole:
         return whole[0]
     which = "there is no complete checkpoint" + ("" if step is None else f" of step {step}")
-    raise NotFoundError(which, hint="see: tpuctl checkpoints", unchanged="nothing was written")
+    raise NotFoundError(which, hint="see: tpuctl checkpoints", changed="nothing was written")
 
 
 def parcel_of(one: StoredCheckpoint) -> Parcel:
@@ -103,12 +103,12 @@ def fetch(store: Store, one: Parcel, folder: Path, tell: Callable[[str], None]) 
     except OSError as error:
         raise UsageError(
             f"{error.filename or part} cannot be written: {error.strerror}",
-            hint="name another folder with --output", unchanged=f"{folder} was not written",
+            hint="name another folder with --output", changed=f"{folder} was not written",
         ) from error  # fmt: skip
     if faults:
         raise TransientError(
             f"{one.what} is not as it was saved: {faults[0]}", code="TPU-403", hint=one.again,
-            unchanged="nothing was written",
+            changed="nothing was written",
         )  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def inside(place: str) -> str:
     if PurePosixPath(place).is_absolute() or any(part in {"", ".", ".."} or "\0" in part for part in parts):
         raise UsageError(
             f"the bucket holds an object whose name is no file's: {place!r}",
-            hint="delete it, or copy the others with: gcloud storage cp", unchanged="nothing was written",
+            hint="delete it, or copy the others with: gcloud storage cp", changed="nothing was written",
         )  # fmt: skip
     return place
 
@@ -180,7 +180,7 @@ def _check_place(folder: Path, part: Path) -> None:
     if os.path.lexists(folder) or foreign:
         raise UsageError(
             f"{part if foreign else folder} is there already", hint="name another folder with --output",
-            unchanged="nothing was written", code="TPU-114",
+            changed="nothing was written", code="TPU-114",
         )  # fmt: skip
 
 
@@ -210,5 +210,5 @@ def _check_room(one: Parcel, folder: Path, part: Path) -> None:
     if one.size > free:
         raise UsageError(
             f"{one.what} has {one.size / 1e9:.1f} GB, and {above} has room for {free / 1e9:.1f} GB",
-            hint="name a folder on another disk with --output", unchanged="nothing was written",
+            hint="name a folder on another disk with --output", changed="nothing was written",
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.contract.object_names import JOURNAL
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Change, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.engine.atomic_files import append_synced
@@ -51,7 +51,9 @@ class Journal:
         self._write(entry, "result", {"outcome": outcome}, in_bucket=in_bucket, needed=False)
 
     def _write(self, entry: str, part: str, body: dict[str, Any], *, in_bucket: bool, needed: bool) -> None:
-        line = json.dumps(sealed({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body}))
+        line = json.dumps(
+            with_checksum({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body})
+        )
         with self._lock:
             self._append(line.encode() + b"\n", needed=needed)
             self._unsent.append((f"{JOURNAL}{entry}.{part}.json", line.encode()))

@@ -225,7 +225,7 @@ class Lease:
             aside = LeaseHeldError(
                 f"{asker.who} asked for the lease (tpuctl {asker.command}); this {self.me.command} stops",
                 hint="run the same command again when it is done",
-                unchanged="what runs goes on running",
+                changed="what runs goes on running",
             )
             aside.asker = asker.command
             raise aside
@@ -279,8 +279,8 @@ class Lease:
 def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:
     """Return the error for a lease of which nobody knows whether it is ours still."""
     text = f"{message}: {cause.message}" if cause else message
-    unchanged = "nothing is created or deleted meanwhile; what runs goes on running"
+    changed = "nothing is created or deleted meanwhile; what runs goes on running"
     if isinstance(cause, AuthError):
-        return AuthError(text, hint=cause.hint, unchanged=unchanged)
+        return AuthError(text, hint=cause.hint, changed=changed)
     hint = "nothing to do: tpuctl goes on as soon as the bucket answers"
-    return TransientError(text, hint=hint, unchanged=unchanged)
+    return TransientError(text, hint=hint, changed=changed)

@@ -193,7 +193,7 @@ def raise_blind(result: Pass) -> None:
         raise AuthError(
             unseen.why,
             hint=unseen.hint or "mend the cause, then run the same command again",
-            unchanged="nothing was created or deleted; what runs goes on running",
+            changed="nothing was created or deleted; what runs goes on running",
         )
 
 
@@ -204,7 +204,7 @@ def raise_bucket_gone(result: Pass, record: Record) -> None:
         raise TpuctlError(
             "the bucket with checkpoints, code and logs is gone; somebody deleted it",
             hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",
-            unchanged="nothing was created in its place; machines that exist keep running",
+            changed="nothing was created in its place; machines that exist keep running",
         )
 
 
@@ -218,24 +218,24 @@ def raise_outcome(result: Pass) -> None:
             reason,
             hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "
             "the format wants, or choose another job.checkpoint.format, and run `tpuctl up`",
-            unchanged="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
+            changed="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
         )
     if outcome is Outcome.FAILED:
         raise JobFailedError(
             f"the job failed: {reason}",
             hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
-            unchanged=kept,
+            changed=kept,
         )
     if outcome is Outcome.REFUSED:
         raise UsageError(
             reason,
             hint="choose tpu.zones in the bucket's region, or another bucket.name",
-            unchanged="nothing was created or deleted",
+            changed="nothing was created or deleted",
             code="TPU-140",
         )
     if outcome is Outcome.SPENT:
         raise SpendStopError(
-            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", unchanged=kept
+            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", changed=kept
         )
 
 
@@ -248,11 +248,11 @@ def raise_hopeless(record: Record) -> None:
     left = "what exists already keeps running; see `tpuctl status`"
     if refusal.retry is Retry.QUOTA:
         hint = "ask for more quota, delete what holds it, or use another type or zone"
-        raise QuotaError(text, hint=refusal.hint or hint, unchanged=left)
+        raise QuotaError(text, hint=refusal.hint or hint, changed=left)
     hint = refusal.hint or "mend the cause, then run the same command again"
     by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
     kind = next((e for code, e in by_code.items() if refusal.code.startswith(code)), TpuctlError)
-    raise kind(text, hint=hint, unchanged=left)
+    raise kind(text, hint=hint, changed=left)
 
 
 def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:
@@ -263,5 +263,5 @@ def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:
         raise CapacityError(
             f"no capacity now in {', '.join(zones)}: {nodes[-1].text}",
             hint="run `tpuctl watch` to keep asking, or name more zones in tpu.zones",
-            unchanged="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
+            changed="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
         )

@@ -121,7 +121,7 @@ def install(remote: Remote, host: Host, packed: Packed) -> None:
         raise UsageError(
             f"{host.name} was made without the scope cloud-platform, so a loop there could not act",
             hint="make it anew: tpuctl down, then tpuctl up (checkpoints stay in the bucket)",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
             code="TPU-136",
         )
     if done.exit_code:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.domain.checksum import Origin, origin_of, unsealed
+from orchestrator.domain.checksum import Origin, origin_of, verified
 from orchestrator.domain.lease import Holder
 from orchestrator.errors import UNFORESEEN
 
@@ -49,7 +49,7 @@ def counted(
     With *key* it has to be proven too: whoever writes to the bucket could say that nothing is there any more.
     """
     try:
-        body = unsealed(data)
+        body = verified(data)
         if key is not None and origin_of(body, key) is not Origin.OURS:
             return None
         age = now - (updated if updated is not None else float(body["at"]))

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.contract.limits import LARGEST_FLOAT, LARGEST_INT, LATEST_TIME
 from orchestrator.contract.object_names import CURVE, STATUS
-from orchestrator.domain.checksum import proven, sealed_bytes, unsealed
+from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.ports import Store
 from orchestrator.engine.atomic_files import write_atomically
@@ -45,7 +45,7 @@ class Publisher:
     def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
         """Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed."""
         told = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
-        data = sealed_bytes(proven(told, self.key) if self.key else told)
+        data = bytes_with_checksum(proven(told, self.key) if self.key else told)
         with suppress(DiskError):
             write_atomically(self.folder / HERE, data)
         words = repr(news)
@@ -69,7 +69,7 @@ class Publisher:
         """Write the curve to the bucket, unless that has been done."""
         if self.curve and self._drawn != hash(self.curve[-1]):
             with suppress(TpuctlError):
-                self.store.write(CURVE, sealed_bytes({"schema": SCHEMA, "points": self.curve}))
+                self.store.write(CURVE, bytes_with_checksum({"schema": SCHEMA, "points": self.curve}))
                 self._curve_at, self._drawn = now, hash(self.curve[-1])
 
     def withdraw(self) -> None:
@@ -82,7 +82,7 @@ def read_curve(store: Store) -> list[Point]:
     """Return the stored curve; none when it cannot be read."""
     try:
         found = store.read(CURVE)
-        points = unsealed(found.data)["points"] if found else []
+        points = verified(found.data)["points"] if found else []
         return [_point(*point) for point in points[:POINTS]]
     except (TpuctlError, *UNFORESEEN):
         return []

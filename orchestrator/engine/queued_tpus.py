@@ -123,7 +123,7 @@ class NodesInQueue:
             code="TPU-123",
             hint=f"See: gcloud alpha compute tpus reservations list --zone {zone}; then correct "
             "tpu.reservation or tpu.zones, or leave tpu.reservation out",
-            unchanged="no TPU was created",
+            changed="no TPU was created",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator import threads
 from orchestrator.contract.object_names import HEARTBEAT, JOURNAL
-from orchestrator.domain.checksum import unsealed
+from orchestrator.domain.checksum import verified
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import BucketRecord, NodeRecord, Record, newest_incarnation
@@ -50,7 +50,7 @@ def rebuilt(store: Store) -> Record:
 def _entry(store: Store, name: str) -> dict[str, Any] | None:
     stored = store.read(name)
     try:
-        body = unsealed(stored.data) if stored else {}
+        body = verified(stored.data) if stored else {}
         return {"at": float(body["at"]), "kind": body["kind"], "verb": body["verb"], **body}
     except UNFORESEEN:
         return None

@@ -57,7 +57,7 @@ class Webhook:
         """Post it; anything but 2xx is a failure."""
         host, safe = host_of(self.url), self.url.startswith("https://")
         if host == "?" or not (safe or (self.url.startswith("http://") and host in LOOPBACK)):
-            raise UsageError(f"{self.name}: the address is no https URL", unchanged="nothing was sent")
+            raise UsageError(f"{self.name}: the address is no https URL", changed="nothing was sent")
         headers = {
             "Content-Type": "application/json; charset=utf-8",
             "User-Agent": "tpuctl",

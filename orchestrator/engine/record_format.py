@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
-from orchestrator.domain.checksum import checksum, proven, sealed_bytes
+from orchestrator.domain.checksum import bytes_with_checksum, checksum, proven
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.first_seen import (
     BUCKET_ABSENT,
@@ -101,7 +101,7 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     for refusal in body[BODY]["refusals"]:
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
-    return sealed_bytes(proven(body, key) if key else body)
+    return bytes_with_checksum(proven(body, key) if key else body)
 
 
 def _readable(record: Record) -> Record:
@@ -143,13 +143,13 @@ def decode(data: bytes, deployment: str) -> Record:
         raise TpuctlError(
             f"the deployment record has schema {cut(str(schema), 40)}, this tpuctl knows {SCHEMA}",
             hint="use the tpuctl that wrote it, or a newer one",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
         )
     if owner != deployment:
         raise ConflictError(
             f"the bucket belongs to the deployment {cut(str(owner), 80)}, not to {deployment}",
             hint="one bucket serves one deployment: choose another bucket.name in tpuctl.yaml",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
         )
     return record
 

@@ -200,7 +200,7 @@ class RecordStore:
         """Apply *change* and leave it to the next write to save it."""
         if self.doubt:
             raise ConflictError(
-                self.doubt, hint="run the same command again at a terminal", unchanged="nothing was written"
+                self.doubt, hint="run the same command again at a terminal", changed="nothing was written"
             )
         with self._lock:
             self.current = change(self.current)
@@ -267,14 +267,14 @@ def bucket_refused(error: AuthError) -> AuthError:
     if error.code == NOT_LOGGED_IN:
         return error
     hint = "if the bucket is somebody else's, choose another bucket.name in tpuctl.yaml"
-    return AuthError(error.message, hint=hint, unchanged="nothing was changed")
+    return AuthError(error.message, hint=hint, changed="nothing was changed")
 
 
 def _lost(error: PreconditionError) -> LeaseHeldError:
     return LeaseHeldError(
         f"another tpuctl changed this deployment's record at the same time ({error.message})",
         hint="stop one of them; then run the same command again",
-        unchanged="nothing was created or deleted after that",
+        changed="nothing was created or deleted after that",
     )
 
 

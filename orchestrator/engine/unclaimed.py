@@ -97,7 +97,7 @@ def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFil
     raise NotFoundError(
         f"there are no unclaimed files{whose}",
         hint="see: tpuctl checkpoints",
-        unchanged="nothing was written",
+        changed="nothing was written",
     )
 
 

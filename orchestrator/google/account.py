@@ -23,4 +23,4 @@ def _default_service_account(clients: Clients) -> str:
             return str(answer.default_service_account)
     except MissingPermissionError as error:
         hint = f"Set service_account in tpuctl.yaml; then no lookup is needed. Or: {error.hint}"
-        raise MissingPermissionError(error.message, hint=hint, unchanged=error.unchanged) from error
+        raise MissingPermissionError(error.message, hint=hint, changed=error.changed) from error

@@ -57,7 +57,7 @@ def not_ours(name: str) -> ConflictError:
     return ConflictError(
         f"create bucket '{name}': the name is taken by another project",
         hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
-        unchanged="Nothing was changed.",
+        changed="Nothing was changed.",
     )
 
 
@@ -67,5 +67,5 @@ def still_written(name: str) -> ConflictError:
         f"delete bucket '{name}': another process keeps writing to it",
         aborted=True,
         hint="Stop that process, then run: tpuctl down --delete-data",
-        unchanged="Some objects may be deleted; the bucket still exists.",
+        changed="Some objects may be deleted; the bucket still exists.",
     )

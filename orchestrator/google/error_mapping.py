@@ -32,9 +32,9 @@ Rule = Callable[[Failure, str], TpuctlError]
 
 
 def _rule(
-    kind: type[TpuctlError], code: str, hint: Callable[[Failure], str], unchanged: str = _NOTHING
+    kind: type[TpuctlError], code: str, hint: Callable[[Failure], str], changed: str = _NOTHING
 ) -> Rule:
-    return lambda found, text: kind(text, code=code, hint=hint(found), unchanged=unchanged)
+    return lambda found, text: kind(text, code=code, hint=hint(found), changed=changed)
 
 
 _CLOSED_API = _rule(AuthError, "TPU-203", hints.enable_api)
@@ -66,7 +66,7 @@ UNKNOWN = _rule(UnknownCloudError, "TPU-499", hints.report, _UNSURE)
 
 
 def _busy(found: Failure, text: str) -> TpuctlError:
-    return ConflictError(text, aborted=True, code="TPU-408", hint=hints.wait(found), unchanged=_NOTHING)
+    return ConflictError(text, aborted=True, code="TPU-408", hint=hints.wait(found), changed=_NOTHING)
 
 
 _BY_REASON: dict[str, Rule] = {
@@ -141,7 +141,7 @@ def too_many(where: str, most: int) -> TpuctlError:
     return UnknownCloudError(
         f"list {where}: more than {most} objects",
         hint="delete the objects there that are not tpuctl's",
-        unchanged="nothing was changed",
+        changed="nothing was changed",
     )
 
 

@@ -36,7 +36,7 @@ class SecretManager:
         """Add a version, making the secret where there is none; return the version's number."""
         if not 0 < len(value) <= LARGEST:
             text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
-            raise UsageError(text, unchanged="nothing was stored")
+            raise UsageError(text, changed="nothing was stored")
         what = f"store secret '{name}'"
         self._call("POST", f"?secretId={name}", what, {"replication": {"automatic": {}}}, fine=409)
         body = {"payload": {"data": base64.b64encode(value).decode()}}

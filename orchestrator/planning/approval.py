@@ -37,7 +37,7 @@ class Approved:
     path: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of the file, without its seal."""
+        """Return the content of the file, without its checksum."""
         body = {"schema": SCHEMA, **asdict(self), "changes": [dict(change) for change in self.changes]}
         del body["path"]
         return body
@@ -60,7 +60,7 @@ def sights_of(world: World, record: Record) -> dict[str, str]:
     if blind:
         raise TransientError(
             f"no plan can be made: {blind[0].why}",
-            hint=blind[0].hint or "repeat the command", unchanged="nothing was changed",
+            hint=blind[0].hint or "repeat the command", changed="nothing was changed",
         )  # fmt: skip
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     found = {f"TPU {node.name}": f"{node.state.name} in {node.zone}" for node in nodes}
@@ -103,7 +103,7 @@ def refuse_moved(was: Approved, now: Approved) -> None:
     if differences:
         raise ConflictError(
             f"{was.path} does not fit any more: {'; '.join(differences)}",
-            hint=_anew(was.path), unchanged="nothing was changed", code="TPU-410",
+            hint=_anew(was.path), changed="nothing was changed", code="TPU-410",
         )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def refuse_others(was: Approved, plan: Plan) -> None:
     if other is not None:
         raise ConflictError(
             f"{was.path} does not fit any more: it does not hold {_step(other.as_dict())} ({other.why})",
-            hint=_anew(was.path), unchanged="what the plan holds may exist by now; see `tpuctl status`",
+            hint=_anew(was.path), changed="what the plan holds may exist by now; see `tpuctl status`",
             code="TPU-410",
         )  # fmt: skip
 
@@ -129,7 +129,7 @@ def needs_same_cloud(was: Approved, cloud: str) -> None:
     if was.cloud != cloud:
         raise UsageError(
             f"{was.path} is for --cloud {was.cloud}, not for {cloud}",
-            hint=f"tpuctl up --cloud {was.cloud} {was.path}", unchanged="nothing was changed",
+            hint=f"tpuctl up --cloud {was.cloud} {was.path}", changed="nothing was changed",
         )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record, deletion_asked
-from orchestrator.planning.never_reported import with_beacon, with_mute
+from orchestrator.planning.never_reported import with_beacon, with_silent_tpu
 from orchestrator.planning.race import asked_for
 
 
@@ -28,7 +28,7 @@ def _with_intent(record: Record, change: Change, *, queued: bool, now: float) ->
     if change.kind is not Kind.NODE:
         return record
     if change.verb is Verb.DELETE:
-        return with_mute(deletion_asked(record, change.name, now), change, now)
+        return with_silent_tpu(deletion_asked(record, change.name, now), change, now)
     number = change.incarnation or 0
     asked = asked_for(record, change.zone, number, change.round, now, change.type)
     on_demand = {*asked.deadline.on_demand, number} if change.on_demand else asked.deadline.on_demand

@@ -22,11 +22,11 @@ SILENT_DEADLINE = 360.0
 """Seconds that a READY TPU has until its startup script reports; others' rule too (docs/facts.md 1.3)."""
 START_DEADLINE = 1200.0
 """Seconds that a READY TPU has until one of its workers reports; the startup script gives up after 600 s."""
-MUTE_TPUS = 3
+SILENT_TPUS = 3
 """TPUs in a row that may be given up without a report; as many of one zone are given up early."""
-MUTE_TIME = 3600.0
+SILENT_TIME = 3600.0
 """Seconds that this must have lasted: a network that is down for a while ends no deployment."""
-MUTE_VM = "the TPU has been READY for an hour and the VM has never reported"
+SILENT_VM = "the TPU has been READY for an hour and the VM has never reported"
 
 
 def unheard(world: World) -> bool:
@@ -39,12 +39,12 @@ def not_up(world: World) -> bool:
     return isinstance(world.heartbeats, Present) and not world.heartbeats.value
 
 
-def often_mute(spec: Spec, record: Record, zone: str) -> bool:
+def often_silent(spec: Spec, record: Record, zone: str) -> bool:
     """Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant."""
     # A TPU that was billed nowhere cannot be told from one of this zone.
     zones = {span.name: span.zone for span in record.spans if span.kind is Kind.NODE}
     here = [n for n, _ in record.silence.never_reported if zones.get(names.node_name(spec, n), zone) == zone]
-    return len(here) >= MUTE_TPUS
+    return len(here) >= SILENT_TPUS
 
 
 def late_to_report(spec: Spec, world: World, record: Record) -> str:
@@ -74,7 +74,7 @@ def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
     settled = not settling(record.bucket.granted_at, world.seen_at)
     reports_first = record.node.incarnation in record.silence.reports_at_boot
     warm = node is None or not node.timed_out
-    return reports_first and settled and warm and not often_mute(spec, record, record.node.zone)
+    return reports_first and settled and warm and not often_silent(spec, record, record.node.zone)
 
 
 def _ready_for(world: World, record: Record) -> float:
@@ -97,18 +97,18 @@ def with_beacon(record: Record, number: int) -> Record:
     )
 
 
-def given_up_unheard(change: Change, world: World) -> Change:
+def as_never_reported(change: Change, world: World) -> Change:
     """Return the deletion of the newest TPU, marked when it has never reported."""
     return replace(change, never_reported=not_up(world))
 
 
-def learn_mute(record: Record, world: World) -> Record:
-    """Forget the mute ones as soon as one speaks."""
+def learn_reports(record: Record, world: World) -> Record:
+    """Forget the silent ones as soon as one reports."""
     spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
     return updated(record, silence=updated(record.silence, never_reported=())) if spoken else record
 
 
-def with_mute(record: Record, change: Change, now: float) -> Record:
+def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
     """
     Return the record with the TPU that *change* gives up, once, if it has never reported.
 
@@ -125,17 +125,17 @@ def with_mute(record: Record, change: Change, now: float) -> Record:
     )
 
 
-def all_mute(spec: Spec, world: World, record: Record) -> str:
+def all_silent(spec: Spec, world: World, record: Record) -> str:
     """Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope."""
     if spec.job.run_on == "vm":
-        if unheard(world) and _ready_for(world, record) >= MUTE_TIME:
-            return MUTE_VM
+        if unheard(world) and _ready_for(world, record) >= SILENT_TIME:
+            return SILENT_VM
         # While the TPU goes it is READY no more, so the record has to tell. An end that a report has brought
         # about is told by that report.
         spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
         return record.reason if record.outcome == Outcome.FAILED.value and not spoken else ""
     given_up = record.silence.never_reported
-    if len(given_up) < MUTE_TPUS or world.seen_at - given_up[0][1] < MUTE_TIME:
+    if len(given_up) < SILENT_TPUS or world.seen_at - given_up[0][1] < SILENT_TIME:
         return ""
     return (
         f"{len(given_up)} TPUs in a row came up and never reported: their startup script does not come "

@@ -78,8 +78,10 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     known, node = record.deadline.progress, _live(world, record)
     pace = known.pace or FIRST_SHARE * max(1.0, due - record.started_at) / target
     # An order of flex-start is what the choice has led to: in the queue it is no reason to choose again.
-    waits = node is None or (_in_queue(node) and not _dear(record, node))
-    mode = Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _dear(record, node) else Mode.SPOT
+    waits = node is None or (_in_queue(node) and not _is_on_demand(record, node))
+    mode = (
+        Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _is_on_demand(record, node) else Mode.SPOT
+    )
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) and node is not None else ()
     at = min((beat.step or 0 for beat in beats), default=0)
     return Situation(
@@ -199,7 +201,7 @@ def _live(world: World, record: Record) -> Node | None:
     return None if node is None or node.state in TERMINAL | {NodeState.DELETING} else node
 
 
-def _dear(record: Record, node: Node) -> bool:
+def _is_on_demand(record: Record, node: Node) -> bool:
     return node.incarnation in record.deadline.on_demand
 
 

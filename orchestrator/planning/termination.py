@@ -7,7 +7,7 @@ from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
-from orchestrator.planning.never_reported import all_mute
+from orchestrator.planning.never_reported import all_silent
 from orchestrator.planning.next_zone import SECOND_WITNESS
 from orchestrator.planning.tpu import CREATE_DEADLINE, delete_node, deleting
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
@@ -36,9 +36,9 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     failed = _failed(spec, world)
     if failed is not None:
         return Outcome.FAILED, f"worker {failed.worker}: {failed.message or 'the job gave up'}"
-    mute = all_mute(spec, world, record)
-    if mute:
-        return Outcome.FAILED, mute
+    silent = all_silent(spec, world, record)
+    if silent:
+        return Outcome.FAILED, silent
     if record.started_at and world.seen_at - record.started_at >= spec.watch.ttl:
         return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd

@@ -21,11 +21,11 @@ from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry
 from orchestrator.planning.job import out_of_reach, reports
 from orchestrator.planning.never_reported import (
-    given_up_unheard,
+    as_never_reported,
     late_to_report,
-    often_mute,
+    often_silent,
     unheard,
-    with_mute,
+    with_silent_tpu,
 )
 from orchestrator.planning.next_zone import (
     SECOND_WITNESS,
@@ -86,11 +86,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """Hold a verdict on the current node with its reason; *mute* says that silence is the reason."""
+    """Hold a verdict on the current node with its reason; *silent* says that silence is the reason."""
 
     verdict: Verdict
     why: str = ""
-    mute: bool = False
+    silent: bool = False
 
 
 def decide_node(spec: Spec, world: World, record: Record) -> Step:
@@ -118,10 +118,10 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is Verdict.REPLACE and current is not None and not going:
         gone = delete_node(current, judgement.why)
-        gone = given_up_unheard(gone, world) if judgement.mute else gone
+        gone = as_never_reported(gone, world) if judgement.silent else gone
         removals.append(gone)
-        # The next one is asked for in the same plan, and not where this one was mute.
-        record = with_mute(record, gone, world.seen_at)
+        # The next one is asked for in the same plan, and not where this one was silent.
+        record = with_silent_tpu(record, gone, world.seen_at)
     creation = _create(spec, world, record, judgement)
     return replace(creation, changes=(*removals, *creation.changes))
 
@@ -182,18 +182,18 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgeme
         return Judgement(Verdict.WAIT, why)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost:
-        return Judgement(Verdict.REPLACE, f"{why}, and {lost}", mute=True)
+        return Judgement(Verdict.REPLACE, f"{why}, and {lost}", silent=True)
     born = spec.job.run_on == "tpu" and unheard(world)
-    if born and (node.timed_out or often_mute(spec, record, node.zone)):
+    if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return Judgement(Verdict.WAIT, why)
     patience = SECOND_WITNESS if born else SICK_DEADLINE
     late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
-    return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, mute=True)
+    return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, silent=True)
 
 
 def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> Judgement:
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
-    return Judgement(Verdict.REPLACE, f"READY, but {lost}", mute=True) if lost else Judgement(Verdict.KEEP)
+    return Judgement(Verdict.REPLACE, f"READY, but {lost}", silent=True) if lost else Judgement(Verdict.KEEP)
 
 
 def _in_time(spec: Spec, world: World, record: Record, judgement: Judgement) -> Judgement:

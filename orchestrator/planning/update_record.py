@@ -27,7 +27,7 @@ from orchestrator.domain.record import (
 )
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
-from orchestrator.planning.never_reported import learn_mute
+from orchestrator.planning.never_reported import learn_reports
 from orchestrator.planning.on_demand import learn_progress, refusal_of, span_spot
 from orchestrator.planning.preemption import left
 from orchestrator.planning.queued_tpu import doubts as doubts_in_queue
@@ -53,7 +53,7 @@ def learn(record: Record, world: World) -> Record:
     record = _heard(record, world)
     record = learn_capacity(learn_places(learn_race(record, world), world), world)
     record = _learn_success(record, world)
-    record = learn_mute(learn_progress(record, world), world)
+    record = learn_reports(learn_progress(record, world), world)
     record = updated(record, spans=_spans(record, world, now))
     return updated(record, first_seen=_first_seen(record, world, now))
 

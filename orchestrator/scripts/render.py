@@ -128,7 +128,7 @@ def machine_scripts(spec: Spec, target: Target) -> Scripts:
         raise UsageError(
             f"job: the startup script would have {size:,} bytes; Google allows {LONGEST_SCRIPT:,}",
             hint="move long text from job.command, job.setup or job.env into a file of the source folder",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
         )
     return Scripts(startup=startup, shutdown=_render("shutdown.sh.j2", values), **files)
 

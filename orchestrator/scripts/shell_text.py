@@ -32,15 +32,15 @@ def check_environment(spec: Spec) -> None:
 def check_text(where: str, text: str) -> None:
     """Refuse text that no environment variable can hold."""
     if "\0" in text:
-        raise UsageError(f"{where}: holds a NUL character", hint="remove it", unchanged="nothing was changed")
+        raise UsageError(f"{where}: holds a NUL character", hint="remove it", changed="nothing was changed")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         message = f"{where}: character {error.start} is a lone surrogate and not Unicode text"
-        raise UsageError(message, hint="remove it", unchanged="nothing was changed") from error
+        raise UsageError(message, hint="remove it", changed="nothing was changed") from error
     if size > LONGEST_VALUE:
         raise UsageError(
             f"{where}: {size:,} bytes are too long; at most {LONGEST_VALUE:,} fit",
             hint="move the text into a file of the source folder",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
         )

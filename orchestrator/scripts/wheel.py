@@ -71,7 +71,7 @@ def requirements() -> tuple[str, ...]:
     except metadata.PackageNotFoundError as error:
         raise UsageError(
             "tpuctl is not installed here, so its requirements are not known", hint="run: pip install .",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
         ) from error  # fmt: skip
     return tuple(text for text in found if "extra ==" not in text)
 

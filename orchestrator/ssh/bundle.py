@@ -28,7 +28,7 @@ _SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Bundle:
-    """Hold a built bundle: *files* counts files and links, *bytes* is their size before compression."""
+    """Hold a built bundle: *files* counts files and connections, *bytes* is their size before compression."""
 
     path: Path
     digest: str
@@ -81,7 +81,7 @@ def _refuse_keys(root: Path, entries: Sequence[Entry]) -> None:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         raise UsageError(
             f"the source folder holds what looks like keys: {', '.join(found[:3])}{more}",
-            unchanged="Nothing was sent.",
+            changed="Nothing was sent.",
             hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
             f"not a key, allow it there with a line !{found[0].partition(' (')[0]}",
             code="TPU-142",
@@ -154,7 +154,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: Entry) -> None:
 def _changing(root: Path, entry: Entry, why: str) -> UsageError:
     return UsageError(
         f"{entry.path} in {root} changed while it was read: {why}",
-        unchanged="Nothing was sent.",
+        changed="Nothing was sent.",
         hint="Run the command again, or name a file that is always written in .tpuctlignore.",
     )
 

@@ -11,14 +11,14 @@ from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.ssh.host_keys import pinned, refusal
 from orchestrator.ssh.limits import SshSettings
-from orchestrator.ssh.route import Way, patience
+from orchestrator.ssh.route import Route, patience
 from orchestrator.ssh.watchdog import Watchdog
 
 if TYPE_CHECKING:
     import paramiko
 
 
-class Link:
+class Connection:
     """
     Open a connection to *host* and close it at the end of the `with` block.
 
@@ -34,9 +34,9 @@ class Link:
         self._cancelled = False
         self._connection: Any = None
         self._watchdog: Watchdog | None = None
-        self._way = Way(host, settings)
+        self._route = Route(host, settings)
 
-    def __enter__(self) -> "Link":  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> "Connection":  # noqa: PYI034 - Self needs Python 3.11
         limit = patience(self.host, self.settings.connect)
         self._watch(limit if self._deadline is None else min(limit, self._deadline), limit)
         self._open()
@@ -50,7 +50,7 @@ class Link:
         if self._watchdog is not None:
             self._watchdog.stop()
         self.close()
-        self._way.close()
+        self._route.close()
 
     def touch(self) -> None:
         """Note that the machine took or gave data."""
@@ -79,7 +79,7 @@ class Link:
         """
         Connect to an address as the machine sees it; *peer* is who asked for it here.
 
-        Raise RemoteError when nothing listens there, or the link is gone.
+        Raise RemoteError when nothing listens there, or the connection is gone.
         """
         try:
             channel: paramiko.Channel = self._transport().open_channel(
@@ -91,18 +91,18 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """Say whether the link still stands."""
+        """Say whether the connection still stands."""
         try:
             return self._transport().is_active()
         except EOFError:
             return False
 
     def fault(self, error: BaseException | None = None) -> RemoteError:
-        """Build the error for a link that failed; the watchdog's reason comes first."""
-        said, hint = self._way.fault()
+        """Build the error for a connection that failed; the watchdog's reason comes first."""
+        said, hint = self._route.fault()
         what = self._reason() or said or self._flood() or _describe(error)
         return RemoteError(
-            f"SSH to {self.host.name} ({self.host.address} port {self.host.port}){self._way.words}: {what}",
+            f"SSH to {self.host.name} ({self.host.address} port {self.host.port}){self._route.words}: {what}",
             hint=hint or "Run the command again; `tpuctl status` shows whether the machine is still there.",
         )
 
@@ -119,11 +119,13 @@ class Link:
             with contextlib.suppress(OSError):
                 transport.sock.shutdown(socket.SHUT_RDWR)
         if connection is not None:
-            with contextlib.suppress(Exception):  # a link that is half gone fails in many ways; it is gone
+            with contextlib.suppress(
+                Exception
+            ):  # a connection that is half gone fails in many ways; it is gone
                 connection.client.close()
 
     def _open(self) -> None:
-        """Connect and log in; a link that breaks before the login is tried once more."""
+        """Connect and log in; a connection that breaks before the login is tried once more."""
         error = self._attempt()
         if error is not None and _may_repeat(error) and not self._reason():
             self.close()
@@ -176,7 +178,7 @@ class Link:
 
         logging.getLogger("paramiko").addHandler(logging.NullHandler())
         keys = pinned(self.host, self.settings.known_hosts, self.settings.tell)
-        sock = self._way.open(self._patience())
+        sock = self._route.open(self._patience())
         limit = self._patience()
         self._connection = fabric.Connection(
             self.host.address,
@@ -216,12 +218,12 @@ class Link:
         self._watchdog = Watchdog(self.close, deadline, stall)
 
     def _ping(self, watchdog: Watchdog) -> None:
-        """Ask for an answer again and again: data sent into a dead link looks like success."""
+        """Ask for an answer again and again: data sent into a dead connection looks like success."""
         while not watchdog.wait(self.settings.stall / 3):
             try:
                 transport = self._transport()
                 transport.global_request("keepalive@openssh.com", wait=True)
-            except Exception:  # The link is gone in one of many ways; whoever uses it is told which.
+            except Exception:  # The connection is gone in one of many ways; whoever uses it is told which.
                 return
             if not transport.is_active():
                 return
@@ -234,7 +236,7 @@ def _entry(host: Host) -> str:
 
 
 def _may_repeat(error: BaseException) -> bool:
-    """Tell whether the link broke before the login was judged."""
+    """Tell whether the connection broke before the login was judged."""
     import paramiko
 
     if isinstance(error, paramiko.AuthenticationException | paramiko.ssh_exception.NoValidConnectionsError):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from orchestrator.domain.ports import Host, PushResult, RunResult
 from orchestrator.errors import HostKeyError, RemoteError
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.limits import SshSettings
 from orchestrator.ssh.push import map_file, push_one
@@ -29,20 +29,22 @@ class Ssh:
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[PushResult]:
         """Put the bundle on every host; a failed host says so in its result. Raise HostKeyError."""
         data, target = map_file(bundle), root or self.settings.root
-        return self._each(hosts, self.settings.push, lambda link: push_one(link, data, digest, target))
+        return self._each(
+            hosts, self.settings.push, lambda connection: push_one(connection, data, digest, target)
+        )
 
     def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
         """Run a shell command on every host within *deadline* seconds; raise RemoteError for a lost one."""
-        return self._each(hosts, deadline, lambda link: run_one(link, command, stdin.encode()))
+        return self._each(hosts, deadline, lambda connection: run_one(connection, command, stdin.encode()))
 
     def ask(self, hosts: Sequence[Host], command: str, deadline: float) -> list[Answer]:
         """Run a shell command on every host within *deadline* seconds; a lost one says so in its answer."""
-        return self._each(hosts, deadline, lambda link: answer_of(link, command))
+        return self._each(hosts, deadline, lambda connection: answer_of(connection, command))
 
     def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
         """Run a bash script with the rights that the machine folder (its `$1`) needs. Raise RemoteError."""
         command = elevated("tpuctl-run", script, self.settings.root)
-        return self._each(hosts, deadline, lambda link: run_one(link, command))
+        return self._each(hosts, deadline, lambda connection: run_one(connection, command))
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int = 0o644) -> None:
         """
@@ -51,30 +53,32 @@ class Ssh:
         Raise RemoteError.
         """
         root = self.settings.root
-        self._each(hosts, self.settings.push, lambda link: put_one(link, data, root, target, mode))
+        self._each(
+            hosts, self.settings.push, lambda connection: put_one(connection, data, root, target, mode)
+        )
 
     def follow(self, host: Host, command: str) -> Iterator[str]:
-        """Yield the lines of a command as they come. Raise RemoteError when the link is lost."""
+        """Yield the lines of a command as they come. Raise RemoteError when the connection is lost."""
         return follow(host, self.settings, command)
 
     def shell(self, host: Host, command: str | None = None) -> int:
         """Give the user a shell (or one command) on *host* and return its exit code. Raise RemoteError."""
         return shell(host, self.settings, command)
 
-    def _each(self, hosts: Sequence[Host], deadline: float, work: Callable[[Link], T]) -> list[T]:
+    def _each(self, hosts: Sequence[Host], deadline: float, work: Callable[[Connection], T]) -> list[T]:
         """
         Do *work* for all hosts, wait for all of them, then raise what went wrong.
 
-        An interrupt cuts every link, so that no thread stays behind.
+        An interrupt cuts every connection, so that no thread stays behind.
         """
-        links = [Link(host, self.settings, deadline) for host in hosts]
+        connections = [Connection(host, self.settings, deadline) for host in hosts]
         pool = ThreadPoolExecutor(max(1, min(self.settings.parallel, len(hosts))), "ssh")
         try:
-            futures = [pool.submit(work, link) for link in links]
+            futures = [pool.submit(work, connection) for connection in connections]
             faults = [error for future in futures if (error := future.exception()) is not None]
         except BaseException:
-            for link in links:
-                link.cancel()
+            for connection in connections:
+                connection.cancel()
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -91,4 +95,4 @@ def _together(faults: Sequence[BaseException]) -> BaseException:
     first = ranked[0]
     if len(faults) == 1 or not isinstance(first, RemoteError) or isinstance(first, HostKeyError):
         return first
-    return RemoteError("; ".join(str(fault) for fault in faults), hint=first.hint, unchanged=first.unchanged)
+    return RemoteError("; ".join(str(fault) for fault in faults), hint=first.hint, changed=first.changed)

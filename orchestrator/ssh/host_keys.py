@@ -57,7 +57,7 @@ def pinned(
     if not lines:
         raise HostKeyError(
             f"the host key of {host.name} ({host.address}) is not known: the machine has not published one",
-            unchanged=_NOTHING_SENT,
+            changed=_NOTHING_SENT,
             hint="Wait until the machine has booted, then run the command again.",
         )
     keys = sorted((_parse(host, line) for line in lines), key=lambda key: _rank(key.get_name()))
@@ -78,7 +78,7 @@ def refusal(host: Host, shown: "paramiko.PKey", expected: Sequence["paramiko.PKe
     return HostKeyError(
         f"{host.name} ({host.address} port {host.port}) presents the host key {shown.get_name()} "
         f"{fingerprint(shown)}, expected {wanted}: this is another machine, or its key has changed",
-        unchanged=_NOTHING_SENT,
+        changed=_NOTHING_SENT,
         hint="Run `tpuctl status` to see whether the machine still exists. A recreated machine "
         "publishes its new key: run the command again. Otherwise do not trust this address.",
     )
@@ -101,7 +101,7 @@ def _parse(host: Host, line: str) -> "paramiko.PKey":
     if entry is None or entry.key is None:
         raise HostKeyError(
             f"the published host key of {host.name} is not a key: {line[:80]!r}",
-            unchanged=_NOTHING_SENT,
+            changed=_NOTHING_SENT,
             hint="Run the command again; if the message stays the same, replace the machine.",
         )
     return entry.key

@@ -17,7 +17,7 @@ from orchestrator.errors import NoGcloudError
 from orchestrator.private_folders import private_folder
 
 START_SECONDS = 30.0
-"""Seconds that gcloud may take to start and to connect, besides the bound of every link."""
+"""Seconds that gcloud may take to start and to connect, besides the bound of every connection."""
 INSTALL = "install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), then: gcloud auth login"
 _HINTS = {
     "4003": "allow Identity-Aware Proxy: tpuctl doctor   prints the firewall rule for your network (iap)",

@@ -82,7 +82,7 @@ class Rules:
         except ValueError as error:
             raise UsageError(
                 f"{folder / FILES[1]} or {FILES[0]}: a rule is not valid: {error}",
-                unchanged="Nothing was sent.",
+                changed="Nothing was sent.",
                 hint="Correct the line; the syntax is that of .gitignore.",
             ) from error
         places = tuple(place for _, place in rules)
@@ -122,6 +122,6 @@ def _lines(file: Path) -> list[str]:
     except OSError as error:
         raise UsageError(
             f"{file} cannot be read: {error.strerror}",
-            unchanged="Nothing was sent.",
+            changed="Nothing was sent.",
             hint=f"Make it readable: chmod u+r {file}",
         ) from error

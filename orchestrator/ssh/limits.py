@@ -13,7 +13,7 @@ class SshSettings:
     Hold what is the same for all machines of a deployment; times are in seconds.
 
     *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder
-    of remembered host keys, *stall* the longest silence of a link, *parallel* the hosts at a time, *source*
+    of remembered host keys, *stall* the longest silence of a connection, *parallel* the hosts at a time, *source*
     the address of ours that connections start from (the system's choice when empty), *jumps* what stands
     to machines through which others are reached. *tell* is told of what the user should know.
     """

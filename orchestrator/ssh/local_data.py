@@ -76,7 +76,7 @@ def scan(
         raise UsageError(
             f"job.data has {count:,} files, more than {MOST_FILES:,}",
             hint="pack them into larger ones (tar, TFRecord, ArrayRecord, Parquet), which also read faster",
-            unchanged=_NOTHING, code="TPU-144",
+            changed=_NOTHING, code="TPU-144",
         )  # fmt: skip
     sums = _sums([path for files in found.values() for _, path in files], cache, tell)
     return tuple(
@@ -116,7 +116,7 @@ def changed(file: DataFile) -> UsageError:
     return UsageError(
         f"{file.path} of job.data changed while it was read",
         hint="stop what writes to it, then run the command again",
-        unchanged="files already in the bucket stay and are not sent again; the machines are unchanged",
+        changed="files already in the bucket stay and are not sent again; the machines are unchanged",
         code="TPU-144",
     )
 
@@ -165,7 +165,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _refused(what: str, hint: str) -> UsageError:
-    return UsageError(f"job.data: {what}", hint=hint, unchanged=_NOTHING, code="TPU-144")
+    return UsageError(f"job.data: {what}", hint=hint, changed=_NOTHING, code="TPU-144")
 
 
 def _sums(

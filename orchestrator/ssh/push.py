@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from orchestrator.domain.ports import PushResult
 from orchestrator.errors import HostKeyError, RemoteError
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.push_script import NAME, SCRIPT
 from orchestrator.ssh.run import errors_of, exit_code, read
@@ -31,21 +31,21 @@ class Progress:
     sent: int = 0
 
 
-def push_one(link: Link, data: Bundle, digest: str, root: str) -> PushResult:
+def push_one(connection: Connection, data: Bundle, digest: str, root: str) -> PushResult:
     """
-    Put the bundle on the link's machine and switch `current` to it; failures come back in the result.
+    Put the bundle on the connection's machine and switch `current` to it; failures come back in the result.
 
     Raise HostKeyError only: a wrong key is no matter of trying again.
     """
     start, progress, error = monotonic(), Progress(), ""
     try:
-        with link:
-            _push(link, data, digest, root, progress)
+        with connection:
+            _push(connection, data, digest, root, progress)
     except HostKeyError:
         raise
     except RemoteError as fault:
         error = f"{fault.message}. The code that was on the machine is unchanged."
-    return PushResult(link.host.name, progress.sent, monotonic() - start, error)
+    return PushResult(connection.host.name, progress.sent, monotonic() - start, error)
 
 
 def map_file(path: Path) -> mmap.mmap:
@@ -54,27 +54,28 @@ def map_file(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _push(link: Link, data: Bundle, digest: str, root: str, progress: Progress) -> None:
-    channel = link.execute(elevated(NAME, SCRIPT, root, digest, f"{link.settings.push:g}"))
-    answers = read(link, channel)
+def _push(connection: Connection, data: Bundle, digest: str, root: str, progress: Progress) -> None:
+    channel = connection.execute(elevated(NAME, SCRIPT, root, digest, f"{connection.settings.push:g}"))
+    answers = read(connection, channel)
     said = b""
     while not _lines(said) & {b"tpuctl-have", b"tpuctl-send"} and (piece := next(answers, b"")):
-        said = _more(link, said, piece)
+        said = _more(connection, said, piece)
     if b"tpuctl-send" in _lines(said):
-        _send(link, channel, data, progress)
+        _send(connection, channel, data, progress)
     for piece in answers:
-        said = _more(link, said, piece)
-    code = exit_code(link, channel)
+        said = _more(connection, said, piece)
+    code = exit_code(connection, channel)
     if code != 0 or not _lines(said) & {b"tpuctl-have", b"tpuctl-done"}:
         words = errors_of(channel) or f"exit code {code}"
-        raise RemoteError(f"push to {link.host.name} ({link.host.address}): {words}")
+        raise RemoteError(f"push to {connection.host.name} ({connection.host.address}): {words}")
 
 
-def _more(link: Link, said: bytes, piece: bytes) -> bytes:
+def _more(connection: Connection, said: bytes, piece: bytes) -> bytes:
     """Return all that was said; a machine that talks without end would fill our memory."""
     if len(said) + len(piece) > MOST_SAID:
         raise RemoteError(
-            f"push to {link.host.name} ({link.host.address}): it printed more than {MOST_SAID >> 20} MiB"
+            f"push to {connection.host.name} ({connection.host.address}): "
+            f"it printed more than {MOST_SAID >> 20} MiB"
         )
     return said + piece
 
@@ -84,7 +85,7 @@ def _lines(said: bytes) -> set[bytes]:
     return set(said.split(b"\n")[:-1])
 
 
-def _send(link: Link, channel: "paramiko.Channel", data: Bundle, progress: Progress) -> None:
+def _send(connection: Connection, channel: "paramiko.Channel", data: Bundle, progress: Progress) -> None:
     """Send all of *data*; stop when the machine complains, its own words say why."""
     with suppress(OSError, EOFError):
         for start in range(0, len(data), _CHUNK):
@@ -93,5 +94,5 @@ def _send(link: Link, channel: "paramiko.Channel", data: Bundle, progress: Progr
             piece = data[start : start + _CHUNK]
             channel.sendall(piece)
             progress.sent += len(piece)
-            link.touch()
+            connection.touch()
         channel.shutdown_write()

@@ -3,7 +3,7 @@
 import hashlib
 
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import run_on
 
@@ -20,14 +20,14 @@ mv -fT "$temporary" "$target"
 """
 
 
-def put_one(link: Link, data: bytes, root: str, target: str, mode: int) -> None:
+def put_one(connection: Connection, data: bytes, root: str, target: str, mode: int) -> None:
     """Put *data* at *target* (a path below the machine folder *root*) with *mode*. Raise RemoteError."""
     digest = hashlib.sha256(data).hexdigest()
     command = elevated("tpuctl-put", _SCRIPT, root, target, digest, f"{mode:04o}")
-    with link:
-        result = run_on(link, command, data)
+    with connection:
+        result = run_on(connection, command, data)
     if result.exit_code:
         raise RemoteError(
-            f"{target} on {link.host.name} could not be written: {result.stderr.strip()[-600:]}",
-            unchanged="The file that was there is unchanged.",
+            f"{target} on {connection.host.name} could not be written: {result.stderr.strip()[-600:]}",
+            changed="The file that was there is unchanged.",
         )

@@ -10,7 +10,7 @@ from orchestrator.errors import RemoteError
 from orchestrator.ssh import iap
 
 if TYPE_CHECKING:
-    from orchestrator.ssh.connection import Link
+    from orchestrator.ssh.connection import Connection
     from orchestrator.ssh.limits import SshSettings
 
 IDLE_SECONDS = 30.0
@@ -18,18 +18,18 @@ IDLE_SECONDS = 30.0
 
 
 def patience(host: Host, connect: float) -> float:
-    """Return the seconds in which a link to *host* must stand, given those for one connection."""
+    """Return the seconds in which a connection to *host* must stand, given those for one connection."""
     own = connect + (iap.START_SECONDS if host.iap else 0.0)
     return own + (patience(host.via, connect) if host.via else 0.0)
 
 
-class Way:
+class Route:
     """Lead to one machine. `close` gives back what `open` has taken; both may be called again."""
 
     def __init__(self, host: Host, settings: "SshSettings") -> None:
         self._host = host
         self._settings = settings
-        self._jump: Link | None = None
+        self._jump: Connection | None = None
         self._sock: Any = None
 
     def open(self, seconds: float) -> Any:
@@ -68,7 +68,7 @@ class Way:
         """Return what went wrong on the way and what to do about it, nothing where that is not known."""
         return self._sock.fault() if isinstance(self._sock, iap.IapPipe) else ("", "")
 
-    def _through(self, jump: "Link", machine: Host) -> Any:
+    def _through(self, jump: "Connection", machine: Host) -> Any:
         try:
             return jump.dial(self._host.address, self._host.port, ("127.0.0.1", 0))
         except RemoteError as error:
@@ -86,47 +86,47 @@ class Jumps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._links: dict[Host, Link] = {}
-        self._users: dict[Link, int] = {}
-        self._timers: dict[Link, threading.Timer] = {}
+        self._connections: dict[Host, Connection] = {}
+        self._users: dict[Connection, int] = {}
+        self._timers: dict[Connection, threading.Timer] = {}
 
-    def take(self, host: Host, settings: "SshSettings") -> "Link":
-        """Return an open link to *host*: the one that stands, else a new one. Raise RemoteError."""
-        from orchestrator.ssh.connection import Link
+    def take(self, host: Host, settings: "SshSettings") -> "Connection":
+        """Return an open connection to *host*: the one that stands, else a new one. Raise RemoteError."""
+        from orchestrator.ssh.connection import Connection
 
         with self._lock:
-            link = self._links.get(host)
-            if link is None or not link.alive:
-                link = Link(host, settings, None)
-                link.__enter__()
-                self._links[host] = link
-            if (timer := self._timers.pop(link, None)) is not None:
+            connection = self._connections.get(host)
+            if connection is None or not connection.alive:
+                connection = Connection(host, settings, None)
+                connection.__enter__()
+                self._connections[host] = connection
+            if (timer := self._timers.pop(connection, None)) is not None:
                 timer.cancel()
-            self._users[link] = self._users.get(link, 0) + 1
-            return link
+            self._users[connection] = self._users.get(connection, 0) + 1
+            return connection
 
-    def give(self, link: "Link") -> None:
-        """Give a link back; it is closed when nobody takes it for a while, at once when it is broken."""
+    def give(self, connection: "Connection") -> None:
+        """Give a connection back; it is closed when nobody takes it for a while, at once when it is broken."""
         with self._lock:
-            self._users[link] -= 1
-            if self._users[link] > 0:
+            self._users[connection] -= 1
+            if self._users[connection] > 0:
                 return
-            if not link.alive:
-                self._drop(link)
+            if not connection.alive:
+                self._drop(connection)
                 return
-            timer = threading.Timer(IDLE_SECONDS, self._expire, (link,))
+            timer = threading.Timer(IDLE_SECONDS, self._expire, (connection,))
             timer.daemon = True
-            self._timers[link] = timer
+            self._timers[connection] = timer
             timer.start()
 
-    def _expire(self, link: "Link") -> None:
+    def _expire(self, connection: "Connection") -> None:
         with self._lock:
-            if self._timers.get(link) is threading.current_thread():
-                self._drop(link)
+            if self._timers.get(connection) is threading.current_thread():
+                self._drop(connection)
 
-    def _drop(self, link: "Link") -> None:
-        self._timers.pop(link, None)
-        self._users.pop(link, None)
-        if self._links.get(link.host) is link:
-            del self._links[link.host]
-        link.__exit__(None, None, None)
+    def _drop(self, connection: "Connection") -> None:
+        self._timers.pop(connection, None)
+        self._users.pop(connection, None)
+        if self._connections.get(connection.host) is connection:
+            del self._connections[connection.host]
+        connection.__exit__(None, None, None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.limits import SshSettings
 
 if TYPE_CHECKING:
@@ -33,69 +33,69 @@ class Answer:
     fault: RemoteError | None = None
 
 
-def answer_of(link: Link, command: str) -> Answer:
-    """Open the link and run a shell command over it; what came before a fault is kept."""
+def answer_of(connection: Connection, command: str) -> Answer:
+    """Open the connection and run a shell command over it; what came before a fault is kept."""
     output, errors = bytearray(), bytearray()
     code: int | None = None
     fault: RemoteError | None = None
     try:
-        with link:
-            code = _run(link, command, b"", output, errors)
+        with connection:
+            code = _run(connection, command, b"", output, errors)
     except RemoteError as error:
         fault = error
-    return Answer(link.host.name, code, _text(output), _text(errors), fault)
+    return Answer(connection.host.name, code, _text(output), _text(errors), fault)
 
 
-def run_one(link: Link, command: str, stdin: bytes = b"") -> RunResult:
-    """Open the link and run a shell command over it, see `run_on`. Raise RemoteError."""
-    with link:
-        return run_on(link, command, stdin)
+def run_one(connection: Connection, command: str, stdin: bytes = b"") -> RunResult:
+    """Open the connection and run a shell command over it, see `run_on`. Raise RemoteError."""
+    with connection:
+        return run_on(connection, command, stdin)
 
 
-def run_on(link: Link, command: str, stdin: bytes = b"") -> RunResult:
+def run_on(connection: Connection, command: str, stdin: bytes = b"") -> RunResult:
     """
-    Run a shell command over an open link and return its exit code and output.
+    Run a shell command over an open connection and return its exit code and output.
 
     Raise RemoteError when the channel is lost or the command was ended by a signal.
     """
     output, errors = bytearray(), bytearray()
-    code = _run(link, command, stdin, output, errors)
+    code = _run(connection, command, stdin, output, errors)
     return RunResult(code, _text(output), _text(errors))
 
 
-def _run(link: Link, command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
-    """Run a shell command over an open link into *output* and *errors*, and return its exit code."""
-    channel = link.execute(command)
+def _run(connection: Connection, command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
+    """Run a shell command over an open connection into *output* and *errors*, and return its exit code."""
+    channel = connection.execute(command)
     side = [
-        threading.Thread(target=_feed, args=(link, channel, stdin), daemon=True),
+        threading.Thread(target=_feed, args=(connection, channel, stdin), daemon=True),
         threading.Thread(target=_drain, args=(channel, errors), daemon=True),
     ]
     for thread in side:
         thread.start()
-    for data in read(link, channel):
+    for data in read(connection, channel):
         output.extend(data)
         if len(output) > MOST_OUTPUT:
             channel.close()
             raise RemoteError(
-                f"the command on {link.host.name} printed more than {MOST_OUTPUT >> 20} MiB",
+                f"the command on {connection.host.name} printed more than {MOST_OUTPUT >> 20} MiB",
                 hint="redirect its output to a file, or to the bucket",
             )
     for thread in side:
         thread.join()
-    return exit_code(link, channel)
+    return exit_code(connection, channel)
 
 
 def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
     """
     Yield the lines a command prints, as they come and without end of line, until it ends.
 
-    Raise RemoteError when the link is lost or the command fails; then its last words are in the message.
+    Raise RemoteError when the connection is lost or the command fails; then its last words are in the message.
     """
-    with Link(host, settings, None) as link:
-        channel = link.execute(command)
+    with Connection(host, settings, None) as connection:
+        channel = connection.execute(command)
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         rest = ""
-        for data in read(link, channel):
+        for data in read(connection, channel):
             *lines, rest = (rest + decoder.decode(data)).split("\n")
             yield from lines
             if len(rest) > LONGEST_LINE:
@@ -103,17 +103,17 @@ def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
                 rest = ""
         if rest:
             yield rest
-        code = exit_code(link, channel)
+        code = exit_code(connection, channel)
         if code:
             raise RemoteError(f"the command on {host.name} ended with exit code {code}: {errors_of(channel)}")
 
 
-def read(link: Link, channel: "paramiko.Channel") -> Iterator[bytes]:
+def read(connection: Connection, channel: "paramiko.Channel") -> Iterator[bytes]:
     """Yield what the command prints until its output ends or the channel is gone."""
-    # What is taken is acknowledged, and a link that was cut may be found gone by that.
+    # What is taken is acknowledged, and a connection that was cut may be found gone by that.
     with contextlib.suppress(OSError, EOFError):
         while data := channel.recv(_CHUNK):
-            link.touch()
+            connection.touch()
             yield data
 
 
@@ -124,11 +124,11 @@ def errors_of(channel: "paramiko.Channel") -> str:
     return errors.decode(errors="replace").strip()[-600:]
 
 
-def exit_code(link: Link, channel: "paramiko.Channel") -> int:
+def exit_code(connection: Connection, channel: "paramiko.Channel") -> int:
     """Return the exit code. Raise RemoteError when the machine did not send one."""
     code = channel.recv_exit_status()
     if code < 0:
-        raise _by_signal(link) if _answers(channel) else link.fault()
+        raise _by_signal(connection) if _answers(channel) else connection.fault()
     return code
 
 
@@ -142,21 +142,21 @@ def _answers(channel: "paramiko.Channel") -> bool:
         return False
 
 
-def _by_signal(link: Link) -> RemoteError:
+def _by_signal(connection: Connection) -> RemoteError:
     return RemoteError(
-        f"the command on {link.host.name} sent no exit code: a signal ended it (it ran out of memory, or "
+        f"the command on {connection.host.name} sent no exit code: a signal ended it (it ran out of memory, or "
         "was killed)",
         hint="`tpuctl status` shows whether the machine is still there.",
     )
 
 
-def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
+def _feed(connection: Connection, channel: "paramiko.Channel", stdin: bytes) -> None:
     """Send the input; a command may end without reading it."""
     view = memoryview(stdin)
     with contextlib.suppress(OSError, EOFError):
         for start in range(0, len(view), _CHUNK):
             channel.sendall(bytes(view[start : start + _CHUNK]))
-            link.touch()
+            connection.touch()
         channel.shutdown_write()
 
 

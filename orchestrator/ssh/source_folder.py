@@ -95,7 +95,7 @@ def _folder(source: Path) -> Path:
         return root
     raise UsageError(
         f"the source folder {source} does not exist, or is not a folder",
-        unchanged=_NOTHING,
+        changed=_NOTHING,
         hint="Set job.source in tpuctl.yaml to the folder with your code.",
     )
 
@@ -146,7 +146,7 @@ def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> Entry:
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(
             f"{path} in {root} is neither a file, a folder nor a link (a socket, a pipe or a device)",
-            unchanged=_NOTHING,
+            changed=_NOTHING,
             hint="Remove it, or name it in .tpuctlignore.",
         )
     if not os.access(file, os.R_OK):
@@ -161,7 +161,7 @@ def _target(root: Path, file: Path, path: str) -> str:
     if target != root and root not in target.parents:
         raise UsageError(
             f"{path} in {root} is a symlink to outside the folder, to {file.readlink()}",
-            unchanged=_NOTHING,
+            changed=_NOTHING,
             hint="Copy what it points to into the folder, or name the link in .tpuctlignore.",
         )
     return os.path.relpath(target, os.path.realpath(file.parent))
@@ -170,7 +170,7 @@ def _target(root: Path, file: Path, path: str) -> str:
 def _unreadable(file: Path, error: OSError | None) -> UsageError:
     return UsageError(
         f"{file} cannot be read: {error.strerror if error is not None else 'Permission denied'}",
-        unchanged=_NOTHING,
+        changed=_NOTHING,
         hint="Make it readable, or name it in .tpuctlignore.",
     )
 
@@ -185,6 +185,6 @@ def _too_large(source: Path, entries: list[Entry], total: int, limit: int) -> Us
     return UsageError(
         f"the source folder {source} has {megabytes(total)}, more than {megabytes(limit)}. "
         f"Largest: {largest}",
-        unchanged=_NOTHING,
+        changed=_NOTHING,
         hint="Name data and outputs in .tpuctlignore; job.data brings data (docs/data.md).",
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from orchestrator.domain.ports import Host
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.limits import SshSettings
 from orchestrator.ssh.run import exit_code, read
 
@@ -25,11 +25,11 @@ def shell(host: Host, settings: SshSettings, command: str | None = None) -> int:
     """
     Connect standard input and output with a shell, or *command*, on *host*; return its exit code.
 
-    With a terminal it is in raw mode and its size is passed on. Raise RemoteError when the link is lost.
+    With a terminal it is in raw mode and its size is passed on. Raise RemoteError when the connection is lost.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with Link(host, settings, None) as link:
-        channel = link.execute(command or "", _terminal() if terminal else None)
+    with Connection(host, settings, None) as connection:
+        channel = connection.execute(command or "", _terminal() if terminal else None)
         over = threading.Event()
         threads = [
             threading.Thread(target=_inward, args=(channel, terminal, over), daemon=True),
@@ -38,9 +38,9 @@ def shell(host: Host, settings: SshSettings, command: str | None = None) -> int:
         with _raw_mode(terminal):
             for thread in threads:
                 thread.start()
-            for data in read(link, channel):
+            for data in read(connection, channel):
                 _write(sys.stdout.fileno(), data)
-            code = exit_code(link, channel)
+            code = exit_code(connection, channel)
             over.set()
             for thread in threads:
                 thread.join()

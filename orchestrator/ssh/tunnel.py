@@ -1,4 +1,4 @@
-"""A port of this computer that leads to a port of a machine, over whichever SSH link stands at the time."""
+"""A port of this computer that leads to a port of a machine, over whichever SSH connection stands at the time."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import RemoteError, UsageError
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 
 if TYPE_CHECKING:
     import paramiko
@@ -18,16 +18,16 @@ _CHUNK = 64 * 1024
 
 @dataclass(frozen=True)
 class Target:
-    """Say where connections go: over *link* to *address* and *port* as the machine sees them."""
+    """Say where connections go: over *connection* to *address* and *port* as the machine sees them."""
 
-    link: Link
+    connection: Connection
     address: str
     port: int
 
     def listens(self) -> bool:
         """Say whether something takes connections there."""
         try:
-            self.link.dial(self.address, self.port, (HERE, 0)).close()
+            self.connection.dial(self.address, self.port, (HERE, 0)).close()
         except RemoteError:
             return False
         return True
@@ -35,7 +35,7 @@ class Target:
     def answers(self, path: str) -> int:
         """Ask for *path* by HTTP and return the status, 0 when nobody answers so."""
         with contextlib.suppress(RemoteError, OSError, EOFError, ValueError, IndexError):
-            channel = self.link.dial(self.address, self.port, (HERE, 0))
+            channel = self.connection.dial(self.address, self.port, (HERE, 0))
             with contextlib.closing(channel):
                 channel.settimeout(10.0)
                 channel.sendall(f"GET {path} HTTP/1.0\r\nHost: {HERE}\r\n\r\n".encode())
@@ -67,7 +67,7 @@ def port_here(asked: int | None, there: int, *, shared: bool) -> int:
             f"port {asked} of this computer cannot be used: the service has the same number on a machine "
             "that shares this computer's network",
             hint="choose another one with --port, or leave it out",
-            unchanged="nothing was changed",
+            changed="nothing was changed",
             code="TPU-135",
         )
     if asked is not None:
@@ -79,7 +79,7 @@ class Tunnel:
     """
     Listen on the loopback address of this computer; *port* 0 lets the system choose one.
 
-    The port stays the same while machines come and go: connections that come without a link are closed.
+    The port stays the same while machines come and go: connections that come without a connection are closed.
     *refused* is set when nobody has answered one at the other end.
     Raise UsageError when the port is taken.
     """
@@ -96,7 +96,7 @@ class Tunnel:
             raise UsageError(
                 f"port {port} of this computer cannot be used: {error}",
                 hint="choose another one with --port",
-                unchanged="nothing was changed",
+                changed="nothing was changed",
                 code="TPU-135",
             ) from error
         self._listener.listen(64)
@@ -127,7 +127,7 @@ class Tunnel:
             if target is None:
                 return
             try:
-                channel = target.link.dial(target.address, target.port, peer)
+                channel = target.connection.dial(target.address, target.port, peer)
             except RemoteError:
                 self.refused.set()
                 return

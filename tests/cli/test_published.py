@@ -10,7 +10,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.contract.object_names import CURVE, LEASE, LEASE_WISH, STATUS
-from orchestrator.domain.checksum import sealed, unsealed
+from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.lease import Holder
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine.published_copy import published_here
@@ -97,7 +97,9 @@ def test_what_nobody_vouches_for_is_not_shown(how, cloud, user):
         found = cloud.storage.objects._objects[bucket][STATUS]
         body = json.loads(cloud.storage.objects.read(found))
         torn = {**body, "at": 0}
-        changed = torn if how == "torn" else sealed({**unsealed(json.dumps(body).encode()), "holder": "x"})
+        changed = (
+            torn if how == "torn" else with_checksum({**verified(json.dumps(body).encode()), "holder": "x"})
+        )
         cloud.storage.objects.insert(bucket, STATUS, json.dumps(changed).encode(), {}, Preconditions())
         return elsewhere.run("status")
 
@@ -124,7 +126,7 @@ def test_the_curve_of_the_loss_is_kept_across_watches(cloud, user):
     bucket = cloud.buckets()[0]
 
     def points():
-        return unsealed(cloud.storage.objects.read(cloud.storage.objects._objects[bucket][CURVE]))["points"]
+        return verified(cloud.storage.objects.read(cloud.storage.objects._objects[bucket][CURVE]))["points"]
 
     first = points()
     assert [p[2] for p in first] == [2.5] * len(first)

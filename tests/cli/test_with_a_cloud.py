@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from orchestrator.domain.checksum import unsealed
+from orchestrator.domain.checksum import verified
 from orchestrator.domain.lease import Holder
 from tests.cli.cli_kit import document, environment, here, tpuctl
 
@@ -197,7 +197,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert cloud("up", *told)[0] == 0
     (kept,) = (folder.parent / "cloud").glob("deployments/*/other/spec.json")
     process, terminal, _ = watch_on_a_terminal(folder, "heard")
-    kept.write_text(json.dumps({**unsealed(kept.read_bytes()), "watch": {"poll": "1s", "ttl": "2s"}}))
+    kept.write_text(json.dumps({**verified(kept.read_bytes()), "watch": {"poll": "1s", "ttl": "2s"}}))
     code, out, err = cloud("status")
     assert code == 0
     assert "other: its time to live of 2s is over" in err

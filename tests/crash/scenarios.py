@@ -11,7 +11,7 @@ from orchestrator.contract.manifest import Manifest, StoredFile, file_name, mani
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, folder_name
 from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.record import Record
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
@@ -178,7 +178,7 @@ def as_older(body, *, seal):
     known = {key: value for key, value in body["history"].items() if key not in LATER}
     known["agent"], known["uploaded"] = "0" * 64, f"{known['bundle']}:{'0' * 64}"
     old = {"schema": body["schema"], "deployment": body["deployment"], "writer": "", "history": known}
-    return json.dumps(sealed(old) if seal else old, sort_keys=True).encode()
+    return json.dumps(with_checksum(old) if seal else old, sort_keys=True).encode()
 
 
 def without_answer(command, error):

@@ -2,37 +2,37 @@
 
 import pytest
 
-from orchestrator.domain.ssh_route import Road, road_to_vm, road_to_worker
+from orchestrator.domain.ssh_route import RouteKind, route_to_vm, route_to_worker
 
 OUTSIDE = "203.0.113.7"
 
 
 @pytest.mark.parametrize(
-    ("external", "inside", "road"),
+    ("external", "inside", "route"),
     [
-        (OUTSIDE, False, Road.OUTSIDE),
-        ("", False, Road.IAP),
-        (OUTSIDE, True, Road.INSIDE),
-        ("", True, Road.INSIDE),
+        (OUTSIDE, False, RouteKind.OUTSIDE),
+        ("", False, RouteKind.IAP),
+        (OUTSIDE, True, RouteKind.INSIDE),
+        ("", True, RouteKind.INSIDE),
     ],
 )
-def test_the_vm_is_reached_straight_or_through_iap(external, inside, road):
+def test_the_vm_is_reached_straight_or_through_iap(external, inside, route):
     """A machine of the same network uses the internal address, whatever else there is."""
-    assert road_to_vm(external, inside=inside) is road
+    assert route_to_vm(external, inside=inside) is route
 
 
 @pytest.mark.parametrize(
-    ("external", "inside", "vm", "road"),
+    ("external", "inside", "vm", "route"),
     [
-        (OUTSIDE, False, True, Road.OUTSIDE),
-        (OUTSIDE, False, False, Road.OUTSIDE),
-        ("", False, True, Road.JUMP),
-        ("", False, False, Road.INSIDE),
-        (OUTSIDE, True, True, Road.INSIDE),
-        ("", True, True, Road.INSIDE),
-        ("", True, False, Road.INSIDE),
+        (OUTSIDE, False, True, RouteKind.OUTSIDE),
+        (OUTSIDE, False, False, RouteKind.OUTSIDE),
+        ("", False, True, RouteKind.JUMP),
+        ("", False, False, RouteKind.INSIDE),
+        (OUTSIDE, True, True, RouteKind.INSIDE),
+        ("", True, True, RouteKind.INSIDE),
+        ("", True, False, RouteKind.INSIDE),
     ],
 )
-def test_a_worker_is_reached_straight_or_through_the_vm(external, inside, vm, road):
+def test_a_worker_is_reached_straight_or_through_the_vm(external, inside, vm, route):
     """Without a VM nothing but the internal address is left."""
-    assert road_to_worker(external, inside=inside, vm=vm) is road
+    assert route_to_worker(external, inside=inside, vm=vm) is route

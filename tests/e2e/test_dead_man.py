@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.e2e
@@ -20,7 +20,9 @@ def age(stage: Stage, seconds: float) -> None:
     record["history"]["expires_at"] = time.time() - seconds
     endpoint = json.loads((stage.cloud / "daemon.json").read_text())["endpoint"]
     url = f"{endpoint}/upload/storage/v1/b/{stage.bucket()}/o?uploadType=media&name=.tpuctl/record.json"
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(sealed(record)).encode())) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(url, json.dumps(with_checksum(record)).encode())
+    ) as answer:
         assert answer.status == 200
 
 

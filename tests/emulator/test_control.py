@@ -26,7 +26,7 @@ def test_a_command_that_stands_still_while_it_starts_the_local_cloud_holds_up_no
     with FileLock(local_folder() / "start.lock"):
         with pytest.raises(LocalCloudError) as caught:
             control.ensure_running()
-    assert caught.value.unchanged == "nothing was started"
+    assert caught.value.changed == "nothing was started"
 
 
 @pytest.fixture

@@ -217,7 +217,7 @@ def test_moves_that_make_no_sense_are_refused(name, wanted):
     lab.after(1)
     with pytest.raises(LocalCloudError) as caught:
         lab.cloud.set_queued_state(name, wanted)
-    assert caught.value.unchanged
+    assert caught.value.changed
     assert state(lab) == "WAITING_FOR_RESOURCES"
 
 

@@ -63,9 +63,9 @@ def test_a_write_with_a_stale_number_changes_nothing(field):
 def test_a_read_of_what_was_seen_already_is_304_and_a_write_412():
     """The condition ifGenerationNotMatch answers reads and writes differently."""
     known = Preconditions(generation_not=7)
-    with pytest.raises(StorageError) as unchanged:
+    with pytest.raises(StorageError) as changed:
         known.check_read(7, 1)
-    assert unchanged.value.status == 304
+    assert changed.value.status == 304
     assert refused(known.check_write, 7, 1) == 412
     known.check_read(8, 1)
 

@@ -138,5 +138,5 @@ def test_controls_refuse_what_makes_no_sense():
         version = lab.cloud.version
         with pytest.raises(LocalCloudError) as caught:
             act()
-        assert caught.value.unchanged
+        assert caught.value.changed
         assert lab.cloud.version == version

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.errors import (
     ConflictError,
@@ -113,7 +113,7 @@ def test_a_record_of_a_newer_version_is_refused(lab):
     lab.up()
     body = json.loads(lab.get(".tpuctl/record.json"))
     body["schema"] = 2
-    lab.put(".tpuctl/record.json", json.dumps(sealed(body)).encode())
+    lab.put(".tpuctl/record.json", json.dumps(with_checksum(body)).encode())
     with pytest.raises(TpuctlError, match="schema 2"):
         lab.controller()
 

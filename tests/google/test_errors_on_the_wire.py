@@ -33,7 +33,7 @@ def test_a_refused_call_becomes_our_error(row):
         steps(lab)[row["api"]]()
     assert shape(caught.value) == EXPECTED[row["api"], row["case"]]
     assert caught.value.hint
-    assert caught.value.unchanged
+    assert caught.value.changed
     assert lab.local.unused_faults() == []
 
 

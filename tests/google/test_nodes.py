@@ -107,7 +107,7 @@ def test_a_lost_answer_leaves_a_node_that_the_list_shows():
     with pytest.raises(Exception, match="create TPU node") as caught:
         lab.nodes.create(a_node())
     assert caught.value.retry is Retry.TRANSIENT
-    assert "not known" in caught.value.unchanged
+    assert "not known" in caught.value.changed
     assert lab.local.calls["tpu.nodes.create"] == 1
     assert [n.name for n in lab.nodes.labelled(LABEL, "demo", [ZONE]).value] == ["demo-tpu-g3"]
 

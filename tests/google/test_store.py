@@ -75,7 +75,7 @@ def test_a_lost_answer_to_a_write_is_not_repeated(lab):
     lab.local.fail_next("storage.objects.insert", ["drop-answer"])
     with pytest.raises(TransientError) as caught:
         lab.store().write("lease", b"one", if_generation=0)
-    assert "not known" in caught.value.unchanged
+    assert "not known" in caught.value.changed
     assert lab.local.calls["storage.objects.insert"] == 1
     assert lab.store().read("lease").data == b"one"
 

@@ -9,12 +9,12 @@ from orchestrator.domain.record import Candidate, Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.never_reported import (
-    MUTE_TIME,
-    MUTE_TPUS,
     SILENT_DEADLINE,
+    SILENT_TIME,
+    SILENT_TPUS,
     START_DEADLINE,
     with_beacon,
-    with_mute,
+    with_silent_tpu,
 )
 from orchestrator.planning.update_record import learn
 from tests.kit.records import changed, record_of
@@ -53,7 +53,7 @@ def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
 
 SOON = known(SILENT_DEADLINE, beacons=(1,))
 FIRST = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_DEADLINE)
-MUTE = tuple((n, NOW - 100.0) for n in range(2, 2 + MUTE_TPUS))
+MUTE = tuple((n, NOW - 100.0) for n in range(2, 2 + SILENT_TPUS))
 
 
 def spans(zone):
@@ -132,7 +132,7 @@ def test_one_worker_that_reports_is_enough():
     assert not deletions(decide(spec(), looked, known(9 * START_DEADLINE)))
 
 
-@pytest.mark.parametrize(("waited", "ends"), [(MUTE_TIME - 1, False), (MUTE_TIME, True)])
+@pytest.mark.parametrize(("waited", "ends"), [(SILENT_TIME - 1, False), (SILENT_TIME, True)])
 def test_a_vm_that_never_reports_holds_no_tpu_for_more_than_an_hour(waited, ends):
     """Another TPU would not help it, so none is asked for; the one that waits goes."""
     wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
@@ -144,8 +144,8 @@ def test_a_vm_that_never_reports_holds_no_tpu_for_more_than_an_hour(waited, ends
 def test_an_end_that_has_begun_is_not_taken_back():
     """The TPU is READY no more while it is deleted; another one would wait in vain too."""
     wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
-    ended = decide(wanted, silent(), known(MUTE_TIME))
-    going = known(MUTE_TIME, sightings={}, outcome=ended.outcome.value, reason=ended.reason)
+    ended = decide(wanted, silent(), known(SILENT_TIME))
+    going = known(SILENT_TIME, sightings={}, outcome=ended.outcome.value, reason=ended.reason)
     gone = silent(nodes=Present(()))
     assert decide(wanted, gone, going).outcome is Outcome.FAILED
     assert not any(c.verb is Verb.CREATE for c in decide(wanted, gone, going).changes)
@@ -154,16 +154,16 @@ def test_an_end_that_has_begun_is_not_taken_back():
 def test_a_silent_tpu_counts_once_however_often_its_deletion_is_asked_for():
     """A killed controller asks again."""
     (change,) = deletions(decide(spec(), silent(), known(START_DEADLINE)))
-    once = with_mute(known(START_DEADLINE), change, NOW)
+    once = with_silent_tpu(known(START_DEADLINE), change, NOW)
     assert once.silence.never_reported == ((1, NOW),)
-    assert with_mute(once, change, NOW + 60) == once
+    assert with_silent_tpu(once, change, NOW + 60) == once
 
 
 def test_a_tpu_that_was_lost_for_another_reason_does_not_count():
     """A preemption during the boot is the market's doing."""
     lost = silent(nodes=Present((node(state=node().state.PREEMPTED),)))
     (change,) = deletions(decide(spec(), lost, known(START_DEADLINE)))
-    assert with_mute(known(START_DEADLINE), change, NOW).silence.never_reported == ()
+    assert with_silent_tpu(known(START_DEADLINE), change, NOW).silence.never_reported == ()
 
 
 def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
@@ -172,12 +172,16 @@ def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
     looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
     (change,) = deletions(decide(spec(), looked, lost))
     assert "out of reach" in change.why
-    assert with_mute(lost, change, NOW).silence.never_reported == ()
+    assert with_silent_tpu(lost, change, NOW).silence.never_reported == ()
 
 
 @pytest.mark.parametrize(
     ("many", "since", "ends"),
-    [(MUTE_TPUS, MUTE_TIME, True), (MUTE_TPUS - 1, 9 * MUTE_TIME, False), (9, MUTE_TIME - 1, False)],
+    [
+        (SILENT_TPUS, SILENT_TIME, True),
+        (SILENT_TPUS - 1, 9 * SILENT_TIME, False),
+        (9, SILENT_TIME - 1, False),
+    ],
 )
 def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
     """Neither a bad hour with one TPU nor a short outage ends it; both together leave no hope."""

@@ -16,7 +16,7 @@ from orchestrator.app import expired
 from orchestrator.app.holder import gone, this_process
 from orchestrator.config.adapter import dump, restore
 from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record
@@ -177,7 +177,7 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over):
     now = begun + (2 if over else 0.5) * 86400
     (folder / "record.json").write_bytes(encode(record_of(started_at=begun, accepted=True), "demo"))
     kept, outcomes = folder / expired.KEPT, Counter()
-    data = json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode()
+    data = json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
     kept.write_bytes(data)
     whole = list(expired._expired(tmp_path, now, said.append))
     assert whole == ([spec] if over else [])

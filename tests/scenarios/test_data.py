@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.contract.object_names import RECORD
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import HostKeyError
 from orchestrator.ssh.fleet import Ssh
@@ -164,7 +164,7 @@ def rewritten(data, schema=1, fields=None, writer=""):
     body["schema"], body["writer"] = schema, writer or body["writer"]
     body["history"] = {k: v for k, v in body["history"].items() if fields is None or k in fields}
     del body["checksum"]
-    return json.dumps(sealed(body), sort_keys=True).encode()
+    return json.dumps(with_checksum(body), sort_keys=True).encode()
 
 
 def record_files(user):

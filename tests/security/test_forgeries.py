@@ -10,7 +10,7 @@ import pytest
 from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.values import Seen
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.clean_text import clean
 from orchestrator.domain.lease import Holder, held_by
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, Unknown
@@ -341,12 +341,12 @@ LEASE = {"schema": 1, "id": "a", "who": "a@b", "command": "watch", "since": 1.0e
 def test_a_forged_lease_is_somebodys_and_no_more(field):
     """It holds us up, as any lease does; it ends no command with a fault."""
     for value in EVIL:
-        data = json.dumps(sealed({**LEASE, field: value})).encode()
+        data = json.dumps(with_checksum({**LEASE, field: value})).encode()
         holder = Holder.from_json(data)
         error = held_by(holder, 1.0)
         assert error.message == clean(error.message)
         assert len(error.message) < 500
-    assert Holder.from_json(json.dumps(sealed(LEASE)).encode()).who == "a@b"
+    assert Holder.from_json(json.dumps(with_checksum(LEASE)).encode()).who == "a@b"
 
 
 @pytest.mark.parametrize("value", EVIL)
@@ -354,7 +354,7 @@ def test_a_forged_curve_is_drawn_or_left_out(lab, value):
     """Points of a curve are numbers, or there is no curve."""
     controller = lab.up()
     for point in ([value, 1, 1.0, 1], [1.0, value, 1.0, 1], [1.0, 1, value, 1], [1.0, 1, 1.0, value], value):
-        lab.put(".tpuctl/curve.json", json.dumps(sealed({"schema": 1, "points": [point]})).encode())
+        lab.put(".tpuctl/curve.json", json.dumps(with_checksum({"schema": 1, "points": [point]})).encode())
         for at, step, loss, incarnation in read_curve(controller.cloud.store):
             assert math.isfinite(at)
             assert 0 <= step <= 1 << 53

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.object_names import EVENTS, HEARTBEAT, JOURNAL, RECORD
-from orchestrator.domain.checksum import sealed
+from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Outcome
@@ -127,12 +127,12 @@ def forged(dice, body):
     chosen = {key: changes[key] for key in dice.sample(sorted(changes), dice.randint(1, len(changes)))}
     forgery = {**body, "history": {**record, **chosen}}
     forgery.pop("checksum", None)
-    return sealed(forgery)
+    return with_checksum(forgery)
 
 
 def entry(dice):
     """Return a made-up entry of the journal."""
-    return sealed(
+    return with_checksum(
         {
             "at": dice.uniform(0, 2e9),
             "kind": dice.choice(["node", "vm", "bucket"]),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.checksum import Origin, origin_of, proven, sealed
+from orchestrator.domain.checksum import Origin, origin_of, proven, with_checksum
 from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
@@ -130,7 +130,7 @@ def test_down_needs_no_agreement(lab, known):
 def test_a_proof_covers_every_byte():
     """Whatever is changed, the proof does not fit; without the key none can be made."""
     body = proven({"schema": 1, "history": {"spans": [1, 2]}}, KEY)
-    assert origin_of(sealed(body), KEY) is Origin.OURS
+    assert origin_of(with_checksum(body), KEY) is Origin.OURS
     assert origin_of({**body, "history": {"spans": []}}, KEY) is Origin.FOREIGN
     assert origin_of({**body, "more": 1}, KEY) is Origin.FOREIGN
     assert origin_of(body, OTHER) is Origin.FOREIGN
@@ -175,7 +175,7 @@ def test_down_deletes_whatever_the_record_says(lab, changes):
     lab.up()
     body = json.loads(lab.get(RECORD))
     body = {name: value for name, value in body.items() if name != "checksum"}
-    lab.put(RECORD, json.dumps(sealed({**body, **changes})).encode())
+    lab.put(RECORD, json.dumps(with_checksum({**body, **changes})).encode())
     (lab.folder / "fresh").mkdir()
     controller = lab.controller(state="fresh", forgiving=True)
     sweep = Sweep(controller.deployment)

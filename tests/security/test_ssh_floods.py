@@ -13,7 +13,7 @@ from paramiko.message import Message
 
 from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.keys import ensure_key
 from orchestrator.ssh.limits import SshSettings
 from orchestrator.ssh.push import push_one
@@ -105,7 +105,7 @@ def flooding(*kind: int) -> Callable[[socket.socket, paramiko.PKey], None]:
 
 def test_what_comes_beyond_the_window_cuts_the_machine_off(hostile, settings):
     """A push reads errors at its end only; what is sent meanwhile would fill this computer's memory."""
-    result = push_one(Link(hostile(flooding(1)), settings, 60.0), b"code", "0" * 64, "/opt/tpuctl")
+    result = push_one(Connection(hostile(flooding(1)), settings, 60.0), b"code", "0" * 64, "/opt/tpuctl")
     assert "the machine sends more than the agreed window" in result.error
 
 
@@ -122,4 +122,4 @@ def test_a_packet_has_a_size_that_packets_have(hostile, settings):
             return
 
     with pytest.raises(RemoteError, match="announces a packet of 2147483632 bytes"):
-        run_one(Link(hostile(treat), settings, 15.0), "true")
+        run_one(Connection(hostile(treat), settings, 15.0), "true")

@@ -99,7 +99,7 @@ def test_the_error_says_where_why_and_what_next(open_folder):
     assert (said.code, said.exit_code) == ("TPU-145", 2)
     assert "may write" in said.message
     assert f"chmod o-w {open_folder}; or set TPUCTL_STATE_DIR" in said.hint
-    assert "nothing was changed" in said.unchanged
+    assert "nothing was changed" in said.changed
 
 
 def test_no_planted_file_makes_local_stop_end_a_process(open_folder, monkeypatch):

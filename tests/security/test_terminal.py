@@ -39,7 +39,7 @@ def test_each_sequence_is_shown_and_not_obeyed(text, capsys):
     """In talk, errors, tables, events and lines of logs."""
     say(text)
     put(f"before {text} after")
-    show_error(LeaseHeldError(f"{text} holds the lease", hint=text, unchanged=text), [])
+    show_error(LeaseHeldError(f"{text} holds the lease", hint=text, changed=text), [])
     printer = EventPrinter()
     printer(Event(1.0, "failure", text))
     printer.now(f"1 of 2 files: {text}\nmore")

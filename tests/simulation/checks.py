@@ -120,7 +120,7 @@ class Checks:
             newest = node.numeric_id == self._newest_node(process.deployment)
             deleted = method in DELETES and request.path.endswith(f"/{node.name}")
             created = method in CREATES and request.query.get(CREATES[method]) != node.name
-            if self._dear(node) or node.numeric_id in self._given_up:
+            if self._is_on_demand(node) or node.numeric_id in self._given_up:
                 continue
             if newest and (deleted or created) and not self._at_end(process.deployment):
                 good = self._good.get(node.numeric_id)
@@ -132,7 +132,7 @@ class Checks:
             if request.path.endswith(f"/{node.name}") and node.numeric_id not in self._good:
                 self._given_up.add(node.numeric_id)
 
-    def _dear(self, node):
+    def _is_on_demand(self, node):
         """Say whether a node is on demand for a deadline's sake: it may go as soon as spot is safe."""
         spec = self.world.specs[node.body["labels"][names.DEPLOYMENT_LABEL]]
         return spec.watch.deadline is not None and spec.tpu.spot and not node.spot

@@ -164,7 +164,7 @@ MECHANISMS = {
         ((delete.Sweep, "_on_their_way", lambda self: ()),),
         (f"{ENGINE}down.py::test_down_waits_for_a_create_whose_answer_was_lost",)),
     "I6 TPUs that never report are not paid for without end": Switch(
-        ((termination, "all_mute", lambda *_: ""),),
+        ((termination, "all_silent", lambda *_: ""),),
         ("tests/planning/test_never_reported.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
     "M7 errors are no absence": Switch(((zone_lists, "listed", _errors_are_absence),), invariant="I7", seed=1),
     "M7 a list that is cut short is no absence": Switch(

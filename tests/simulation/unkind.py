@@ -99,7 +99,7 @@ UNKIND = {
         ((tpu, "unheard", lambda world: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 three times in a zone": Switch(
-        ((tpu, "often_mute", lambda *_: False),),
+        ((tpu, "often_silent", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 a maintenance is told": Switch(
         ((reconcile, "maintenance_text", lambda *_: ""),),

@@ -86,7 +86,7 @@ class Loop:
         async def end() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
             if others:
-                await asyncio.wait(others, timeout=2)  # Commands of ended links end in real time.
+                await asyncio.wait(others, timeout=2)  # Commands of ended connections end in real time.
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)

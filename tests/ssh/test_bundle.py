@@ -191,7 +191,7 @@ def test_what_was_fetched_is_no_new_code(source, tmp_path):
     assert build(source, tmp_path / "out").digest != before
 
 
-def test_links_inside_travel_as_relative_links(source, tmp_path):
+def test_links_inside_travel_as_relative_connections(source, tmp_path):
     """An absolute path of this computer becomes one that works there."""
     (source / "pkg" / "absolute").symlink_to(source / "train.py")
     (source / "pkg" / "relative").symlink_to("../train.py")

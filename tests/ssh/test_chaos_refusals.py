@@ -1,4 +1,4 @@
-"""Machines that refuse, change or fill up, and pushes and links that come back late."""
+"""Machines that refuse, change or fill up, and pushes and connections that come back late."""
 
 import socket
 import time

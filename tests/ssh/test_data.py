@@ -124,7 +124,7 @@ def test_too_many_files_are_refused_with_the_way_out(base, monkeypatch):
 
 
 def test_a_link_to_a_file_is_followed(base):
-    """Caches of datasets are made of such links."""
+    """Caches of datasets are made of such connections."""
     (base / "data" / "link.bin").symlink_to(base / "corpus.txt")
     sums = {f.place: f.sha256 for f in look(base)[0].files}
     assert sums["link.bin"] == hashlib.sha256(b"text").hexdigest()

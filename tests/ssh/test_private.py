@@ -134,7 +134,7 @@ def test_the_connection_on_the_way_is_closed_when_nobody_needs_it(settings, slic
     Ssh(settings).run(workers[:1], "true", 60)
     closed = threading.Event()
     for _ in range(600):
-        if not settings.jumps._links:
+        if not settings.jumps._connections:
             closed.set()
             break
         closed.wait(0.05)
@@ -170,8 +170,8 @@ def test_a_new_connection_takes_the_place_of_a_broken_one(settings, cloud, slice
     _, workers = slice_of
     ssh = Ssh(settings)
     ssh.run(workers[:1], "true", 60)
-    (link,) = settings.jumps._links.values()
-    link.close()
+    (connection,) = settings.jumps._connections.values()
+    connection.close()
     assert ssh.run(workers[:1], "echo again", 60)[0].stdout == "again\n"
     assert len(cloud.logins["demo-vm"]) == 2
 

@@ -26,7 +26,7 @@ def test_a_machine_without_a_published_key_is_refused(machine, ssh):
         ssh.run([replace(machine.host, host_keys=())], "echo hi", 20)
     assert machine.commands == []
     assert caught.value.hint
-    assert caught.value.unchanged
+    assert caught.value.changed
 
 
 def test_another_key_than_the_pinned_one_is_refused(any_machine, ssh):

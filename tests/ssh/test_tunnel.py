@@ -10,7 +10,7 @@ import pytest
 from paramiko import common
 
 from orchestrator.errors import UsageError
-from orchestrator.ssh.connection import Link
+from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.tunnel import HERE, Target, Tunnel, free_port, port_here
 
 
@@ -55,8 +55,8 @@ def through(port: int, data: bytes) -> bytes:
 def test_bytes_pass_whole_in_both_directions(any_machine, settings, tunnel, echo):
     """Two megabytes on each of four connections at once; half-closed ends are passed on."""
     data = bytes(range(256)) * 8000
-    with Link(any_machine.host, settings, None) as link:
-        target = Target(link, HERE, echo)
+    with Connection(any_machine.host, settings, None) as connection:
+        target = Target(connection, HERE, echo)
         assert target.listens()
         tunnel.lead(target)
         answers: list[bytes] = []
@@ -72,8 +72,8 @@ def test_bytes_pass_whole_in_both_directions(any_machine, settings, tunnel, echo
 
 def test_a_word_about_a_closed_channel_does_not_end_the_others(any_machine, settings, echo):
     """A reader that makes room in the moment in which its channel is closed harms no other channel."""
-    with Link(any_machine.host, settings, None) as link:
-        first, second = (link.dial(HERE, echo, (HERE, 0)) for _ in range(2))
+    with Connection(any_machine.host, settings, None) as connection:
+        first, second = (connection.dial(HERE, echo, (HERE, 0)) for _ in range(2))
         first.close()
         room = paramiko.Message()
         room.add_byte(bytes([common.MSG_CHANNEL_WINDOW_ADJUST]))
@@ -86,13 +86,13 @@ def test_a_word_about_a_closed_channel_does_not_end_the_others(any_machine, sett
 
 def test_a_port_where_nobody_listens_closes_the_connection(any_machine, settings, tunnel, echo):
     """It is said, so that the owner looks what became of the service; the link stands."""
-    with Link(any_machine.host, settings, None) as link:
-        tunnel.lead(Target(link, HERE, free_port(0) or 1))
+    with Connection(any_machine.host, settings, None) as connection:
+        tunnel.lead(Target(connection, HERE, free_port(0) or 1))
         assert through(tunnel.port, b"") == b""
         assert tunnel.refused.wait(60)
-        assert not Target(link, HERE, 1).listens()
-        assert Target(link, HERE, 1).answers("/") == 0
-        tunnel.lead(Target(link, HERE, echo))
+        assert not Target(connection, HERE, 1).listens()
+        assert Target(connection, HERE, 1).answers("/") == 0
+        tunnel.lead(Target(connection, HERE, echo))
         assert not tunnel.refused.is_set()
         assert through(tunnel.port, b"x") == b"xbye"
 

@@ -119,7 +119,7 @@ def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) 
         return "tpu.lost"
     if node.state is not NodeState.READY or not node.healthy:
         return _odd_rule(node, seen)
-    if late_to_report(seen.spec, seen.world, record) and judgement.mute:
+    if late_to_report(seen.spec, seen.world, record) and judgement.silent:
         return "tpu.mute"
     return "tpu.unreachable" if judgement.why else "tpu.kept"
 

@@ -19,7 +19,7 @@ from orchestrator import __version__
 from orchestrator.advice.doctor.facts import Computer, Kept, Local
 from orchestrator.app.state_folders import KEPT, state_path
 from orchestrator.config.adapter import restore
-from orchestrator.domain.checksum import unsealed
+from orchestrator.domain.checksum import verified
 from orchestrator.emulator.address import address_on_machine, local_folder, read_address
 from orchestrator.emulator.start_options import PORTS, load_options
 from orchestrator.engine.record_format import decode
@@ -131,7 +131,7 @@ def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
 def _one(path: Path, now: float) -> Kept:
     name, file = path.parent.name, path.parent / "record.json"
     try:
-        spec = restore(unsealed(path.read_bytes()))
+        spec = restore(verified(path.read_bytes()))
         if not file.exists():
             return Kept(name)
         record = decode(file.read_bytes(), spec.name)

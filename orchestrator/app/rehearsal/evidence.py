@@ -57,7 +57,7 @@ class Evidence:
             raise LocalCloudError(
                 "the local cloud of this rehearsal is gone: its process ended",
                 hint="run `tpuctl rehearse` again; if it happens again, see `tpuctl doctor`",
-                unchanged="the deployment itself was not touched",
+                changed="the deployment itself was not touched",
             )
         seen = self._beats.read(None)
         try:
@@ -77,7 +77,7 @@ class Evidence:
             raise TransientError(
                 f"the local cloud has not answered for {away:.0f} s: {error.message}",
                 hint="run `tpuctl rehearse` again; if it happens again, see `tpuctl doctor`",
-                unchanged="the deployment itself was not touched",
+                changed="the deployment itself was not touched",
             ) from error
 
     def _note_beats(self, beats: tuple[Heartbeat, ...]) -> None:

@@ -46,7 +46,7 @@ class Script:
         if len(self.at) > kills:
             raise UsageError(
                 f"{len(self.at)} --at for {kills} failures",
-                hint="give one --at for each --kill, in the same order", unchanged="nothing was started",
+                hint="give one --at for each --kill, in the same order", changed="nothing was started",
             )  # fmt: skip
         return [_moment(text) for text in self.at]
 
@@ -75,7 +75,7 @@ def rehearse(
         raise UsageError(
             f"--file {file.name}: a rehearsal needs the name {FILE_NAME}", code="TPU-133",
             hint=f"give the file that name, in a folder of its own if there is a {FILE_NAME} already",
-            unchanged="nothing was started",
+            changed="nothing was started",
         )  # fmt: skip
     chance = random.Random(script.seed)  # noqa: S311 - moments of a rehearsal, not secrets
     kills = [chance.choice(list(Kill)) for _ in range(script.count)] if script.count else list(script.kills)
@@ -100,7 +100,7 @@ def _moment(text: str) -> Moment:
         return Moment.parse(text)
     except ValueError as error:
         raise UsageError(
-            f"--at {text}: {error}", hint="see: tpuctl rehearse --help", unchanged="nothing was started"
+            f"--at {text}: {error}", hint="see: tpuctl rehearse --help", changed="nothing was started"
         ) from error
 
 

@@ -173,7 +173,7 @@ class Stage:
         raise TpuctlError(
             f"the job did not reach step {step}",
             hint="run it again with --keep and look at `tpuctl logs`",
-            unchanged="all that was made here is removed again",
+            changed="all that was made here is removed again",
         )
 
     def clear(self) -> list[str]:

@@ -84,7 +84,7 @@ def prepare(wanted: Wanted, run_command: RunCommand, reporter: Reporter) -> Prep
         raise UsageError(
             f"a budget of {wanted.budget:g} USD cannot be kept: {what}",
             hint="choose another --zone or --type, a greater --budget or --limit, or --no-tpu",
-            unchanged="nothing was created",
+            changed="nothing was created",
         )
     return Prepared(run, found, price.date_text)
 
@@ -115,7 +115,7 @@ def _clean_up_before(cloud: str, run_command: RunCommand, reporter: Reporter) ->
             raise LeftoverError(
                 f"{folder.name} could not be taken down",
                 hint=f"run: tpuctl down --delete-data --file {folder / FILE_NAME}",
-                unchanged="no new self-test was begun",
+                changed="no new self-test was begun",
             )
 
 
@@ -148,7 +148,7 @@ def read_recording(path: Path) -> Recording:
         raise UsageError(
             f"{path} is no recording of a self-test: {error}",
             hint="make one with: tpuctl selftest --record F",
-            unchanged="nothing was created",
+            changed="nothing was created",
         ) from None
 
 

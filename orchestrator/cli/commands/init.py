@@ -44,7 +44,7 @@ def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -
     if there:
         raise UsageError(
             f"{folder / there[0]} exists already", hint="choose another folder, or remove it first",
-            unchanged="nothing was written", code="TPU-114",
+            changed="nothing was written", code="TPU-114",
         )  # fmt: skip
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _example(recipe: str) -> Path:
         raise UsageError(
             f"there is no recipe {recipe!r}",
             hint=did_you_mean(recipe, known) or f"choose one of {', '.join(known)}",
-            unchanged="nothing was written", code="TPU-113",
+            changed="nothing was written", code="TPU-113",
         )  # fmt: skip
     return examples_folder() / recipe
 

@@ -32,7 +32,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, no_tpu: bool, plan: Path 
     for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
         if given and plan:
             raise UsageError(
-                f"{flag} does not go with a plan", hint="tpuctl plan", unchanged="nothing was changed"
+                f"{flag} does not go with a plan", hint="tpuctl plan", changed="nothing was changed"
             )
     if dry_run:
         plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)

@@ -54,6 +54,6 @@ def show_end(done: SelfTested) -> None:
     if done.left:
         raise LeftoverError(
             f"not proven gone: {'; '.join(done.left)}", hint="run tpuctl selftest again: it deletes this first",
-            unchanged="everything else is gone",
+            changed="everything else is gone",
         )  # fmt: skip
     say(f"nothing is left of {done.run.name}: no TPU, no VM, no queued resource, no bucket", style="green")

@@ -226,7 +226,7 @@ def check_sight(listener: OwnerSocket) -> None:
             raise LocalCloudError(
                 "this system does not say whose a connection is; the local cloud cannot keep other users out",
                 hint="it needs Linux with sock_diag or a readable /proc/net/tcp",
-                unchanged="nothing was started",
+                changed="nothing was started",
             )
 
 

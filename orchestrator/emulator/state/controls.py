@@ -53,7 +53,7 @@ def the_one(known: Iterable[N], name: str, kind: str) -> N:
 
 def refused(message: str, hint: str) -> LocalCloudError:
     """Return the error of a request that changed nothing."""
-    return LocalCloudError(message, unchanged="nothing was changed", hint=hint)
+    return LocalCloudError(message, changed="nothing was changed", hint=hint)
 
 
 class Controls:

@@ -142,4 +142,4 @@ def _seconds(text: str) -> float:
 
 
 def _refused(message: str, hint: str) -> LocalCloudError:
-    return LocalCloudError(message, unchanged="no fault was added", hint=hint)
+    return LocalCloudError(message, changed="no fault was added", hint=hint)

@@ -51,7 +51,7 @@ class AddressPool:
         if not self._free:
             raise LocalCloudError(
                 f"address pool {self._network}: every address is in use",
-                unchanged="no machine was made",
+                changed="no machine was made",
                 hint="delete machines, or choose another address base",
             )
         return self._free.pop(0)
@@ -65,7 +65,7 @@ def _network(base: str) -> IPv4Network:
     if not network.is_loopback or network.network_address == IPv4Address("127.0.0.0"):
         raise LocalCloudError(
             f"address base {base}: not usable for machines",
-            unchanged="the local cloud was not started",
+            changed="the local cloud was not started",
             hint="give an address between 127.1.0.0 and 127.255.0.0",
         )
     return network

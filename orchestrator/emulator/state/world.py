@@ -232,5 +232,5 @@ class _Reader(pickle.Unpickler):
 
 def _unreadable(message: str) -> LocalCloudError:
     return LocalCloudError(
-        message, unchanged="the local cloud keeps the state it has", hint="run `tpuctl local reset`"
+        message, changed="the local cloud keeps the state it has", hint="run `tpuctl local reset`"
     )
