@@ -17,7 +17,7 @@ BODY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)).decode
 KEY = f"ssh-ed25519 {BODY}"
 
 
-class Link:
+class Connection:
     """Stand for a connection that is made by the host's published key, and is lost at the next look."""
 
     alive = False
@@ -36,7 +36,7 @@ class Link:
 def keep_open(monkeypatch, hosts):
     """Hold a tunnel to *hosts*, one after the other; return those that were reached until the end."""
     reached, waiting = [], list(hosts)
-    monkeypatch.setattr(tunnels, "Link", Link)
+    monkeypatch.setattr(tunnels, "Connection", Connection)
     monkeypatch.setattr(tunnels, "_host", lambda *_: waiting.pop(0))
     monkeypatch.setattr(tunnels, "_over", lambda *_: None if waiting else UsageError("it is over"))
     monkeypatch.setattr(tunnels, "_reach", lambda *words, **_: reached.append(words[2].name) or (None, ""))
