@@ -26,7 +26,7 @@ from orchestrator.engine.create_budget_file import CreateBudget
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease_object import Lease, claim_record
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TpuctlError
@@ -296,9 +296,7 @@ class Session:
             return
         with self.lease.renewing():
             if not self._forgiving:
-                if older and self.lease.token is not None:
-                    self.records.load()  # Another command may have written it until it gave the lease back.
-                check_record(self)
-                self.records.claim(self.lease.token, over=self.lease.taken_over)
+                fresh = not older or self.lease.token is None
+                claim_record(self.lease, self.records, lambda: check_record(self), fresh=fresh)
                 own_agent(self)
             yield

@@ -19,7 +19,7 @@ from orchestrator.contract.object_names import LEASE, LEASE_WISH
 from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.engine.held import give_back, given_back
-from orchestrator.engine.record_store import bucket_refused
+from orchestrator.engine.record_store import RecordStore, bucket_refused
 from orchestrator.errors import (
     AuthError,
     LeaseHeldError,
@@ -274,6 +274,21 @@ class Lease:
             self._clock.wait(RENEWAL / 4, over)
             with contextlib.suppress(TpuctlError):
                 self.keep()
+
+
+def claim_record(
+    lease: Lease, records: RecordStore, check: Callable[[], None] = lambda: None, *, fresh: bool = False
+) -> None:
+    """
+    Read the record under the acquired *lease*, *check* it, and write the lease's token into it.
+
+    A *fresh* record was read under this lease already.
+    """
+    if not fresh:
+        # Another command may have written it until the moment in which it gave the lease back.
+        records.load()
+    check()
+    records.claim(lease.token, over=lease.taken_over)
 
 
 def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:

@@ -27,7 +27,7 @@ from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease_object import Lease, claim_record
 from orchestrator.engine.loop import Watcher, raise_outcome
 from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record_store import RecordStore
@@ -190,8 +190,10 @@ class Controller:
         self.clock.set(lab.clock.now() + ahead)
         self.lease = Lease(self.cloud.store, self.clock, me, lab.dead)
         self.lease.acquire()
-        self.records.load(forgiving=forgiving)
-        self.records.claim(self.lease.token, over=self.lease.taken_over)
+        if forgiving:
+            self.records.load(forgiving=True)
+        else:
+            claim_record(self.lease, self.records)
         self.journal = Journal(folder / "journal.jsonl", self.cloud.store, self.clock)
         self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.record.bucket.seen)
         catalog = load_catalog()

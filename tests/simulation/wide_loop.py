@@ -14,7 +14,7 @@ from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease_object import Lease, claim_record
 from orchestrator.engine.loop import BLIND_PASSES, Watcher, blind, raise_bucket_gone, raise_hopeless
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
@@ -66,8 +66,7 @@ class Loop:
         self._build()
         try:
             self.lease.acquire()
-            self.records.load()
-            self.records.claim(self.lease.token, over=self.lease.taken_over)
+            claim_record(self.lease, self.records)
             if not self.records.current.job.bundle:
                 now = self.world.now()
                 digest = job_digest(self.spec)

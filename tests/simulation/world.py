@@ -41,7 +41,7 @@ from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.lease_object import Lease, claim_record
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.record_format import decode
 from orchestrator.engine.record_store import RecordStore
@@ -301,9 +301,10 @@ class Controller:
         """Hold lease and record, as `Session.alone` does."""
         self.lease.acquire()
         with self.lease.renewing():
-            self.records.load(forgiving=self.forgiving)
-            if not self.forgiving:
-                self.records.claim(self.lease.token, over=self.lease.taken_over)
+            if self.forgiving:
+                self.records.load(forgiving=True)
+            else:
+                claim_record(self.lease, self.records)
             yield
 
     def watcher(self, began):
