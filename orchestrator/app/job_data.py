@@ -14,8 +14,7 @@ from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import ConflictError, TransientError, UsageError
 from orchestrator.google.project_probe import Probe
-from orchestrator.ssh.local_data import DataFile, DataSet, listing, scan
-from orchestrator.ssh.send_data import missing, send
+from orchestrator.ssh.local_data import DataFile, DataSet, listing, missing, scan, send
 
 SUMS = "data-sums.json"
 """What this computer remembers of files of data, so that unchanged ones are not read again."""

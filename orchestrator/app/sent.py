@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.spec import Spec
 from orchestrator.ssh.local_data import DataSet
-from orchestrator.ssh.source_folder import AtHome, Entry, look
+from orchestrator.ssh.source_files import AtHome, Entry, look
 
 LARGEST = 5
 _GIB = 2**30

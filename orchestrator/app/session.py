@@ -113,14 +113,14 @@ class Session:
         from orchestrator.domain.names import SSH_USER
         from orchestrator.ssh.fleet import Ssh
         from orchestrator.ssh.keys import ensure_key
-        from orchestrator.ssh.limits import SshSettings
+        from orchestrator.ssh.ssh_settings import SshSettings
 
         key = ensure_key(self.folder)
         known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
-        settings = SshSettings(SSH_USER, key.path, ROOT, known, source=source, tell=self._tell)
+        settings = SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
         return Ssh(settings)
 
-    def _tell(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         """Tell the user at once of what no command fails for."""
         self.reporter(Event(self.clock.now(), "failure", text))
 

@@ -13,7 +13,7 @@ from orchestrator.advice.preflight.installs import requirement
 from orchestrator.domain.exposed_services import JUPYTER
 from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.ssh.ignore import named_like_a_key
-from orchestrator.ssh.source_folder import Entry, look
+from orchestrator.ssh.source_files import Entry, look
 
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.app.choice import Choice
@@ -28,10 +29,12 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
-from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.elevate import elevated
+from orchestrator.ssh.port_forward import HERE, Target, Tunnel, port_here
 from orchestrator.ssh.run import run_on
-from orchestrator.ssh.tunnel import HERE, Target, Tunnel, port_here
+
+if TYPE_CHECKING:
+    from orchestrator.ssh.connection import Connection
 
 PATIENCE = 180.0
 """Seconds for the first contact: a machine that boots takes one or two minutes."""
@@ -163,7 +166,7 @@ def keep_open(
                 raise over
             host = _host(session, service)
             say(f"connecting to {host.name}")
-            with Connection(host, session.ssh.settings, None) as connection:
+            with session.ssh.connect(host) as connection:
                 target, token = _reach(session, service, host, connection, fresh=not connected)
                 tunnel.lead(target)
                 ready(service, token)
@@ -228,7 +231,7 @@ def _host(session: Session, service: Service) -> Host:
 
 
 def _reach(
-    session: Session, service: Service, host: Host, connection: Connection, *, fresh: bool
+    session: Session, service: Service, host: Host, connection: "Connection", *, fresh: bool
 ) -> tuple[Target, str]:
     """
     Return where the service listens, and its token; wait for a sidecar until it answers.
@@ -274,7 +277,7 @@ def _answers(target: Target, service: Service) -> bool:
     return status == 403
 
 
-def _state(connection: Connection, service: Service) -> State:
+def _state(connection: "Connection", service: Service) -> State:
     command = elevated("tpuctl-state", STATE, ROOT, service.name)
     done = run_on(connection, command)
     why = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"

@@ -17,7 +17,7 @@ from orchestrator.contract.replacing import replacing
 from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
-from orchestrator.ssh.source_folder import LIMIT, Entry, survey
+from orchestrator.ssh.source_files import LIMIT, Entry, survey
 
 _CACHE = "bundle.json"
 _KEEP = 3

@@ -5,17 +5,21 @@ import logging
 import socket
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import fabric
+import paramiko
 
 from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError, TpuctlError
-from orchestrator.ssh.host_keys import pinned, refusal
-from orchestrator.ssh.limits import SshSettings
+from orchestrator.ssh.bounded_transport import FloodError, open_transport
+from orchestrator.ssh.pinned_keys import pinned, refusal
 from orchestrator.ssh.route import Route, patience
+from orchestrator.ssh.ssh_settings import SshSettings
 from orchestrator.ssh.watchdog import Watchdog
 
-if TYPE_CHECKING:
-    import paramiko
+# paramiko logs what we report as an error anyway.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class Connection:
@@ -34,30 +38,38 @@ class Connection:
         self._cancelled = False
         self._connection: Any = None
         self._watchdog: Watchdog | None = None
-        self._route = Route(host, settings)
+        self._route = Route(host, settings, lambda via: Connection(via, settings, None))
 
     def __enter__(self) -> "Connection":  # noqa: PYI034 - Self needs Python 3.11
-        limit = patience(self.host, self.settings.connect)
-        self._watch(limit if self._deadline is None else min(limit, self._deadline), limit)
-        self._open()
-        self._watch(self._deadline, self.settings.stall)
-        threading.Thread(target=self._ping, args=(self._watchdog,), name="ssh-ping", daemon=True).start()
+        self.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.shut()
+
+    def open(self) -> None:
+        """Connect and log in. Raise HostKeyError and RemoteError."""
+        limit = patience(self.host, self.settings.connect)
+        self._watch(limit if self._deadline is None else min(limit, self._deadline), limit)
+        self._log_in()
+        self._watch(self._deadline, self.settings.stall)
+        threading.Thread(target=self._ping, args=(self._watchdog,), name="ssh-ping", daemon=True).start()
+
+    def shut(self) -> None:
+        """Close the connection and give the route back."""
         if self._watchdog is not None:
             self._watchdog.stop()
         self.close()
         self._route.close()
 
     def touch(self) -> None:
-        """Note that the machine took or gave data."""
+        """Reset the stall timer: the machine took or gave data."""
         if self._watchdog is not None:
             self._watchdog.touch()
 
-    def execute(self, command: str, terminal: tuple[str, int, int] | None = None) -> "paramiko.Channel":
+    def execute(self, command: str, terminal: tuple[str, int, int] | None = None) -> paramiko.Channel:
         """
         Start a command (a login shell when empty) and return its channel.
 
@@ -75,7 +87,7 @@ class Connection:
             raise self.fault(error) from error
         return channel
 
-    def dial(self, address: str, port: int, peer: tuple[str, int]) -> "paramiko.Channel":
+    def dial(self, address: str, port: int, peer: tuple[str, int]) -> paramiko.Channel:
         """
         Connect to an address as the machine sees it; *peer* is who asked for it here.
 
@@ -116,23 +128,24 @@ class Connection:
         connection = self._connection
         transport = connection.client.get_transport() if connection is not None else None
         if transport is not None:
+            # Closing alone does not wake threads that wait in a read of this socket: shutting it down does.
             with contextlib.suppress(OSError):
                 transport.sock.shutdown(socket.SHUT_RDWR)
         if connection is not None:
-            with contextlib.suppress(
-                Exception
-            ):  # a connection that is half gone fails in many ways; it is gone
+            # A connection that is half gone fails in many ways; it is gone.
+            with contextlib.suppress(Exception):
                 connection.client.close()
 
-    def _open(self) -> None:
+    def _log_in(self) -> None:
         """Connect and log in; a connection that breaks before the login is tried once more."""
         error = self._attempt()
+        # Nothing was run yet, so a repeat is safe; sshd drops connections when many come at once (MaxStartups).
         if error is not None and _may_repeat(error) and not self._reason():
             self.close()
             error = self._attempt()
         if error is not None:
             fault = self._translate(error)
-            self.__exit__(None, None, None)
+            self.shut()
             raise fault from error
 
     def _attempt(self) -> Exception | None:
@@ -144,8 +157,6 @@ class Connection:
         return None
 
     def _translate(self, error: Exception) -> Exception:
-        import paramiko
-
         if isinstance(error, TpuctlError):
             return error
         if isinstance(error, paramiko.BadHostKeyException):
@@ -157,33 +168,27 @@ class Connection:
 
     def _flood(self) -> str:
         """Return that the machine was cut off because it sent too much, empty otherwise."""
-        from orchestrator.ssh.transport import FloodError
-
         client = self._connection.client if self._connection is not None else None
         transport = client.get_transport() if client is not None else None
         met = getattr(transport, "saved_exception", None)
         return str(met) if isinstance(met, FloodError) else ""
 
     def _patience(self) -> float:
-        """Return the seconds left to connect and log in, for all tries together."""
-        left = self._watchdog.remaining() if self._watchdog is not None else None
-        return patience(self.host, self.settings.connect) if left is None else max(0.1, left)
+        """Return the seconds that remain to connect and log in, for all tries together."""
+        remaining = self._watchdog.remaining() if self._watchdog is not None else None
+        return patience(self.host, self.settings.connect) if remaining is None else max(0.1, remaining)
 
     def _connect(self) -> None:
         """Build fabric's connection, replace what it trusts, and open it."""
-        import fabric
-        import paramiko
-
-        from orchestrator.ssh.transport import open_transport
-
-        logging.getLogger("paramiko").addHandler(logging.NullHandler())
-        keys = pinned(self.host, self.settings.known_hosts, self.settings.tell)
+        # Keys first: a machine without a pin is not even dialled.
+        keys = pinned(self.host, self.settings.known_hosts, self.settings.warn)
         sock = self._route.open(self._patience())
         limit = self._patience()
         self._connection = fabric.Connection(
             self.host.address,
             user=self.settings.user,
             port=self.host.port,
+            # Empty: the user's ~/.ssh/config may name proxies, agents and other keys for this address.
             config=fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig()),
             forward_agent=False,
             connect_kwargs={
@@ -203,10 +208,11 @@ class Connection:
         for key in keys:
             client.get_host_keys().add(_entry(self.host), key.get_name(), key)
         self._connection.open()
+        # `cancel` may have come while there was nothing to close yet.
         if self._cancelled:
             raise RemoteError("interrupted")
 
-    def _transport(self) -> "paramiko.Transport":
+    def _transport(self) -> paramiko.Transport:
         transport: paramiko.Transport | None = self._connection.client.get_transport()
         if transport is None:
             raise EOFError
@@ -236,9 +242,7 @@ def _entry(host: Host) -> str:
 
 
 def _may_repeat(error: BaseException) -> bool:
-    """Tell whether the connection broke before the login was judged."""
-    import paramiko
-
+    """Say whether the connection broke before the login was judged; a refused key stays refused."""
     if isinstance(error, paramiko.AuthenticationException | paramiko.ssh_exception.NoValidConnectionsError):
         return False
     return isinstance(error, paramiko.SSHException | EOFError | ConnectionResetError | BrokenPipeError)
@@ -246,8 +250,6 @@ def _may_repeat(error: BaseException) -> bool:
 
 def _describe(error: BaseException | None) -> str:
     """Say in words what paramiko raised."""
-    import paramiko
-
     if isinstance(error, paramiko.AuthenticationException):
         return "the machine refused the SSH key (it may still be booting)"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError | ConnectionRefusedError):

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.domain.ports import Host, PushResult, RunResult
 from orchestrator.errors import HostKeyError, RemoteError
-from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.limits import SshSettings
-from orchestrator.ssh.push import map_file, push_one
-from orchestrator.ssh.put import put_one
 from orchestrator.ssh.run import Answer, answer_of, follow, run_one
+from orchestrator.ssh.ssh_settings import SshSettings
 from orchestrator.ssh.terminal import shell
+from orchestrator.ssh.upload import map_file, push_one, put_one
+
+if TYPE_CHECKING:
+    from orchestrator.ssh.connection import Connection
 
 __all__ = ["Ssh", "SshSettings"]
 
@@ -25,6 +26,13 @@ class Ssh:
 
     def __init__(self, settings: SshSettings) -> None:
         self.settings = settings
+
+    def connect(self, host: Host, deadline: float | None = None) -> "Connection":
+        """Return a connection to *host* that is not open yet; all others here are made by it."""
+        # fabric and paramiko take 0.3 s, and most commands reach no machine.
+        from orchestrator.ssh.connection import Connection
+
+        return Connection(host, self.settings, deadline)
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[PushResult]:
         """Put the bundle on every host; a failed host says so in its result. Raise HostKeyError."""
@@ -59,24 +67,25 @@ class Ssh:
 
     def follow(self, host: Host, command: str) -> Iterator[str]:
         """Yield the lines of a command as they come. Raise RemoteError when the connection is lost."""
-        return follow(host, self.settings, command)
+        return follow(self.connect(host), command)
 
     def shell(self, host: Host, command: str | None = None) -> int:
         """Give the user a shell (or one command) on *host* and return its exit code. Raise RemoteError."""
-        return shell(host, self.settings, command)
+        return shell(self.connect(host), command)
 
-    def _each(self, hosts: Sequence[Host], deadline: float, work: Callable[[Connection], T]) -> list[T]:
+    def _each(self, hosts: Sequence[Host], deadline: float, work: "Callable[[Connection], T]") -> list[T]:
         """
         Do *work* for all hosts, wait for all of them, then raise what went wrong.
 
         An interrupt cuts every connection, so that no thread stays behind.
         """
-        connections = [Connection(host, self.settings, deadline) for host in hosts]
+        connections = [self.connect(host, deadline) for host in hosts]
         pool = ThreadPoolExecutor(max(1, min(self.settings.parallel, len(hosts))), "ssh")
         try:
             futures = [pool.submit(work, connection) for connection in connections]
             faults = [error for future in futures if (error := future.exception()) is not None]
         except BaseException:
+            # Threads cannot be interrupted, and Python waits for them at its end: so their connections are cut.
             for connection in connections:
                 connection.cancel()
             raise

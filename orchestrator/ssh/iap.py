@@ -51,7 +51,7 @@ class IapPipe:
             self._process = subprocess.Popen(
                 [program, *_words(target, port)], env=_environment(target, folder),
                 stdin=its_input.fileno(), stdout=its_output.fileno(), stderr=self._said,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in the terminal is ours to handle, not gcloud's
             )  # fmt: skip
         self._ended = False
         self._end = weakref.finalize(self, _end, self._process)
@@ -121,18 +121,18 @@ def _environment(target: Iap, folder: Path) -> dict[str, str]:
     environment = {**os.environ, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
     if not target.relay:
         return environment
-    kept = {
+    usable = {
         name: value for name, value in environment.items()
         if name.lower() not in _PROXIES and not name.startswith(("CLOUDSDK_AUTH", "CLOUDSDK_PROXY"))
     }  # fmt: skip
     private_folder(folder)
     token = folder / "token"
-    # Another command may read it just now, so it is never seen half written.
+    # Another command may read it just now, so it must never be half written.
     fresh = folder / f"token.{os.getpid()}.{threading.get_ident()}"
     fresh.write_text("local-cloud")
     fresh.replace(token)
     return {
-        **kept,
+        **usable,
         "CLOUDSDK_CONFIG": str(folder / "config"),
         "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",

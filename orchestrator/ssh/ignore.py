@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pathspec import GitIgnoreSpec
 
 from orchestrator.contract.object_names import DATA_LIST
 from orchestrator.domain.key_files import KEY_FILES
 from orchestrator.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 FILES = (".gitignore", ".tpuctlignore")
 ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle", DATA_LIST})
@@ -50,7 +48,7 @@ class _Level:
     """Hold the rules of one folder ("" or ending in "/", relative to the source); *lines* name their places."""
 
     prefix: str
-    spec: "GitIgnoreSpec"
+    spec: GitIgnoreSpec
     why: Why = Why.USER
     lines: tuple[str, ...] = ()
 
@@ -67,8 +65,6 @@ class Rules:
 
         Raise UsageError for a rule that cannot be read.
         """
-        from pathspec import GitIgnoreSpec
-
         rules: list[tuple[str, str]] = []
         for name in FILES:
             file = folder / name
@@ -103,16 +99,12 @@ class Rules:
 
 def first_rules() -> Rules:
     """Return the rules that hold where no file of the user's says anything."""
-    from pathspec import GitIgnoreSpec
-
     ours = {Why.KEY: KEY_FILES, Why.OURS: WRITTEN}
     return Rules(tuple(_Level("", GitIgnoreSpec.from_lines(lines), why) for why, lines in ours.items()))
 
 
 def named_like_a_key(path: str) -> bool:
     """Say whether tpuctl's own rules would keep the path at home as a key."""
-    from pathspec import GitIgnoreSpec
-
     return bool(GitIgnoreSpec.from_lines(KEY_FILES).match_file(path))
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from orchestrator.domain.names import SSH_USER
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
@@ -47,9 +50,6 @@ def forget_key(folder: Path) -> None:
 
 def _create(path: Path) -> None:
     """Write a new private key whole or not at all; an existing file wins."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     text = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
@@ -59,6 +59,7 @@ def _create(path: Path) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        # A link, not a rename: of two makers at the same time the second must not replace a key in use.
         os.link(temporary, path)
     except FileExistsError:
         return
@@ -68,9 +69,6 @@ def _create(path: Path) -> None:
 
 def _public(path: Path) -> str:
     """Return the public half of a private key file."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
     except (ValueError, TypeError) as error:

@@ -1,4 +1,8 @@
-"""The data of the job on this computer: which files there are, and what they hold, read once."""
+"""
+The job's data on its way from this computer to the bucket.
+
+Each file is read once, and uploaded once, under the sha256 of what it holds.
+"""
 
 import base64
 import contextlib
@@ -11,13 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import google_crc32c
+
+from orchestrator.contract.object_names import DATA
 from orchestrator.contract.replacing import replacing
+from orchestrator.domain.ports import Store
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.ssh.ignore import named_like_a_key
 
 MOST_FILES = 100_000
 """Files of all sets together: each is an object of the bucket, and a line of the list that machines read."""
+PARALLEL = 8
+"""Uploads at a time."""
 _SKIPPED = frozenset({".git", ".DS_Store"})
 _NOTHING = "Nothing was sent."
 Stamp = tuple[int, int, int, int]
@@ -59,13 +69,13 @@ class DataSet:
 
 
 def scan(
-    wanted: Mapping[str, str], base: Path, cache: Path, tell: Callable[[int, int], None] = lambda *_: None
+    wanted: Mapping[str, str], base: Path, cache: Path, progress: Callable[[int, int], None] = lambda *_: None
 ) -> tuple[DataSet, ...]:
     """
     Return what *wanted* (name to source) stands for; local sources are relative to *base*.
 
-    Bytes that were read before, by size and times, are not read again: *cache* remembers. *tell* is told how
-    many bytes of how many are read. Raise UsageError for what is missing, unreadable, special, or a key.
+    Bytes that were read before, by size and times, are not read again: *cache* remembers. *progress* gets how many
+    bytes of how many are read. Raise UsageError for what is missing, unreadable, special, or a key.
     """
     found = {
         name: [] if source.startswith("gs://") else _walk(name, base / Path(source).expanduser())
@@ -78,7 +88,7 @@ def scan(
             hint="pack them into larger ones (tar, TFRecord, ArrayRecord, Parquet), which also read faster",
             changed=_NOTHING, code="TPU-144",
         )  # fmt: skip
-    sums = _sums([path for files in found.values() for _, path in files], cache, tell)
+    sums = _sums([path for files in found.values() for _, path in files], cache, progress)
     return tuple(
         DataSet(name, source, tuple(_file(place, path, sums) for place, path in sorted(found[name])))
         for name, source in sorted(wanted.items())
@@ -119,6 +129,48 @@ def changed(file: DataFile) -> UsageError:
         changed="files already in the bucket stay and are not sent again; the machines are unchanged",
         code="TPU-144",
     )
+
+
+def missing(store: Store, sets: Sequence[DataSet]) -> list[DataFile]:
+    """
+    Return the files that the bucket does not hold as they are, each content once.
+
+    An upload that was killed while its file was being written has left another checksum than is wanted.
+    """
+    wanted = {file.sha256: file for one in sets for file in one.files}
+    held = store.checksums(DATA) if wanted else {}
+    return [f for f in wanted.values() if held.get(DATA + f.sha256) != (f.size, f.crc32c)]
+
+
+def send(store: Store, files: Sequence[DataFile], sent: Callable[[DataFile], None]) -> None:
+    """
+    Upload what is `missing`, some at a time; *sent* is called with each file that is there.
+
+    May be killed and repeated at any line. Raise UsageError for a file that changes meanwhile; what was read
+    of it is taken away again.
+    """
+    there = store.checksums(DATA)
+
+    def send_one(file: DataFile) -> None:
+        name = DATA + file.sha256
+        if stamp_of(file.path) != file.stamp:
+            raise changed(file)
+        if name in there:
+            # It is in `missing`, so this object is damaged; an upload does not overwrite one that exists.
+            store.delete(name)
+        store.upload(name, file.path)
+        # The bytes that went out may be others than those that were hashed, under a name that says otherwise.
+        if stamp_of(file.path) != file.stamp:
+            store.delete(name)
+            raise changed(file)
+        sent(file)
+
+    pool = ThreadPoolExecutor(PARALLEL)
+    try:
+        for _ in pool.map(send_one, files):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _file(place: str, path: Path, sums: Mapping[Path, tuple[Stamp, str, str]]) -> DataFile:
@@ -169,7 +221,7 @@ def _refused(what: str, hint: str) -> UsageError:
 
 
 def _sums(
-    paths: Sequence[Path], cache: Path, tell: Callable[[int, int], None]
+    paths: Sequence[Path], cache: Path, progress: Callable[[int, int], None]
 ) -> dict[Path, tuple[Stamp, str, str]]:
     """Return stamp, sha256 and crc32c of each file; four are read at once."""
     known = _recall(cache)
@@ -189,7 +241,8 @@ def _sums(
             for path, (sha256, crc32c) in zip(fresh, pool.map(_read, fresh), strict=True):
                 found[path] = (stamps[path], sha256, crc32c)
                 done += stamps[path][0]
-                tell(done, total)
+                progress(done, total)
+        # A file that was written while it was read has a sum of neither state.
         for path in fresh:
             if stamp_of(path) != stamps[path]:
                 raise changed(DataFile("", path, 0, stamps[path], "", ""))
@@ -201,8 +254,6 @@ def _sums(
 
 
 def _read(path: Path) -> tuple[str, str]:
-    import google_crc32c
-
     sha256, crc32c = hashlib.sha256(), google_crc32c.Checksum()
     with path.open("rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

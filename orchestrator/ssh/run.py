@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.domain.ports import Host, RunResult
+from orchestrator.domain.ports import RunResult
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.connection import Connection
-from orchestrator.ssh.limits import SshSettings
 
 if TYPE_CHECKING:
     import paramiko
+
+    from orchestrator.ssh.connection import Connection
 
 _CHUNK = 64 * 1024
 MOST_OUTPUT = 64 << 20
@@ -33,8 +33,8 @@ class Answer:
     fault: RemoteError | None = None
 
 
-def answer_of(connection: Connection, command: str) -> Answer:
-    """Open the connection and run a shell command over it; what came before a fault is kept."""
+def answer_of(connection: "Connection", command: str) -> Answer:
+    """Open the connection and run a shell command over it; the answer holds what came before a fault, too."""
     output, errors = bytearray(), bytearray()
     code: int | None = None
     fault: RemoteError | None = None
@@ -46,13 +46,13 @@ def answer_of(connection: Connection, command: str) -> Answer:
     return Answer(connection.host.name, code, _text(output), _text(errors), fault)
 
 
-def run_one(connection: Connection, command: str, stdin: bytes = b"") -> RunResult:
+def run_one(connection: "Connection", command: str, stdin: bytes = b"") -> RunResult:
     """Open the connection and run a shell command over it, see `run_on`. Raise RemoteError."""
     with connection:
         return run_on(connection, command, stdin)
 
 
-def run_on(connection: Connection, command: str, stdin: bytes = b"") -> RunResult:
+def run_on(connection: "Connection", command: str, stdin: bytes = b"") -> RunResult:
     """
     Run a shell command over an open connection and return its exit code and output.
 
@@ -63,9 +63,10 @@ def run_on(connection: Connection, command: str, stdin: bytes = b"") -> RunResul
     return RunResult(code, _text(output), _text(errors))
 
 
-def _run(connection: Connection, command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
+def _run(connection: "Connection", command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
     """Run a shell command over an open connection into *output* and *errors*, and return its exit code."""
     channel = connection.execute(command)
+    # Both streams and the input at once: a command that waits for one of them would fill the other's window.
     side = [
         threading.Thread(target=_feed, args=(connection, channel, stdin), daemon=True),
         threading.Thread(target=_drain, args=(channel, errors), daemon=True),
@@ -85,13 +86,13 @@ def _run(connection: Connection, command: str, stdin: bytes, output: bytearray, 
     return exit_code(connection, channel)
 
 
-def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
+def follow(connection: "Connection", command: str) -> Iterator[str]:
     """
-    Yield the lines a command prints, as they come and without end of line, until it ends.
+    Open the connection and yield the lines a command prints, as they come and without end of line.
 
     Raise RemoteError when the connection is lost or the command fails; then its last words are in the message.
     """
-    with Connection(host, settings, None) as connection:
+    with connection:
         channel = connection.execute(command)
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         rest = ""
@@ -105,10 +106,12 @@ def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
             yield rest
         code = exit_code(connection, channel)
         if code:
-            raise RemoteError(f"the command on {host.name} ended with exit code {code}: {errors_of(channel)}")
+            raise RemoteError(
+                f"the command on {connection.host.name} ended with exit code {code}: {errors_of(channel)}"
+            )
 
 
-def read(connection: Connection, channel: "paramiko.Channel") -> Iterator[bytes]:
+def read(connection: "Connection", channel: "paramiko.Channel") -> Iterator[bytes]:
     """Yield what the command prints until its output ends or the channel is gone."""
     # What is taken is acknowledged, and a connection that was cut may be found gone by that.
     with contextlib.suppress(OSError, EOFError):
@@ -124,9 +127,10 @@ def errors_of(channel: "paramiko.Channel") -> str:
     return errors.decode(errors="replace").strip()[-600:]
 
 
-def exit_code(connection: Connection, channel: "paramiko.Channel") -> int:
+def exit_code(connection: "Connection", channel: "paramiko.Channel") -> int:
     """Return the exit code. Raise RemoteError when the machine did not send one."""
     code = channel.recv_exit_status()
+    # -1: closed without an exit code, because a signal ended the command or the connection was lost.
     if code < 0:
         raise _by_signal(connection) if _answers(channel) else connection.fault()
     return code
@@ -142,7 +146,7 @@ def _answers(channel: "paramiko.Channel") -> bool:
         return False
 
 
-def _by_signal(connection: Connection) -> RemoteError:
+def _by_signal(connection: "Connection") -> RemoteError:
     return RemoteError(
         f"the command on {connection.host.name} sent no exit code: a signal ended it (it ran out of memory, or "
         "was killed)",
@@ -150,7 +154,7 @@ def _by_signal(connection: Connection) -> RemoteError:
     )
 
 
-def _feed(connection: Connection, channel: "paramiko.Channel", stdin: bytes) -> None:
+def _feed(connection: "Connection", channel: "paramiko.Channel", stdin: bytes) -> None:
     """Send the input; a command may end without reading it."""
     view = memoryview(stdin)
     with contextlib.suppress(OSError, EOFError):
@@ -163,6 +167,7 @@ def _feed(connection: Connection, channel: "paramiko.Channel", stdin: bytes) -> 
 def _drain(channel: "paramiko.Channel", into: bytearray) -> None:
     with contextlib.suppress(OSError, EOFError):
         while data := channel.recv_stderr(_CHUNK):
+            # Read on beyond the limit, or the command would block on a full window; only keep no more.
             if len(into) <= MOST_OUTPUT:
                 into.extend(data)
 

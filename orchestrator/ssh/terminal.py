@@ -10,25 +10,24 @@ import tty
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from orchestrator.domain.ports import Host
-from orchestrator.ssh.connection import Connection
-from orchestrator.ssh.limits import SshSettings
 from orchestrator.ssh.run import exit_code, read
 
 if TYPE_CHECKING:
     import paramiko
 
+    from orchestrator.ssh.connection import Connection
+
 _CHUNK = 32 * 1024
 
 
-def shell(host: Host, settings: SshSettings, command: str | None = None) -> int:
+def shell(connection: "Connection", command: str | None = None) -> int:
     """
-    Connect standard input and output with a shell, or *command*, on *host*; return its exit code.
+    Connect standard input and output with a shell, or *command*, on the machine; return its exit code.
 
     With a terminal it is in raw mode and its size is passed on. Raise RemoteError when the connection is lost.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with Connection(host, settings, None) as connection:
+    with connection:
         channel = connection.execute(command or "", _terminal() if terminal else None)
         over = threading.Event()
         threads = [
@@ -61,6 +60,7 @@ def _inward(channel: "paramiko.Channel", terminal: bool, over: threading.Event) 
             if now is not None and now != size:
                 channel.resize_pty(now[1], now[2])
                 size = now
+            # Short: the window's size is asked for between two keys, for SIGWINCH reaches only the main thread.
             if not select.select([sys.stdin.fileno()], [], [], 0.2)[0]:
                 continue
             data = os.read(sys.stdin.fileno(), _CHUNK)

@@ -1,4 +1,4 @@
-"""The bound of every remote step: a link that is silent or late is closed."""
+"""The bound of every remote step: a connection that is silent or late is closed."""
 
 import threading
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from time import monotonic
 
 class Watchdog:
     """
-    Call *close* once when the deadline passes or nothing was seen for *stall* seconds.
+    Call *close* once when the deadline passes or nothing came for *stall* seconds.
 
-    *deadline* is in seconds from now, None for a session without end. *reason* tells why it closed.
+    *deadline* is in seconds from now, None for a session without end. *reason* says why it closed.
     """
 
     def __init__(self, close: Callable[[], None], deadline: float | None, stall: float) -> None:
@@ -17,15 +17,15 @@ class Watchdog:
         self._close = close
         self._start = monotonic()
         self._deadline = deadline
-        self._longest = stall
-        self._seen = self._start
+        self._stall = stall
+        self._answered_at = self._start
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ssh-watchdog", daemon=True)
         self._thread.start()
 
     def touch(self) -> None:
-        """Note that the other side answered just now."""
-        self._seen = monotonic()
+        """Reset the stall timer: the other side answered just now."""
+        self._answered_at = monotonic()
 
     def remaining(self) -> float | None:
         """Return the seconds until the deadline."""
@@ -43,18 +43,19 @@ class Watchdog:
         while not self._over.wait(self._next()):
             self.reason = self._verdict()
             if self.reason:
+                # The reason comes before the close: whoever fails by it asks for it at once.
                 self._over.set()
                 self._close()
 
     def _next(self) -> float:
-        quiet = self._seen + self._longest - monotonic()
-        left = self.remaining()
-        return max(0.01, quiet if left is None else min(quiet, left))
+        stalls_in = self._answered_at + self._stall - monotonic()
+        remaining = self.remaining()
+        return max(0.01, stalls_in if remaining is None else min(stalls_in, remaining))
 
     def _verdict(self) -> str:
-        left = self.remaining()
-        if left is not None and left <= 0:
+        remaining = self.remaining()
+        if remaining is not None and remaining <= 0:
             return f"it took longer than {self._deadline:g} s"
-        if monotonic() - self._seen >= self._longest:
-            return f"no answer for {self._longest:g} s"
+        if monotonic() - self._answered_at >= self._stall:
+            return f"no answer for {self._stall:g} s"
         return ""

@@ -11,8 +11,7 @@ import pytest
 
 from orchestrator.contract.object_names import DATA
 from orchestrator.errors import UsageError
-from orchestrator.ssh.local_data import scan
-from orchestrator.ssh.send_data import missing, send
+from orchestrator.ssh.local_data import missing, scan, send
 from tests.cli.cli_kit import document, environment, here, tpuctl
 from tests.cli.test_checkpoints import FILE, bucket
 

@@ -11,14 +11,14 @@ from orchestrator.app import tunnel as tunnels
 from orchestrator.app.reporter import Reporter
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
-from orchestrator.ssh.host_keys import pinned
+from orchestrator.ssh.pinned_keys import pinned
 
 BODY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)).decode()
 KEY = f"ssh-ed25519 {BODY}"
 
 
 class Connection:
-    """Stand for a connection that is made by the host's published key, and is lost at the next look."""
+    """Stand for a connection that is made by the host's published key, and is lost at the next check."""
 
     alive = False
 
@@ -36,12 +36,11 @@ class Connection:
 def keep_open(monkeypatch, hosts):
     """Hold a tunnel to *hosts*, one after the other; return those that were reached until the end."""
     reached, waiting = [], list(hosts)
-    monkeypatch.setattr(tunnels, "Connection", Connection)
     monkeypatch.setattr(tunnels, "_host", lambda *_: waiting.pop(0))
     monkeypatch.setattr(tunnels, "_over", lambda *_: None if waiting else UsageError("it is over"))
     monkeypatch.setattr(tunnels, "_reach", lambda *words, **_: reached.append(words[2].name) or (None, ""))
     clock = SimpleNamespace(now=lambda: 0.0, wait=lambda _: None)
-    session = SimpleNamespace(clock=clock, ssh=SimpleNamespace(settings=None), reporter=Reporter())
+    session = SimpleNamespace(clock=clock, ssh=SimpleNamespace(connect=Connection), reporter=Reporter())
     service = tunnels.Service("notebook", "tpu", 8888)
     tunnel = SimpleNamespace(lead=lambda _: None)
     tunnels.keep_open(session, service, tunnel, lambda *_: None)

@@ -1,4 +1,4 @@
-"""Which way leads to a machine, from where the controller runs."""
+"""Which route leads to a machine, from where the controller runs."""
 
 import pytest
 

@@ -15,9 +15,9 @@ from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.connection import Connection
 from orchestrator.ssh.keys import ensure_key
-from orchestrator.ssh.limits import SshSettings
-from orchestrator.ssh.push import push_one
 from orchestrator.ssh.run import run_one
+from orchestrator.ssh.ssh_settings import SshSettings
+from orchestrator.ssh.upload import push_one
 
 FLOOD = 24 << 20
 """Bytes that the server sends beyond all windows; a real one would go on."""

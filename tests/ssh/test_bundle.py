@@ -12,7 +12,7 @@ import pytest
 from orchestrator.contract.object_names import FETCHED
 from orchestrator.errors import UsageError
 from orchestrator.ssh.bundle import build
-from orchestrator.ssh.source_folder import look
+from orchestrator.ssh.source_files import look
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from orchestrator.domain.ports import Host, Iap
 from orchestrator.emulator.machines.host_settings import GuestConfig, network_of
 from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.errors import HostKeyError, NoGcloudError, RemoteError
-from orchestrator.ssh import route
+from orchestrator.ssh import jumps
 from orchestrator.ssh.fleet import Ssh
 from tests.ssh.remote_machines import free_port, own_address
 
@@ -129,7 +129,7 @@ def test_all_workers_share_one_connection_to_the_machine_on_the_way(settings, cl
 
 def test_the_connection_on_the_way_is_closed_when_nobody_needs_it(settings, slice_of, monkeypatch):
     """A loop that has nothing to do for hours holds nothing open."""
-    monkeypatch.setattr(route, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(jumps, "IDLE_SECONDS", 0.01)
     _, workers = slice_of
     Ssh(settings).run(workers[:1], "true", 60)
     closed = threading.Event()

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.errors import RemoteError
-from orchestrator.ssh import push
+from orchestrator.ssh import upload
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.fleet import Ssh
 
@@ -47,14 +47,14 @@ def test_a_login_script_that_talks_does_not_confuse_a_push(machine, ssh, bundle_
 def test_a_machine_that_talks_without_end_is_cut_off(first, monkeypatch):
     """Else it would fill the memory of the computer that watches it; before its answer and after it."""
     monkeypatch.setattr(
-        push, "read", lambda connection, channel: chain([first or b"x"], repeat(b"x" * (1 << 16)))
+        upload, "read", lambda connection, channel: chain([first or b"x"], repeat(b"x" * (1 << 16)))
     )
     connection = SimpleNamespace(
         host=SimpleNamespace(name="w0", address="10.0.0.2"), settings=SimpleNamespace(push=900.0),
         execute=lambda command: None,
     )  # fmt: skip
     with pytest.raises(RemoteError, match="printed more than 1 MiB"):
-        push._push(connection, b"", "0" * 64, "/r", push.Progress())
+        upload._push(connection, b"", "0" * 64, "/r", upload.Progress())
 
 
 def test_going_back_to_an_older_bundle_sends_no_byte_and_switches(machine, ssh, bundle_of):

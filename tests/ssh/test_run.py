@@ -37,7 +37,7 @@ def test_a_machine_that_prints_without_end_is_cut_off(openssh, ssh, settings, mo
         ssh.run([openssh.host], "head -c 9000000 /dev/zero", 60)
     (result,) = ssh.run([openssh.host], "head -c 5000000 /dev/zero >&2; exit 3", 60)
     assert (result.exit_code, len(result.stderr) < 2 << 20) == (3, True)
-    lines = list(run.follow(openssh.host, settings, "head -c 3000000 /dev/zero"))
+    lines = list(run.follow(Ssh(settings).connect(openssh.host), "head -c 3000000 /dev/zero"))
     assert (max(len(line) for line in lines) < 1 << 20, sum(map(len, lines))) == (True, 3_000_000)
 
 

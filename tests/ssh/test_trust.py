@@ -11,7 +11,7 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import HostKeyError, Retry, UsageError
-from orchestrator.ssh import host_keys
+from orchestrator.ssh import pinned_keys
 from orchestrator.ssh.keys import ensure_key, forget_key
 
 
@@ -70,7 +70,7 @@ def test_a_pin_is_remembered_by_machine_name_when_the_attributes_cannot_be_read(
     assert ssh.run([bare], "true", 20)[0].exit_code == 0
     with pytest.raises(HostKeyError):
         ssh.run([replace(bare, name="demo-tpu-g2")], "true", 20)
-    host_keys.forget(settings.known_hosts, machine.host.name)
+    pinned_keys.forget(settings.known_hosts, machine.host.name)
     with pytest.raises(HostKeyError):
         ssh.run([bare], "true", 20)
 
@@ -81,10 +81,10 @@ def test_other_keys_of_a_machine_are_told(tmp_path):
 
     told, folder, first = [], tmp_path / "pins", fresh_pin()
     for pins in [(first,), (first,), (first, fresh_pin("ecdsa-sha2-nistp256"))]:
-        host_keys.pinned(Host("demo-vm", "127.0.0.1", pins), folder, told.append)
+        pinned_keys.pinned(Host("demo-vm", "127.0.0.1", pins), folder, told.append)
     assert told == []
-    host_keys.pinned(Host("demo-vm", "127.0.0.1", (fresh_pin(),)), folder, told.append)
-    host_keys.pinned(Host("demo-vm-2", "127.0.0.1", (fresh_pin(),)), folder, told.append)
+    pinned_keys.pinned(Host("demo-vm", "127.0.0.1", (fresh_pin(),)), folder, told.append)
+    pinned_keys.pinned(Host("demo-vm-2", "127.0.0.1", (fresh_pin(),)), folder, told.append)
     (text,) = told
     assert "demo-vm publishes other host keys than before" in text
 
@@ -111,8 +111,8 @@ def test_names_cannot_leave_the_folder_of_pins(tmp_path):
     from orchestrator.domain.ports import Host
 
     host = Host("../../evil", "127.0.0.1", (fresh_pin(),))
-    host_keys.pinned(host, tmp_path / "pins")
-    assert host_keys.recall(tmp_path / "pins", "../../evil") == host.host_keys
+    pinned_keys.pinned(host, tmp_path / "pins")
+    assert pinned_keys.recall(tmp_path / "pins", "../../evil") == host.host_keys
     assert [path.parent.name for path in tmp_path.rglob("*evil*")] == ["pins"]
 
 

@@ -11,7 +11,7 @@ from paramiko import common
 
 from orchestrator.errors import UsageError
 from orchestrator.ssh.connection import Connection
-from orchestrator.ssh.tunnel import HERE, Target, Tunnel, free_port, port_here
+from orchestrator.ssh.port_forward import HERE, Target, Tunnel, free_port, port_here
 
 
 @pytest.fixture

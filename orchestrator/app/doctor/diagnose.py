@@ -17,8 +17,8 @@ from orchestrator.domain.spec import Spec
 from orchestrator.emulator.control import reap
 from orchestrator.errors import UsageError
 from orchestrator.planning.sidecars import sidecars
-from orchestrator.ssh.source_folder import survey
-from orchestrator.ssh.tunnel import free_port
+from orchestrator.ssh.port_forward import free_port
+from orchestrator.ssh.source_files import survey
 
 NO_FILE = "TPU-111"
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import RemoteError, UsageError
-from orchestrator.ssh.connection import Connection
 
 if TYPE_CHECKING:
     import paramiko
+
+    from orchestrator.ssh.connection import Connection
 
 HERE = "127.0.0.1"
 _CHUNK = 64 * 1024
@@ -20,7 +21,7 @@ _CHUNK = 64 * 1024
 class Target:
     """Say where connections go: over *connection* to *address* and *port* as the machine sees them."""
 
-    connection: Connection
+    connection: "Connection"
     address: str
     port: int
 

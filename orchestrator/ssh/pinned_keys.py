@@ -7,16 +7,14 @@ name (a TPU's name holds its incarnation), so that a pin outlives an unreadable 
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+import paramiko
 
 from orchestrator.contract.replacing import replacing
 from orchestrator.domain.ports import Host
 from orchestrator.errors import HostKeyError
 from orchestrator.private_folders import private_folder
-
-if TYPE_CHECKING:
-    import paramiko
 
 _PREFERENCE = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
 _NOTHING_SENT = "Nothing was sent to it."
@@ -45,14 +43,15 @@ def forget(folder: Path, name: str) -> None:
 
 
 def pinned(
-    host: Host, folder: Path | None, tell: Callable[[str], None] = lambda _: None
-) -> tuple["paramiko.PKey", ...]:
+    host: Host, folder: Path | None, warn: Callable[[str], None] = lambda _: None
+) -> tuple[paramiko.PKey, ...]:
     """
-    Return the keys *host* may show, the preferred kind first; *tell* of a machine whose keys are other ones.
+    Return the keys *host* may show, the preferred kind first; *warn* of a machine whose keys have changed.
 
     Raise HostKeyError when there is none, or a line is no key we know.
     """
     before = recall(folder, host.name) if folder is not None else ()
+    # Without published keys the remembered ones hold: never the key that the machine happens to show.
     lines = host.host_keys or before
     if not lines:
         raise HostKeyError(
@@ -64,7 +63,8 @@ def pinned(
     if host.host_keys and folder is not None:
         if before and not set(before) & set(host.host_keys):
             # A machine recreated under its old name has new keys; so has one whose owner publishes others.
-            tell(
+            # No refusal: what the machine publishes through Google has more authority than our memory.
+            warn(
                 f"{host.name} publishes other host keys than before, now {fingerprint(keys[0])}: expected if "
                 "the machine was recreated, otherwise somebody on it, or in the project, has changed them"
             )
@@ -72,7 +72,7 @@ def pinned(
     return tuple(keys)
 
 
-def refusal(host: Host, shown: "paramiko.PKey", expected: Sequence["paramiko.PKey"]) -> HostKeyError:
+def refusal(host: Host, shown: paramiko.PKey, expected: Sequence[paramiko.PKey]) -> HostKeyError:
     """Build the error for a machine that shows another key than its pins."""
     wanted = ", ".join(f"{key.get_name()} {fingerprint(key)}" for key in expected)
     return HostKeyError(
@@ -84,15 +84,13 @@ def refusal(host: Host, shown: "paramiko.PKey", expected: Sequence["paramiko.PKe
     )
 
 
-def fingerprint(key: "paramiko.PKey") -> str:
+def fingerprint(key: paramiko.PKey) -> str:
     """Return a key's fingerprint as OpenSSH prints it."""
     return str(key.fingerprint)
 
 
-def _parse(host: Host, line: str) -> "paramiko.PKey":
+def _parse(host: Host, line: str) -> paramiko.PKey:
     """Read one `type base64 [comment]` line."""
-    import paramiko
-
     try:
         kind, text = line.split()[:2]
         entry = paramiko.hostkeys.HostKeyEntry.from_line(f"pin {kind} {text}")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.ssh.route import Jumps
+from orchestrator.ssh.jumps import Jumps
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class SshSettings:
 
     *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder
     of remembered host keys, *stall* the longest silence of a connection, *parallel* the hosts at a time, *source*
-    the address of ours that connections start from (the system's choice when empty), *jumps* what stands
-    to machines through which others are reached. *tell* is told of what the user should know.
+    the address of ours that connections start from (the system's choice when empty), *jumps* the connections
+    to machines through which others are reached. *warn* is called with what the user should know.
     """
 
     user: str
@@ -28,4 +28,4 @@ class SshSettings:
     push: float = 900.0
     source: str = ""
     jumps: Jumps = field(default_factory=Jumps, repr=False, compare=False)
-    tell: Callable[[str], None] = field(default=lambda _: None, repr=False, compare=False)
+    warn: Callable[[str], None] = field(default=lambda _: None, repr=False, compare=False)

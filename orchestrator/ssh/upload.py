@@ -1,0 +1,193 @@
+"""
+Put a bundle or one small file on one machine: all of it, or nothing.
+
+A bundle takes one exec channel: one tar stream, then an atomic switch.
+"""
+
+import hashlib
+import mmap
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, TypeAlias
+
+from orchestrator.domain.ports import PushResult
+from orchestrator.errors import HostKeyError, RemoteError
+from orchestrator.ssh.elevate import elevated
+from orchestrator.ssh.run import errors_of, exit_code, read, run_on
+
+if TYPE_CHECKING:
+    import paramiko
+
+    from orchestrator.ssh.connection import Connection
+
+Bundle: TypeAlias = "bytes | mmap.mmap"
+
+_CHUNK = 256 * 1024
+MOST_SAID = 1 << 20
+"""Bytes that a machine may print while it is sent to: login scripts print little."""
+_PUSH = "tpuctl-push"
+"""The name of the script among the machine's processes: `sweep` looks for it."""
+_RECEIVE = r"""
+set -euo pipefail
+umask 022
+trap '' PIPE
+root=$1 digest=$2 patience=$3
+store=$root/bundle tree=$root/bundle/$digest
+part=$store/.tmp-$digest.$$ fresh=$store/.tmp-dir-$digest.$$ link=$root/.current.$$ wanted=$store/wanted
+
+fail() {  # what is still under way is read and dropped: a broken pipe would hide the message
+  echo "$1" >&2
+  echo tpuctl-stop
+  timeout "$patience" cat >/dev/null || true
+  exit 1
+}
+clean() { rm -rf "$part" "$fresh" "$link"; }
+trap clean EXIT
+
+sweep() {  # what cut pushes left; a live one and the agent's own work are not touched
+  local old pid
+  for old in "$store"/.tmp-*.*; do
+    pid=${old##*.}
+    case $pid in *[!0-9]*) continue ;; esac
+    grep -qs tpuctl-push "/proc/$pid/cmdline" || rm -rf "$old"
+  done
+}
+
+switch() {
+  [ "$(readlink "$root/current" || true)" = "bundle/$digest" ] && return 0
+  [ "$(cat "$wanted")" = "$digest" ] || fail "a push of another bundle has begun meanwhile"
+  ln -s "bundle/$digest" "$link" || fail "cannot write to $root"
+  mv -fT "$link" "$root/current" || fail "cannot switch $root/current"
+}
+
+receive() {
+  local sum
+  sum=$(timeout "$patience" cat 2>/dev/null | tee --output-error=exit "$part" | sha256sum) ||
+    fail "cannot write to $store"
+  [ "${sum%% *}" = "$digest" ] || fail "the bundle arrived cut or changed"
+  mkdir "$fresh"
+  tar -xzf "$part" -C "$fresh" --no-same-owner || fail "cannot unpack the bundle in $store"
+  echo "$digest" > "$fresh/.tpuctl-bundle" || fail "cannot write to $store"
+  sync -f "$fresh" || fail "cannot write to $store"
+  mv -T "$fresh" "$tree" 2>/dev/null || [ -d "$tree" ] || fail "cannot rename the bundle to $tree"
+}
+
+sweep
+echo "$digest" > "$wanted" || fail "cannot write to $store"
+if [ -d "$tree" ]; then
+  switch
+  echo tpuctl-have
+  exit 0
+fi
+echo tpuctl-send
+receive
+switch
+echo tpuctl-done
+"""
+"""
+Receives a bundle. Prints the line `tpuctl-have` or `tpuctl-send`, then `tpuctl-done`; `tpuctl-stop` for a failure.
+
+`$1` is the machine folder, `$2` the sha256 of the bundle, `$3` the longest time in seconds that it waits
+for data. The tree gets its name only after checksum, unpacking and sync; `current` is switched by a rename,
+unless a push of another bundle has begun meanwhile: one whose connection was lost may work on for long.
+"""
+_PUT = r"""
+set -euo pipefail
+target=$1/$2 digest=$3 mode=$4
+temporary=$target.tmp.$$
+trap 'rm -f "$temporary"' EXIT
+mkdir -p "$(dirname "$target")"
+sum=$(umask 077; tee --output-error=exit "$temporary" | sha256sum)
+[ "${sum%% *}" = "$digest" ] || { echo "the file that arrived is not the one sent" >&2; exit 1; }
+chmod "$mode" "$temporary"
+mv -fT "$temporary" "$target"
+"""
+
+
+@dataclass
+class Progress:
+    """Count the bytes that went out, so that a cut push can say how far it came."""
+
+    sent: int = 0
+
+
+def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> PushResult:
+    """
+    Put the bundle on the connection's machine and switch `current` to it; failures come back in the result.
+
+    Raise HostKeyError only: a wrong key is no matter of trying again.
+    """
+    start, progress, error = monotonic(), Progress(), ""
+    try:
+        with connection:
+            _push(connection, data, digest, root, progress)
+    except HostKeyError:
+        raise
+    except RemoteError as fault:
+        error = f"{fault.message}. The code that was on the machine is unchanged."
+    return PushResult(connection.host.name, progress.sent, monotonic() - start, error)
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """Open a bundle for reading by all hosts at once."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _push(connection: "Connection", data: Bundle, digest: str, root: str, progress: Progress) -> None:
+    channel = connection.execute(elevated(_PUSH, _RECEIVE, root, digest, f"{connection.settings.push:g}"))
+    answers = read(connection, channel)
+    said = b""
+    while not _lines(said) & {b"tpuctl-have", b"tpuctl-send"} and (piece := next(answers, b"")):
+        said = _more(connection, said, piece)
+    if b"tpuctl-send" in _lines(said):
+        _send(connection, channel, data, progress)
+    for piece in answers:
+        said = _more(connection, said, piece)
+    code = exit_code(connection, channel)
+    if code != 0 or not _lines(said) & {b"tpuctl-have", b"tpuctl-done"}:
+        words = errors_of(channel) or f"exit code {code}"
+        raise RemoteError(f"push to {connection.host.name} ({connection.host.address}): {words}")
+
+
+def _more(connection: "Connection", said: bytes, piece: bytes) -> bytes:
+    """Return all that was said; a machine that talks without end would fill our memory."""
+    if len(said) + len(piece) > MOST_SAID:
+        raise RemoteError(
+            f"push to {connection.host.name} ({connection.host.address}): "
+            f"it printed more than {MOST_SAID >> 20} MiB"
+        )
+    return said + piece
+
+
+def _lines(said: bytes) -> set[bytes]:
+    """Return the whole lines so far; a login script of the machine may print some of its own."""
+    return set(said.split(b"\n")[:-1])
+
+
+def _send(connection: "Connection", channel: "paramiko.Channel", data: Bundle, progress: Progress) -> None:
+    """Send all of *data*; stop when the machine complains, its own words say why."""
+    with suppress(OSError, EOFError):
+        for start in range(0, len(data), _CHUNK):
+            if channel.recv_ready():
+                break
+            piece = data[start : start + _CHUNK]
+            channel.sendall(piece)
+            progress.sent += len(piece)
+            connection.touch()
+        channel.shutdown_write()
+
+
+def put_one(connection: "Connection", data: bytes, root: str, target: str, mode: int) -> None:
+    """Put *data* at *target* (a path below the machine folder *root*) with *mode*. Raise RemoteError."""
+    digest = hashlib.sha256(data).hexdigest()
+    command = elevated("tpuctl-put", _PUT, root, target, digest, f"{mode:04o}")
+    with connection:
+        result = run_on(connection, command, data)
+    if result.exit_code:
+        raise RemoteError(
+            f"{target} on {connection.host.name} could not be written: {result.stderr.strip()[-600:]}",
+            changed="The file that was there is unchanged.",
+        )
