@@ -56,7 +56,7 @@ def ensure_running(
                 return address, False
             new = not (folder / "options.json").exists()
             if options is not None:
-                _hosts(folder, options)  # raises before settings are kept that no command could work with
+                _hosts(folder, options)  # raises before settings are stored that no command could work with
                 save_options(folder, options)
             return _started(folder, tools, on_demand=options is None, new=new), True
     except Timeout:
@@ -176,12 +176,12 @@ def stop() -> bool:
     """
     Stop the local cloud and all its machines; its disks and buckets stay. Return whether anything of it ran.
 
-    Machines that a dead one has left are ended too.
+    Machines that a dead daemon left behind are ended too.
     """
     folder = local_folder()
     address = read_address(folder)
     if address is None:
-        return _end_what_is_left(folder)
+        return _end_leftovers(folder)
     os.kill(address.pid, signal.SIGTERM)
     end = time.monotonic() + 20
     while start_of(address.pid) == address.started:
@@ -193,11 +193,11 @@ def stop() -> bool:
     return True
 
 
-def _end_what_is_left(folder: Path) -> bool:
+def _end_leftovers(folder: Path) -> bool:
     """
     End the machines of a daemon that is dead, unless another command starts a new one just now.
 
-    Return whether a machine was left.
+    Return whether a machine still ran.
     """
     from filelock import FileLock, Timeout
 
@@ -225,9 +225,9 @@ def stop_if_idle() -> bool:
 def reap(folder: Path, *, disks: bool = False) -> bool:
     """Kill what a dead daemon left running. Return whether a machine was."""
     hosts = _hosts(folder, load_options(folder))
-    left = hosts.adopt()
+    running = hosts.adopt()
     hosts.reap_all(disks=disks)
-    return bool(left)
+    return bool(running)
 
 
 def _hosts(folder: Path, options: Options) -> "MachineHosts":

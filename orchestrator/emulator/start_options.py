@@ -1,4 +1,4 @@
-"""What one local cloud was started with, kept in its folder so that the next start is the same."""
+"""What one local cloud was started with, stored in its folder so that the next start is the same."""
 
 import hashlib
 import json
@@ -135,18 +135,18 @@ def _quota(entry: str) -> tuple[tuple[str, str], int]:
 
 
 def load_options(folder: Path) -> Options:
-    """Return the options kept in *folder*, completed by an id, free ports and an address range of its own."""
+    """Return the options stored in *folder*, completed by an id, free ports and an address range of its own."""
     try:
         body: dict[str, Any] = json.loads((folder / "options.json").read_text())
         lists = {key: tuple(value) for key, value in body.items() if isinstance(value, list)}
-        kept = Options(**{**body, **lists})
+        stored = Options(**{**body, **lists})
     except (OSError, ValueError, TypeError):
-        kept = Options()
-    missing = [name for name in PORTS if not getattr(kept, name)]
+        stored = Options()
+    missing = [name for name in PORTS if not getattr(stored, name)]
     ports: dict[str, Any] = dict(zip(missing, free_ports(len(missing)), strict=True))
     return replace(
-        kept, **ports, cloud_id=kept.cloud_id or uuid.uuid4().hex[:12],
-        address_base=kept.address_base or free_network(folder),
+        stored, **ports, cloud_id=stored.cloud_id or uuid.uuid4().hex[:12],
+        address_base=stored.address_base or free_network(folder),
     )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """TPUs that come up otherwise than they should, and what the API tells of their maintenance."""
 
+import pickle
+
 import pytest
 
 from orchestrator.errors import LocalCloudError
@@ -33,9 +35,19 @@ def test_a_mute_node_is_ready_and_healthy_and_runs_no_startup_script():
     lab = born("mute")
     node = lab.ok("GET", f"{NODES}/n1")
     assert (node["state"], node["health"]) == ("READY", "HEALTHY")
-    assert [machine.mute for machine in lab.cloud.machines()] == [True] * 4
+    assert [machine.silent for machine in lab.cloud.machines()] == [True] * 4
     lab.node("n2")
-    assert [machine.mute for machine in lab.cloud.machines()] == [True] * 4 + [False]
+    assert [machine.silent for machine in lab.cloud.machines()] == [True] * 4 + [False]
+
+
+def test_machines_of_an_earlier_version_are_silent_still():
+    """A state on disk names the field as it was then."""
+    now = pickle.dumps((1, born("mute").cloud.kernel.state), protocol=2)
+    earlier = now.replace(b"X\x06\0\0\0silent", b"X\x04\0\0\0mute")
+    assert b"mute" in earlier
+    other = a_lab()
+    other.cloud.restore(earlier)
+    assert [machine.silent for machine in other.cloud.machines()] == [True] * 4
 
 
 def test_a_node_may_work_while_the_api_says_creating():

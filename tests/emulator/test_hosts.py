@@ -38,7 +38,7 @@ def test_boot_runs_the_startup_script_as_the_metadata_says(make):
 def test_a_mute_machine_boots_and_runs_no_startup_script(make):
     """It can be reached and its metadata says what it should have run: what operators call a zombie."""
     with make(**{"startup-script": "echo it ran"}) as it:
-        it.machine = replace(it.machine, mute=True)
+        it.machine = replace(it.machine, silent=True)
         it.boot()
         assert it.output("echo reached") == "reached"
         assert "it ran" not in it.serial()

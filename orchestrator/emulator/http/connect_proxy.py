@@ -215,10 +215,10 @@ async def copy_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
         headers = [(_name(line), line.partition(b":")[2].strip().lower()) for line in lines[1:]]
         found = dict(headers)
         coding = found.get(b"transfer-encoding", IDENTITY)
-        kept = [lines[0], *(line for line in lines[1:] if _name(line) != b"transfer-encoding")]
+        passed = [lines[0], *(line for line in lines[1:] if _name(line) != b"transfer-encoding")]
         if coding != IDENTITY:
-            kept = lines
-        writer.write(b"\r\n".join(kept))
+            passed = lines
+        writer.write(b"\r\n".join(passed))
         await writer.drain()
         if coding == IDENTITY:
             await _copy_exactly(reader, writer, int(found.get(b"content-length", b"0")))

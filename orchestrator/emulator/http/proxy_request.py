@@ -1,4 +1,4 @@
-"""What a client of the proxy asks for, and how it is told why not."""
+"""What a client of the proxy asks for, and the answer that says why not."""
 
 import asyncio
 import ipaddress
@@ -104,6 +104,6 @@ def target_of(head: bytes) -> Target:
         return Target(host, port)
     path = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
     first = f"{words[0]} {path} {words[2]}".encode("latin-1")
-    kept = [line for line in lines[1:-2] if line.partition(b":")[0].strip().lower() not in HOP]
+    passed = [line for line in lines[1:-2] if line.partition(b":")[0].strip().lower() not in HOP]
     # One request for each connection: the next one of this client may be for another host.
-    return Target(host, port, b"\r\n".join([first, *kept, b"Connection: close", b"", b""]))
+    return Target(host, port, b"\r\n".join([first, *passed, b"Connection: close", b"", b""]))

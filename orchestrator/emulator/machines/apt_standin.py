@@ -95,16 +95,16 @@ def _installed(package: str) -> bool:
 def _taken(path: Path, patience: float) -> bool:
     """Say whether somebody else holds the lock for longer than *patience* seconds (endless when negative)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    end, told = time.monotonic() + patience, False
+    end, announced = time.monotonic() + patience, False
     with path.open("a+b") as file:
         while holder := _holder(file.fileno()):
             text = f"Could not get lock {path}. It is held by process {holder} ({_name_of(holder)})"
             if patience >= 0 and time.monotonic() >= end:
                 _say(f"E: {text}", FAILED)
                 return True
-            if not told:
+            if not announced:
                 _show(f"Waiting for cache lock: {text}...")
-            told = True
+            announced = True
             time.sleep(0.2)  # Another process is waited for here, in real time.
     return False
 

@@ -58,7 +58,7 @@ class Guest:
         try:
             kill_all(self._others)
         finally:
-            # Without a word to what a loop closes: there is nobody whom it would be told.
+            # No orderly end of the event loop: nobody is there to receive what it would flush.
             os._exit(1)
 
     async def _serve(self) -> None:
@@ -105,7 +105,7 @@ class Guest:
     async def _script(self, key: str, attributes: dict[str, str]) -> None:
         """Run the script of attribute *key*, if there is one."""
         text = attributes.get(key, "")
-        if not text.strip() or (key == "startup-script" and self._config.mute):
+        if not text.strip() or (key == "startup-script" and self._config.silent):
             return
         home = self._config.home("root")
         home.mkdir(parents=True, exist_ok=True)
@@ -169,22 +169,22 @@ def hold_locks(files: Path, state: Path, seconds: float) -> None:
     if seconds <= 0 or mark.exists():
         return
     mark.touch()
-    ready, told = os.pipe()
+    ready, done = os.pipe()
     child = os.fork()
     if not child:
         # The grandchild is an orphan, which the machine's first process reaps.
         with suppress(BaseException):
             if not os.fork():
                 os.close(ready)
-                _hold(files, told, seconds)
+                _hold(files, done, seconds)
         os._exit(0)
-    os.close(told)
+    os.close(done)
     os.waitpid(child, 0)
     os.read(ready, 1)
     os.close(ready)
 
 
-def _hold(files: Path, told: int, seconds: float) -> None:
+def _hold(files: Path, done: int, seconds: float) -> None:
     """Lock everything, say so, and end by SIGALRM, or when the machine goes."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_NAME, HOLDER, 0, 0, 0)
@@ -194,8 +194,8 @@ def _hold(files: Path, told: int, seconds: float) -> None:
         fcntl.lockf(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), fcntl.LOCK_EX)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    os.write(told, b".")
-    os.close(told)
+    os.write(done, b".")
+    os.close(done)
     while True:
         signal.pause()
 

@@ -82,7 +82,7 @@ class GuestConfig:
     `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits. *peers* is
     the network whose members alone reach a machine without external address; empty lets everybody in.
     *python* is the interpreter of the computer that the machine's own stands on, *shared* a folder for it.
-    *absent* and *package_lock_seconds* are those of HostSettings, *mute* is that of Machine.
+    *absent* and *package_lock_seconds* are those of HostSettings, *silent* is that of Machine.
     """
 
     kind: str  # "process" or "namespace"
@@ -101,7 +101,7 @@ class GuestConfig:
     shared: str = ""
     package_lock_seconds: float = 0.0
     absent: tuple[str, ...] = ()
-    mute: bool = False
+    silent: bool = False
 
     @classmethod
     def build(
@@ -111,7 +111,7 @@ class GuestConfig:
             kind=kind,
             machine_id=machine.id,
             name=machine.name,
-            mute=machine.mute,
+            silent=machine.silent,
             address=machine.address,
             ssh_port=settings.ssh_port,
             metadata_port=settings.metadata_port,

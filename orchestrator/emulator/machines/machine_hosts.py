@@ -67,8 +67,8 @@ class MachineHosts(ABC):
                 start_new_session=True,
             )
         self._children[machine.id] = child
-        seen = process_table.look(child.pid)
-        started = seen.started if seen else 0
+        process = process_table.look(child.pid)
+        started = process.started if process else 0
         self._pid_file(machine.id).touch(mode=0o600)
         self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
 
@@ -181,13 +181,13 @@ class MachineHosts(ABC):
 
     def _disk_devices(self, machine: Machine, folder: Path) -> Path:
         """Return a folder with a link for each data disk, named as its device is; its content outlives machines."""
-        devices, kept = folder / DEVICES, self.settings.root.parent / "data-disks"
+        devices, disks = folder / DEVICES, self.settings.root.parent / "data-disks"
         shutil.rmtree(devices, ignore_errors=True)
         devices.mkdir(parents=True)
-        private_folder(kept)
+        private_folder(disks)
         for number, name in enumerate(machine.disks, start=1):
-            (kept / name).mkdir(exist_ok=True)
-            (devices / f"google-persistent-disk-{number}").symlink_to(kept / name)
+            (disks / name).mkdir(exist_ok=True)
+            (devices / f"google-persistent-disk-{number}").symlink_to(disks / name)
         return devices
 
     def _environment(self, machine: Machine, files: Path, binaries: Path, temporary: Path) -> dict[str, str]:

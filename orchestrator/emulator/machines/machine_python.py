@@ -143,15 +143,15 @@ def _pip(base: Path, version: str, cache: Path) -> Path | None:
     wheel = next((one for folder in folders for one in sorted(folder.glob("pip-*.whl"))), None)
     if wheel is None:
         return None
-    kept = cache / wheel.stem
-    if not kept.exists():
+    unpacked = cache / wheel.stem
+    if not unpacked.exists():
         fresh = cache / f".{uuid4().hex}"
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(fresh)
         with suppress(OSError):  # another machine was faster
-            fresh.rename(kept)
+            fresh.rename(unpacked)
         shutil.rmtree(fresh, ignore_errors=True)
-    return kept
+    return unpacked
 
 
 def _link(source: str, target: str) -> None:

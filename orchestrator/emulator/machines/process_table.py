@@ -97,7 +97,7 @@ def machine_marker(pid: int, entry: str, leaders: Mapping[int, str]) -> str:
     return ""
 
 
-def marked(pid: int, entry: bytes) -> bool:
+def carries(pid: int, entry: bytes) -> bool:
     """
     Tell whether the process was started with *entry* in its environment.
 
@@ -129,7 +129,7 @@ def members(entry: str, leaders: Iterable[int] = ()) -> set[int]:
     """Return every process that carries the marker *entry* or descends from one that does."""
     processes = table()
     wanted = entry.encode()
-    holders = [pid for pid in processes if marked(pid, wanted)]
+    holders = [pid for pid in processes if carries(pid, wanted)]
     return descendants(processes, [*leaders, *holders]) - {os.getpid()}
 
 
@@ -145,12 +145,12 @@ def kill_all(
     Raises LocalCloudError when something survives *seconds*.
     """
     deadline = time.monotonic() + seconds
-    seen: dict[int, int] = {}
-    while found := find() | {pid for pid, started in seen.items() if alive(pid, started)}:
-        for pid in found - seen.keys():
+    started_at: dict[int, int] = {}
+    while found := find() | {pid for pid, started in started_at.items() if alive(pid, started)}:
+        for pid in found - started_at.keys():
             process = look(pid)
-            seen[pid] = process.started if process else 0
-        for pid in sorted((found - set(last())) or found, key=lambda pid: (seen[pid], pid)):
+            started_at[pid] = process.started if process else 0
+        for pid in sorted((found - set(last())) or found, key=lambda pid: (started_at[pid], pid)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:

@@ -35,7 +35,7 @@ class FaultKind(Enum):
     FALL_BACK = "fall-back"
     LATE_FAILURE = "late-failure"
     NEVER_ACTIVE = "never-active"
-    MUTE = "mute"
+    SILENT = "mute"
     BORN = "born"
     LATE_READY = "late-ready"
 
@@ -49,7 +49,7 @@ FATES = frozenset(
 
 # How a node comes up: its machines boot and never run their startup script; it is READY and unhealthy from
 # the first; its machines work while the API still says CREATING (docs/facts.md 1.3).
-BIRTHS = frozenset({FaultKind.MUTE, FaultKind.BORN, FaultKind.LATE_READY})
+BIRTHS = frozenset({FaultKind.SILENT, FaultKind.BORN, FaultKind.LATE_READY})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ class Machine:
     *address* is the machine's own loopback address (127.x.y.z), which the API shows as its
     internal IP. *attributes* are the instance attributes as the metadata server shows them
     (user metadata plus what the platform adds, for example agent-worker-number). A *private* machine
-    has no external address. A *mute* one boots and never runs its startup script.
+    has no external address. A *silent* one boots and never runs its startup script.
     *disks* names the folders of its data disks, in the order of their devices.
     """
 
@@ -35,8 +35,12 @@ class Machine:
     tags: tuple[str, ...] = ()
     disk_bytes: int = 0  # 0: no limit of its own
     private: bool = False
-    mute: bool = False
+    silent: bool = False
     disks: tuple[str, ...] = ()
+
+    def __setstate__(self, known: dict[str, object]) -> None:
+        # States on disk of earlier versions have the field under its old name.
+        self.__dict__.update({"silent" if key == "mute" else key: value for key, value in known.items()})
 
 
 class Hosts(Protocol):

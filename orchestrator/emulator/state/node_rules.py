@@ -197,11 +197,11 @@ def _check_limit(
 
 
 def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
-    """Return how much the project may have at once: as it was told, else as a new project; None without limit."""
-    told = kernel.settings.quotas.get((quota, place))
-    if told is None and kernel.settings.fresh_project:
+    """Return how much the project may have at once: by the settings, else as a new project; None without limit."""
+    limit = kernel.settings.quotas.get((quota, place))
+    if limit is None and kernel.settings.fresh_project:
         return tables.fresh_quotas().get(quota)
-    return told
+    return limit
 
 
 def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeState]) -> None:

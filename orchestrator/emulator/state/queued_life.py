@@ -35,7 +35,7 @@ class QueuedLife:
             "queued.look": self._look,
             "queued.start": self._start,
             "queued.ready": self._ready,
-            "queued.left": self._left,
+            "queued.left": self._node_gone,
             "queued.swept": self._swept,
             "queued.expired": self._expired,
             "queued.deleted": self._deleted,
@@ -173,7 +173,7 @@ class QueuedLife:
                 tag = (found.zone, found.name, found.numeric_id)
                 kernel.schedule(found.run_seconds, "queued.run-over", *tag)
 
-    def _left(self, zone: str, name: str, initiator: Initiator) -> None:
+    def _node_gone(self, zone: str, name: str, initiator: Initiator) -> None:
         found = self._kernel.state.queued.get((zone, name))
         if found is None:
             return
@@ -248,7 +248,7 @@ class QueuedLife:
         return [worker.id for worker in node.workers if worker.id in self._kernel.state.machines]
 
     def _drop(self, nodes: Sequence[Node]) -> None:
-        """Remove nodes because their queued resource says so: it need not be told."""
+        """Remove nodes because their queued resource says so, which need not be notified."""
         for node in nodes:
             node.queued = ""
             for operation in self._kernel.open_on(node.numeric_id):

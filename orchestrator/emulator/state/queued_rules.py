@@ -21,14 +21,14 @@ from orchestrator.emulator.state.queued import FLEX_START, LONGEST_RUN, Initiato
 _ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
 _DURATION = re.compile(r"(\d+(?:\.\d{1,9})?)s")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
-_KEPT = ("spot", "guaranteed", "queueingPolicy", "reservationName", "provisioningModel", "runDuration")
+_SHOWN = ("spot", "guaranteed", "queueingPolicy", "reservationName", "provisioningModel", "runDuration")
 _MODELS = ("PROVISIONING_MODEL_UNSPECIFIED", "STANDARD", "SPOT", "RESERVATION_BOUND", FLEX_START)
 """QueuedResource.provisioningModel of v2alpha1 (discovery document of 2026-10-01)."""
 
 Window = tuple[float, float | None]
 
 
-def tell(kernel: Kernel, node: Node, initiator: Initiator) -> None:
+def notify(kernel: Kernel, node: Node, initiator: Initiator) -> None:
     """Let the queued resource of *node*, if it has one, know that the node goes or is gone."""
     if node.queued:
         kernel.schedule(0.0, "queued.left", node.zone, node.queued.rpartition("/")[2], initiator)
@@ -46,14 +46,14 @@ def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedReso
     node_rules.check_quota(kernel, *wanted)
     now, latency = kernel.state.time, kernel.settings.latency
     not_before, not_after = window(kernel, body.get("queueingPolicy", {}), now)
-    kept = {key: body[key] for key in _KEPT if key in body}
+    shown = {key: body[key] for key in _SHOWN if key in body}
     fate = kernel.armed if kernel.armed and kernel.armed.kind in FATES else None
     return QueuedResource(
         kernel.settings.project,
         place.zone,
         place.name,
         kernel.numeric_id(),
-        {"tpu": {"nodeSpec": [spec for _, spec in specs]}, **kept},
+        {"tpu": {"nodeSpec": [spec for _, spec in specs]}, **shown},
         wanted,
         now,
         now + latency.queued_hidden,

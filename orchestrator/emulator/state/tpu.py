@@ -105,7 +105,7 @@ class TpuNodes:
         for other in earlier:
             kernel.finish(other, node_rules.CANCELLED)
         self.leave(node)
-        queued_rules.tell(kernel, node, Initiator.USER)
+        queued_rules.notify(kernel, node, Initiator.USER)
         return operation
 
     def _drops_deletion(self, node: Node, running: Sequence[Operation]) -> bool:
@@ -171,7 +171,7 @@ class TpuNodes:
         self._end_machines(node)
         self._kernel.bill_until_now(node.path, "tpu")
         self._kernel.state.nodes.pop((node.zone, node.name), None)
-        queued_rules.tell(self._kernel, node, Initiator.SERVICE)
+        queued_rules.notify(self._kernel, node, Initiator.SERVICE)
         self._kernel.touch()
 
     def end(self, node: Node, state: NodeState) -> None:
@@ -184,14 +184,14 @@ class TpuNodes:
         self._end_machines(node)
         node.enter(state)
         kernel.bill_until_now(node.path, "tpu", preempted=state is NodeState.PREEMPTED)
-        queued_rules.tell(kernel, node, Initiator.SERVICE)
+        queued_rules.notify(kernel, node, Initiator.SERVICE)
         kernel.touch()
 
     def announce(self, node: Node, seconds: float) -> None:
         """
-        Let the API tell of a maintenance that begins in *seconds* and lasts MAINTENANCE.
+        Announce in the API a maintenance that begins in *seconds* and lasts MAINTENANCE.
 
-        Only told: what it does to the machines is another fault.
+        Only announced: what it does to the machines is another fault.
         """
         begins = self._kernel.state.time + seconds
         node.maintenance = {
@@ -308,8 +308,8 @@ class TpuNodes:
         node.workers = (
             tuple(replace(worker, disks=disks) for worker in node.workers) if disks else node.workers
         )
-        if node.birth and node.birth.kind is FaultKind.MUTE:
-            node.workers = tuple(replace(worker, mute=True) for worker in node.workers)
+        if node.birth and node.birth.kind is FaultKind.SILENT:
+            node.workers = tuple(replace(worker, silent=True) for worker in node.workers)
         for worker in node.workers:
             kernel.add_machine(worker)
             kernel.state.guest[worker.id]["guest-attributes", "hostname"] = worker.name

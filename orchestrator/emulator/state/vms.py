@@ -244,8 +244,8 @@ class VmChanges:
         A VM stays spot or standard unless the body says otherwise.
         """
         instance = self._vms.get(zone, name)
-        kept = {key: instance.scheduling[key] for key in _FIXED if key in instance.scheduling}
-        rules = vm_rules.scheduling({"scheduling": {**kept, **body}})
+        fixed = {key: instance.scheduling[key] for key in _FIXED if key in instance.scheduling}
+        rules = vm_rules.scheduling({"scheduling": {**fixed, **body}})
         operation = self._vms.note_change(instance, "setScheduling")
         if operation.planned is None:
             instance.scheduling = rules

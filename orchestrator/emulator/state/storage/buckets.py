@@ -25,7 +25,7 @@ _NO_FIELDS = frozenset({
     "metageneration", "etag", "projectNumber", "locationType", "owner", "satisfiesPZI", "satisfiesPZS",
     "softDeleteTime", "hardDeleteTime",
 })  # fmt: skip
-_NOT_KEPT = ("retentionPolicy", "objectRetention", "autoclass", "hierarchicalNamespace")
+_NOT_MODELLED = ("retentionPolicy", "objectRetention", "autoclass", "hierarchicalNamespace")
 _SOFT_DELETE_SECONDS = str(7 * 24 * 3600)  # the default of new buckets (docs/facts.md 3.2)
 
 
@@ -132,8 +132,8 @@ class Buckets:
         version, now = bucket.policy_version + 1, self._clock.now()
         before = [*bucket.policies, {"since": bucket.policy_since, "policy": bucket.policy}]
         late = [one for one in before if one["since"] > now - self.policy_delay]
-        kept = before[-len(late) - 1 :] if self.policy_delay else []
-        changed = replace(bucket, policy=policy, policy_version=version, policy_since=now, policies=kept)
+        earlier = before[-len(late) - 1 :] if self.policy_delay else []
+        changed = replace(bucket, policy=policy, policy_version=version, policy_since=now, policies=earlier)
         self._keep(changed)
         return self.policy(name)
 
@@ -151,7 +151,7 @@ class Buckets:
                 raise invalid(f"{key} must be an object.")
         if fields.get("versioning", {}).get("enabled"):
             raise invalid("The local cloud keeps no old object versions: leave versioning off.")
-        for key in _NOT_KEPT:
+        for key in _NOT_MODELLED:
             if (
                 fields.get(key, {}).get("enabled", True)
                 if isinstance(fields.get(key), dict)
@@ -160,9 +160,10 @@ class Buckets:
                 raise invalid(f"The local cloud does not implement {key}: leave it out.")
         soft = fields.get("softDeletePolicy", {})
         seconds = str(soft.get("retentionDurationSeconds", _SOFT_DELETE_SECONDS))
-        kept = {"retentionDurationSeconds": seconds, "effectiveTime": soft.get("effectiveTime", rfc3339(now))}
+        since = soft.get("effectiveTime", rfc3339(now))
+        policy = {"retentionDurationSeconds": seconds, "effectiveTime": since}
         storage_class = str(fields.get("storageClass", "STANDARD")).upper()
-        return {**fields, "storageClass": storage_class, "softDeletePolicy": kept}
+        return {**fields, "storageClass": storage_class, "softDeletePolicy": policy}
 
     def _keep(self, bucket: Bucket) -> Bucket:
         self._blobs.save("bucket", bucket.name, bucket.as_record())
