@@ -8,6 +8,7 @@ import time
 from typing import Optional
 
 from orchestrator.agent.gang import Attempt
+from orchestrator.agent.leftovers import BUCKET, stray_in
 from orchestrator.agent.orders import Ending, Interrupted, Kind
 from orchestrator.agent.outcome import Outcome
 from orchestrator.agent.parts import Parts
@@ -15,7 +16,6 @@ from orchestrator.agent.peers import all_ended, first_ended
 from orchestrator.agent.play import Player
 from orchestrator.agent.rescue import Rescue
 from orchestrator.agent.storage import SECONDS
-from orchestrator.agent.stray import BUCKET, stray_in
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.unclaimed_manifest import Unclaimed, Why

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from orchestrator.agent.host_keys import public_host_keys
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
 from orchestrator.agent.threads import say
-from orchestrator.agent.wake import Bell
-from orchestrator.contract.object_names import HEARTBEAT
+from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.replacing import write_atomically
 
 SCHEMA = 1
@@ -207,3 +208,57 @@ class Reporter:
 
 def _text(body: Mapping[str, Any]) -> str:
     return json.dumps(body, sort_keys=True)
+
+
+KEYS_FOLDER = "/etc/ssh"
+LONGEST_KEY = 1000
+"""Most characters of one key: an RSA key of 4096 bits has 716."""
+
+
+def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
+    """Return lines such as `ssh-ed25519 AAAA...`, sorted; none where they cannot be read."""
+    folder = Path(environ.get("TPUCTL_SSH_DIR") or KEYS_FOLDER)
+    found = []
+    for path in folder.glob("ssh_host_*_key.pub"):
+        try:
+            words = path.read_text().split()[:2]
+        except (OSError, ValueError):
+            continue
+        if len(words) == 2 and len(" ".join(words)) <= LONGEST_KEY:
+            found.append(" ".join(words))
+    return sorted(found)
+
+
+LONGEST_RING = 5.0
+_ENDS = ("done", "unclaimed", "failed")
+
+
+class Bell:
+    """
+    Write the wake object of this incarnation whenever a report holds something that cannot wait.
+
+    All workers share one object, so that the controller reads one and not as many as there are machines.
+    """
+
+    def __init__(self, incarnation: int, worker: int, bucket: Bucket) -> None:
+        self._name = f"{WAKE}{incarnation}"
+        self._worker = worker
+        self._bucket = bucket
+        self._told: Tuple[Any, ...] = ()
+
+    def ring(self, report: Mapping[str, Any], seconds: float) -> None:
+        """
+        Ring if *report*, which the bucket has just taken, is news of a notice or of the job's end.
+
+        A ring that fails costs no more than the time to the next poll, so it is not tried again.
+        """
+        news = (report["attempt"], report["phase"], report["notice"])
+        if news == self._told or not (report["notice"] or report["phase"] in _ENDS):
+            return
+        self._told = news
+        _attempt, phase, notice = news
+        text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
+        try:
+            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_RING, seconds))
+        except (AgentError, OSError) as error:
+            say(f"wake: {error}")

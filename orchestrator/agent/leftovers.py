@@ -10,6 +10,7 @@ from typing import Callable, Iterator, List, Optional, Set, Tuple
 
 from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
 from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket, seconds_of
 from orchestrator.contract.formats.save_like import (
     LARGE,
     is_log,
@@ -18,6 +19,7 @@ from orchestrator.contract.formats.save_like import (
     save_folder_like,
     save_like,
 )
+from orchestrator.contract.object_names import OURS
 from orchestrator.contract.unclaimed_manifest import Place, Skip, Skipped
 
 MOST_FILES = 20000
@@ -194,3 +196,28 @@ def _judged(place: Place, root: Path, path: Path, wanted: _Wanted) -> "Found | S
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(str(path)))
+
+
+BUCKET = "bucket"
+MOST_FOLDERS = 10
+
+
+def stray_in(bucket: Bucket, since: float) -> str:
+    """
+    Return the newest object of the bucket that looks like a save of this job, where nobody looks for one.
+
+    It is written after *since*, and in the first page of its folder.
+    """
+    found: List[Tuple[str, str]] = []
+    _items, folders = bucket.glance("", deep=False)
+    for folder in [one for one in folders if one not in OURS][:MOST_FOLDERS]:
+        for item in bucket.glance(folder, deep=True)[0]:
+            name = str(item["name"])
+            if since and seconds_of(str(item["updated"])) >= since - 1 and _is_save(name):
+                found.append((str(item["updated"]), name))
+    return max(found, default=("", ""))[1]
+
+
+def _is_save(name: str) -> bool:
+    *folders, last = name.split("/")
+    return save_like(last) or any(map(save_folder_like, folders))

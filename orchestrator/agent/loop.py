@@ -13,8 +13,8 @@ from typing import Callable, List
 
 from orchestrator.agent import record as records
 from orchestrator.agent.advance import Advance
-from orchestrator.agent.bucket_events import BucketEvents
 from orchestrator.agent.claim import winner_of
+from orchestrator.agent.event_files import BucketEvents
 from orchestrator.agent.finish import Finish
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.last_commit import last_commit

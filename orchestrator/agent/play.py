@@ -11,13 +11,11 @@ from orchestrator.agent import record as records
 from orchestrator.agent.accelerator import obstacles
 from orchestrator.agent.breaker import told
 from orchestrator.agent.bring_back import BringBack, bring_python, fetch_code
-from orchestrator.agent.bring_data import bring_data
-from orchestrator.agent.conclusion import conclude
+from orchestrator.agent.data import bring_data
 from orchestrator.agent.follow import Follower
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.job import Job
-from orchestrator.agent.job_environ import job_environ
-from orchestrator.agent.last_commit import commit_in_time
+from orchestrator.agent.job import Job, job_environ
+from orchestrator.agent.last_commit import commit_in_time, conclude
 from orchestrator.agent.orders import Interrupted
 from orchestrator.agent.outcome import Outcome, Verdict, judge
 from orchestrator.agent.parts import Parts

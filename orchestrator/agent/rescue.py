@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.leftovers import Found, Leftovers, leftovers
+from orchestrator.agent.leftovers import BUCKET, Found, Leftovers, leftovers
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.storage import Bucket
-from orchestrator.agent.stray import BUCKET
 from orchestrator.agent.threads import say
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.save_like import save_like

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, List, Set, Tuple
 
+from orchestrator.agent.leftovers import BUCKET, stray_in
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.rescue import Rescue
-from orchestrator.agent.stray import BUCKET, stray_in
 from orchestrator.contract.formats.save_like import kept_like, save_folder_like
 from orchestrator.contract.unclaimed_manifest import Place
 

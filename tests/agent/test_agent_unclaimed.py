@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.leftovers import leftovers
+from orchestrator.agent.leftovers import leftovers, stray_in
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.agent.stray import stray_in
 from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, ended_before, outputs_before, parse
 from tests.agent.agent_lab import Lab, Machine
 

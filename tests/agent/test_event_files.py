@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.bucket_events import BucketEvents
-from orchestrator.agent.event_files import LARGEST_RECORD, PATTERN, EventFiles, fields, masked_crc, scalar
+from orchestrator.agent.event_files import (
+    LARGEST_RECORD,
+    PATTERN,
+    BucketEvents,
+    EventFiles,
+    fields,
+    masked_crc,
+    scalar,
+)
 from orchestrator.agent.parts import wire
 from orchestrator.agent.progress import Progress
 from orchestrator.agent.settings import read_settings

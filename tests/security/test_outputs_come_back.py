@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.outputs import bring_outputs_back
+from orchestrator.agent.bring_back import bring_outputs_back
 from orchestrator.agent.storage import Stored
 
 DATA = b"* * * * * root id\n"
