@@ -13,7 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -117,6 +119,21 @@ def pytest_xdist_make_scheduler(config, log):
             return module if module.startswith("tests/recipes/") else nodeid
 
     return Scheduler(config, log)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick():
+    """
+    Spare the tests what costs time and changes nothing that they see.
+
+    A test kills processes, never the computer: what is written need not reach the disk.
+    """
+    from tests.quick_clients import QUICK
+
+    with ExitStack() as stack:
+        for change in ((os, "fsync", lambda _: None), *QUICK):
+            stack.enter_context(patch.object(*change))
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from orchestrator.domain.names import region_of
 
@@ -175,6 +176,11 @@ class Catalog:
         found = self.accelerators.get(accelerator_type)
         return found.runtime if found else None
 
+    @cached_property
+    def _with_hosts_price(self) -> frozenset[str]:
+        """The generations that have a rate of their own for several hosts."""
+        return frozenset(name for name, _, several in self.tpu_prices if several)
+
     def tpu_price(self, accelerator_type: str, zone: str, spot: bool, *, most: bool = False) -> float | None:
         """
         Return USD per hour for the whole slice, or None when the price is unknown.
@@ -185,8 +191,7 @@ class Catalog:
         found = self.accelerators.get(accelerator_type)
         if found is None:
             return None
-        split = any(several and name == found.generation for name, _, several in self.tpu_prices)
-        several = split and found.hosts > 1
+        several = found.hosts > 1 and found.generation in self._with_hosts_price
         price = self.tpu_prices.get((found.generation, zone, several), UNKNOWN_PRICE).of(spot)
         if price is None:
             return None

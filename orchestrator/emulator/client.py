@@ -42,13 +42,12 @@ class InProcess:
         *,
         taken: Iterable[str] = (),
         machine_of: MachineOf | None = None,
-        router: Router | None = None,
     ) -> None:
         self.clock = clock
         self.cloud = LocalCloud(clock, hosts or NoHosts(), settings)
         self.storage = Storage(clock, taken_names=list(taken))
         accounts = nobody if machine_of is None else Callers(self.cloud, machine_of)
-        self.router = served(self.cloud, self.storage, accounts, router)
+        self.router = served(self.cloud, self.storage, accounts)
 
     def answer(self, request: Request, _limit: float = 0.0) -> Response:
         """Answer one request."""

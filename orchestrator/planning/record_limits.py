@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.contract.limits import LATEST_TIME
@@ -36,8 +36,7 @@ _VERBS = {verb.name.lower() for verb in Verb}
 
 def check_record(record: Record) -> None:
     """Raise ValueError when a record holds what no tpuctl writes and some part of one would trip over."""
-    for name, value in _leaves(vars(record)):
-        _check_leaf(name, value)
+    _check_leaves(vars(record))
     given = (record.node.incarnation, record.node.highest, record.race.round, record.node.unwanted)
     numbers = (
         *given,
@@ -79,27 +78,32 @@ def _fits(name: str, value: str, pattern: "re.Pattern[str]") -> None:
         raise ValueError(f"{name} is {value[:60]!r}")
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every number and text below *value*, with the name of its field."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield name or str(key), str(key)
-            yield from _leaves(inner, name or str(key))
-    elif isinstance(value, list | tuple):
+def _check_leaves(value: Any, name: str = "") -> None:
+    """Check every number and text below *value*; *name* is the field that it stands in."""
+    # Each pass writes its record several times, so texts and numbers, which are most, come first.
+    if isinstance(value, str):
+        _check_text(name, value)
+    elif isinstance(value, (int, float)):
+        if not isinstance(value, bool):
+            _check_number(name, value)
+    elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _leaves(inner, name)
+            _check_leaves(inner, name)
     elif hasattr(value, "__dataclass_fields__"):
-        yield from _leaves(vars(value), name)
-    else:
-        yield name, value
+        _check_leaves(vars(value), name)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            _check_text(name or str(key), str(key))
+            _check_leaves(inner, name or str(key))
 
 
-def _check_leaf(name: str, value: Any) -> None:
-    if isinstance(value, str) and len(value) > LONGEST:
+def _check_text(name: str, value: str) -> None:
+    if len(value) > LONGEST:
         raise ValueError(f"{name} has {len(value)} characters")
-    if isinstance(value, str) and _HALF.search(value):
+    if not value.isascii() and _HALF.search(value):
         raise ValueError(f"{name} holds half of a character")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
+
+
+def _check_number(name: str, value: float) -> None:
     if not math.isfinite(value) or abs(value) > (LATEST_TIME if isinstance(value, float) else LARGEST_INT):
         raise ValueError(f"{name} is out of range")

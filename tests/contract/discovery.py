@@ -229,6 +229,7 @@ class Witness:
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
         self.faults: dict[str, str] = {}
+        self._judged: dict[tuple[object, ...], list[str]] = {}
 
     def look(self, request: Request, response: Response) -> Response:
         """Judge one exchange and return its answer."""
@@ -236,6 +237,20 @@ class Witness:
             method = method_of(request.method, request.path)
             name = method.id if method else ""
             self.seen[name] = self.seen.get(name, 0) + 1
-            for text in faults(request, response):
+            for text in self._faults(request, response):
                 self.faults.setdefault(text, f"{request.method} {request.path} -> {response.status}")
         return response
+
+    def _faults(self, request: Request, response: Response) -> list[str]:
+        """Return the faults of an exchange; one that is repeated, as a loop does, is judged once."""
+        key = (
+            request.method,
+            request.path,
+            *request.query.items(),
+            request.body,
+            response.status,
+            response.body,
+        )
+        if key not in self._judged:
+            self._judged[key] = faults(request, response)
+        return self._judged[key]

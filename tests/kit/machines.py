@@ -57,7 +57,7 @@ class Machines(NoHosts):
         self.cloud = cloud
         self.workers, self.starts = {}, Counter()
         self.mute = self.unheard = lambda worker: False
-        self._parsed = {}
+        self._parsed, self._complete = {}, {}
 
     # What the cloud does with machines.
 
@@ -155,8 +155,16 @@ class Machines(NoHosts):
 
     def complete(self, bucket):
         """Return (step, incarnation) of the complete checkpoints in a bucket."""
+        held = self.cloud.storage.objects._objects.get(bucket, {})
+        names = self._names(bucket, CHECKPOINTS)
+        state = [(name, held[name].generation) for name in names]
+        if self._complete.get(bucket, ((), ()))[0] != state:
+            self._complete[bucket] = (state, self._judged(bucket, names))
+        return self._complete[bucket][1]
+
+    def _judged(self, bucket, names):
         groups = {}
-        for name in self._names(bucket, CHECKPOINTS):
+        for name in names:
             key = parse_name(name)
             with contextlib.suppress(TornError):
                 if key is not None:

@@ -12,7 +12,7 @@ import requests
 
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import plain_error
-from orchestrator.emulator.http.router import Request, Response, Router
+from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import cases
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
@@ -43,20 +43,6 @@ MUTATING = frozenset(
 )  # fmt: skip
 LISTS = frozenset({"tpu.nodes.list", "tpu.queuedResources.list", "compute.instances.list"})
 TPU_LISTS = {"tpu.nodes.list": "nodes", "tpu.queuedResources.list": "queuedResources"}
-
-
-class QuickRouter(Router):
-    """A router that remembers where each path leads: the same few paths are asked for all the time."""
-
-    def __init__(self):
-        super().__init__()
-        self._found = {}
-
-    def find(self, request):
-        key = (request.method, request.path)
-        if key not in self._found:
-            self._found[key] = super().find(request)
-        return self._found[key]
 
 
 class Network:

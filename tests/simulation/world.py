@@ -53,7 +53,7 @@ from tests.planning.planning_kit import make_spec
 from tests.quick_clients import QUICK
 from tests.simulation.baton import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
-from tests.simulation.wire import Network, QuickRouter
+from tests.simulation.wire import Network
 
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
 DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
@@ -81,7 +81,7 @@ class World:
         zones = {zone for d in case.deployments for zone in d.spec["tpu__zones"]}
         quotas = {(QUOTA, zone): case.quota for zone in zones} if case.quota else {}
         settings = LocalSettings(latency=latency, seed=case.seed, quotas=quotas, fresh_project=False)
-        inside = InProcess(self.scheduler.clock, settings, self.fleet, router=QuickRouter())
+        inside = InProcess(self.scheduler.clock, settings, self.fleet)
         self.cloud, self.storage = inside.cloud, inside.storage
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
         self.network = Network(

@@ -10,11 +10,9 @@ from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 
 
-def served(
-    cloud: LocalCloud, storage: Storage, accounts: Accounts = nobody, router: Router | None = None
-) -> Router:
-    """Return *router*, a new one by default, with all routes; *accounts* tells which account makes a request."""
-    own = Router() if router is None else router
+def served(cloud: LocalCloud, storage: Storage, accounts: Accounts = nobody) -> Router:
+    """Return a router with all routes; *accounts* tells which account makes a request."""
+    own = Router()
     tpu_routes(own, cloud)
     compute_routes(own, cloud)
     storage_routes(own, storage, lambda inner: dispatch(own, cloud, inner), accounts)

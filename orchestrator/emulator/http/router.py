@@ -78,6 +78,8 @@ class Response:
 
 
 Handler = Callable[..., Response]
+MOST_PATHS = 10_000
+"""Paths whose routes are remembered: loops ask for the same few again and again."""
 
 
 class Router:
@@ -90,6 +92,7 @@ class Router:
 
     def __init__(self) -> None:
         self._routes: list[tuple[str, str, re.Pattern[str], Handler]] = []
+        self._found: dict[tuple[str, str], tuple[Handler, dict[str, str]] | None] = {}
 
     def add(self, method: str, pattern: str, handler: Handler) -> None:
         """Register *handler* for *method* and *pattern*; earlier routes win."""
@@ -97,16 +100,24 @@ class Router:
         regex = re.sub(r"\\{(\w+):path\\}", r"(?P<\1>.+)", regex)
         start = pattern.partition("{")[0]
         self._routes.append((method, start, re.compile(f"^{regex}$"), handler))
+        self._found.clear()
 
     def table(self) -> list[tuple[str, str]]:
         return [(method, regex.pattern) for method, _, regex, _ in self._routes]
 
     def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:
         """Return the handler and its path parts, or None when nothing matches."""
-        for method, start, regex, handler in self._routes:
-            if method != request.method or not request.path.startswith(start):
-                continue
-            match = regex.match(request.path)
-            if match:
-                return handler, {k: unquote(v) for k, v in match.groupdict().items()}
+        key = (request.method, request.path)
+        if key not in self._found:
+            if len(self._found) >= MOST_PATHS:
+                self._found.clear()
+            self._found[key] = self._matched(*key)
+        return self._found[key]
+
+    def _matched(self, method: str, path: str) -> tuple[Handler, dict[str, str]] | None:
+        for at, start, regex, handler in self._routes:
+            if at == method and path.startswith(start):
+                match = regex.match(path)
+                if match:
+                    return handler, {k: unquote(v) for k, v in match.groupdict().items()}
         return None

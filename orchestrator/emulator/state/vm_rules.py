@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from orchestrator.emulator.state import tables
@@ -56,7 +57,8 @@ def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list
         names = [str(one.get("name") or key) for key, one in named.items()]
     elif (marks := pattern.count("#")) and "#" * marks in pattern:
         every = (pattern.replace("#" * marks, f"{number:0{marks}}") for number in range(1, 10_000))
-        names = [one for one in every if (zone, one) not in kernel.state.instances][: max(count, 0)]
+        free = (one for one in every if (zone, one) not in kernel.state.instances)
+        names = list(islice(free, max(count, 0)))
     else:
         raise invalid("Invalid value for field 'resource.namePattern': it has no '#', and no VM is named.")
     if not 1 <= count == len(names):
