@@ -9,7 +9,7 @@ from orchestrator.google import project_probe
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
-from tests.scenarios.test_selftest import WORDS, steps
+from tests.scenarios.test_selftest import WORDS, ends, steps
 
 SEEN = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 
@@ -43,6 +43,7 @@ def test_the_local_cloud_does_not_claim_a_chip():
 def cloud(tmp_path):
     """Give a new project."""
     with Cloud(tmp_path, fresh_project=True).open() as made:
+        ends(made)
         yield made
 
 
