@@ -8,13 +8,13 @@ from orchestrator.domain.all_zones import Everywhere, Survey
 from orchestrator.domain.observation import Absent, Operation, OperationResult, Sight, Vm, VmState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import VmOrder
-from orchestrator.emulator.http import instances
 from orchestrator.emulator.state import operations as model
 from orchestrator.emulator.state import tables, vm_rules
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Place
 from orchestrator.emulator.state.operations import Api
+from orchestrator.emulator.state.replays import once
 from orchestrator.errors import NotFoundError, TpuctlError, TransientError
 from orchestrator.google.bodies import as_json, instance_body
 from orchestrator.google.error_mapping import judge
@@ -148,8 +148,13 @@ class DirectVms:
             f"create VM '{order.name}' in {zone}",
             "compute.instances.insert",
             Place(zone, order.name),
-            lambda: instances.operation_once(
-                self._local, call, request_id, sent, lambda: self._local.compute.insert(zone, sent)
+            lambda: once(
+                self._local.kernel,
+                call,
+                request_id,
+                sent,
+                lambda: self._local.compute.insert(zone, sent),
+                vm_rules.invalid,
             ),
         )
         self._ids.used(request_id, answer.name)

@@ -1,33 +1,35 @@
-"""The routes of Compute Engine v1."""
+"""The calls of Compute Engine v1: routes, VMs and operations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from orchestrator.emulator.http.batch import answer_batch
-from orchestrator.emulator.http.compute_catalog import ComputeCatalog
-from orchestrator.emulator.http.compute_network import NetworkRequests
-from orchestrator.emulator.http.compute_shapes import operation_json
-from orchestrator.emulator.http.dispatch import Call, dispatch, named
-from orchestrator.emulator.http.instances import InstanceRequests
+from orchestrator.emulator.http.compute_catalog import Collection, ComputeCatalog
+from orchestrator.emulator.http.compute_shapes import instance_json, link, operation_json
+from orchestrator.emulator.http.dispatch import Call, body_of, dispatch, named
+from orchestrator.emulator.http.metadata import items_json
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response, Router
-from orchestrator.emulator.state import body_shapes, vm_rules
+from orchestrator.emulator.state import body_shapes, constraints, vm_rules
+from orchestrator.emulator.state.api_errors import compute_case
+from orchestrator.emulator.state.body_shapes import Shape, check_shape
 from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.replays import once
 from orchestrator.emulator.state.world import LocalCloud
 
 _P = "/compute/v1/projects/{project}"
-_Z = _P + "/zones/{zone}"
+_Z, _R, _G = _P + "/zones/{zone}", _P + "/regions/{region}", _P + "/global"
 _I = _Z + "/instances/{instance}"
-_SCOPES = {"zone": _Z, "region": _P + "/regions/{region}", "global": _P + "/global"}
+_SCOPES = {"zone": _Z, "region": _R, "global": _G}
 Table = list[tuple[str, str, str, Callable[[Call], Response]]]
 _LONGEST_WAIT = 120.0
 _STEP = 1.0
+_SERIAL_RING = 1024 * 1024
 
 
 def compute_routes(router: Router, cloud: LocalCloud) -> None:
     """Register Compute Engine, and its batch address that gcloud uses."""
-    tables = (_instances(cloud), _catalog(cloud), _network(cloud), _operations(cloud))
-    for method, verb, pattern, handler in (row for table in tables for row in table):
+    for method, verb, pattern, handler in (*_changes(cloud), *_reads(cloud), *_operations(cloud)):
         router.add(verb, pattern, named(f"compute.{method}", handler))
 
     def batch(call: Call) -> Response:
@@ -36,78 +38,74 @@ def compute_routes(router: Router, cloud: LocalCloud) -> None:
     router.add("POST", "/batch/compute/v1", named("compute.batch", batch))
 
 
-def _instances(cloud: LocalCloud) -> Table:
-    vms, change = InstanceRequests(cloud), cloud.changes
-    do = vms.changing
-    maintain = do(change.simulate_maintenance)
+def _changes(cloud: LocalCloud) -> Table:
+    """Return the calls that answer with an operation."""
+    vms, change, net, disks = cloud.compute, cloud.changes, cloud.network, cloud.compute.disks
+
+    def do(act: Callable[..., Operation], shape: Shape | None = None) -> Callable[[Call], Response]:
+        """Call *act* with the place and name in the path; with a *shape*, the body is one argument more."""
+
+        def changed(call: Call) -> Operation:
+            where = [part for part in (call.zone, call.name) if part]
+            return act(*where, *([] if shape is None else [body_of(call.request, shape)]))
+
+        return lambda call: _once(cloud, call, lambda: changed(call))
+
+    verbs: dict[str, tuple[Any, ...]] = {
+        "start": (vms.start,),
+        "stop": (vms.stop,),
+        "reset": (vms.reset,),
+        "simulateMaintenanceEvent": (change.simulate_maintenance,),
+        "setMetadata": (change.set_metadata, body_shapes.METADATA),
+        "setLabels": (change.set_labels, body_shapes.LABELS),
+        "setTags": (change.set_tags, body_shapes.TAGS),
+        "setScheduling": (change.set_scheduling, body_shapes.SCHEDULING),
+    }
     return [
-        ("instances.insert", "POST", _Z + "/instances", vms.insert),
-        ("instances.bulkInsert", "POST", _Z + "/instances/bulkInsert", vms.insert_several),
-        ("instances.list", "GET", _Z + "/instances", vms.list),
-        ("instances.aggregatedList", "GET", _P + "/aggregated/instances", vms.everywhere),
+        ("instances.insert", "POST", _Z + "/instances", do(vms.insert, body_shapes.INSTANCE)),
+        ("instances.bulkInsert", "POST", _Z + "/instances/bulkInsert", lambda call: _insert_several(cloud, call)),
+        ("instances.delete", "DELETE", _I, do(vms.delete)),
+        *((f"instances.{verb}", "POST", f"{_I}/{verb}", do(*act)) for verb, act in verbs.items()),
+        ("disks.insert", "POST", _Z + "/disks", do(disks.insert, body_shapes.DISK)),
+        ("disks.delete", "DELETE", _Z + "/disks/{disk}", do(disks.delete)),
+        ("firewalls.insert", "POST", _G + "/firewalls", do(net.insert_firewall, body_shapes.FIREWALL)),
+        ("firewalls.delete", "DELETE", _G + "/firewalls/{firewall}", do(net.delete_firewall)),
+    ]  # fmt: skip
+
+
+def _reads(cloud: LocalCloud) -> Table:
+    catalog, vms = ComputeCatalog(cloud), VmRequests(cloud)
+    rules, images = _G + "/networks/{name}/getEffectiveFirewalls", _G + "/images"
+    return [
         ("instances.get", "GET", _I, vms.get),
-        ("instances.delete", "DELETE", _I, do(cloud.compute.delete)),
-        ("instances.start", "POST", _I + "/start", do(cloud.compute.start)),
-        ("instances.stop", "POST", _I + "/stop", do(cloud.compute.stop)),
-        ("instances.reset", "POST", _I + "/reset", do(cloud.compute.reset)),
-        ("instances.setMetadata", "POST", _I + "/setMetadata", do(change.set_metadata, body_shapes.METADATA)),
-        ("instances.setLabels", "POST", _I + "/setLabels", do(change.set_labels, body_shapes.LABELS)),
-        ("instances.setTags", "POST", _I + "/setTags", do(change.set_tags, body_shapes.TAGS)),
-        (
-            "instances.setScheduling",
-            "POST",
-            _I + "/setScheduling",
-            do(change.set_scheduling, body_shapes.SCHEDULING),
-        ),
-        ("instances.simulateMaintenanceEvent", "POST", _I + "/simulateMaintenanceEvent", maintain),
+        ("instances.list", "GET", _Z + "/instances", vms.listed.list),
+        ("instances.aggregatedList", "GET", _P + "/aggregated/instances", vms.listed.everywhere),
         ("instances.getSerialPortOutput", "GET", _I + "/serialPort", vms.serial),
         ("instances.getGuestAttributes", "GET", _I + "/getGuestAttributes", vms.guest_attributes),
-        ("disks.list", "GET", _Z + "/disks", vms.disks),
-        ("disks.aggregatedList", "GET", _P + "/aggregated/disks", vms.disks_everywhere),
-        ("disks.get", "GET", _Z + "/disks/{disk}", vms.disk),
-        ("disks.insert", "POST", _Z + "/disks", vms.insert_disk),
-        ("disks.delete", "DELETE", _Z + "/disks/{disk}", do(cloud.compute.disks.delete)),
-    ]
-
-
-def _catalog(cloud: LocalCloud) -> Table:
-    catalog = ComputeCatalog(cloud)
-    return [
+        *_collection("disks", _Z, catalog.disks, everywhere=True),
         ("projects.get", "GET", _P, catalog.project),
-        ("zones.list", "GET", _P + "/zones", catalog.zones),
-        ("zones.get", "GET", _Z, catalog.zone),
-        ("regions.list", "GET", _P + "/regions", catalog.regions),
-        ("regions.get", "GET", _P + "/regions/{region}", catalog.region),
-        ("machineTypes.list", "GET", _Z + "/machineTypes", catalog.types),
-        ("machineTypes.aggregatedList", "GET", _P + "/aggregated/machineTypes", catalog.types_everywhere),
-        ("machineTypes.get", "GET", _Z + "/machineTypes/{name}", catalog.type),
-        ("diskTypes.list", "GET", _Z + "/diskTypes", catalog.disk_types),
-        ("diskTypes.get", "GET", _Z + "/diskTypes/{name}", catalog.disk_type),
-        ("images.getFromFamily", "GET", _P + "/global/images/family/{name}", catalog.family),
-        ("images.list", "GET", _P + "/global/images", catalog.images),
-        ("images.get", "GET", _P + "/global/images/{name}", catalog.image),
-    ]
+        *_collection("zones", _P, catalog.zones),
+        *_collection("regions", _P, catalog.regions),
+        *_collection("machineTypes", _Z, catalog.types, everywhere=True),
+        *_collection("diskTypes", _Z, catalog.disk_types),
+        ("images.getFromFamily", "GET", images + "/family/{name}", catalog.family),
+        ("images.list", "GET", images, catalog.images),
+        ("images.get", "GET", images + "/{name}", catalog.image),
+        *_collection("networks", _G, catalog.networks),
+        ("networks.getEffectiveFirewalls", "GET", rules, catalog.effective_firewalls),
+        *_collection("subnetworks", _R, catalog.subnets, everywhere=True),
+        *_collection("firewalls", _G, catalog.firewalls),
+    ]  # fmt: skip
 
 
-def _network(cloud: LocalCloud) -> Table:
-    net = NetworkRequests(cloud)
-    return [
-        ("networks.list", "GET", _P + "/global/networks", net.networks),
-        ("networks.get", "GET", _P + "/global/networks/{name}", net.network),
-        (
-            "networks.getEffectiveFirewalls",
-            "GET",
-            _P + "/global/networks/{name}/getEffectiveFirewalls",
-            net.effective,
-        ),
-        ("subnetworks.aggregatedList", "GET", _P + "/aggregated/subnetworks", net.subnets_everywhere),
-        ("subnetworks.list", "GET", _SCOPES["region"] + "/subnetworks", net.subnets),
-        ("subnetworks.get", "GET", _SCOPES["region"] + "/subnetworks/{name}", net.subnet),
-        ("firewalls.list", "GET", _P + "/global/firewalls", net.firewalls),
-        ("firewalls.insert", "POST", _P + "/global/firewalls", net.insert_firewall),
-        ("firewalls.get", "GET", _P + "/global/firewalls/{firewall}", net.firewall),
-        ("firewalls.delete", "DELETE", _P + "/global/firewalls/{firewall}", net.delete_firewall),
+def _collection(name: str, parent: str, answers: Collection[Any], *, everywhere: bool = False) -> Table:
+    at = f"{parent}/{name}"
+    lists: Table = [
+        (f"{name}.list", "GET", at, answers.list),
+        (f"{name}.get", "GET", at + "/{name}", answers.get),
     ]
+    more = (f"{name}.aggregatedList", "GET", f"{_P}/aggregated/{name}", answers.everywhere)
+    return [*lists, more] if everywhere else lists
 
 
 def _operations(cloud: LocalCloud) -> Table:
@@ -123,6 +121,70 @@ def _operations(cloud: LocalCloud) -> Table:
             (f"{scope}Operations.get", "GET", one, operations.get),
         ]
     return rows
+
+
+def _once(cloud: LocalCloud, call: Call, act: Callable[[], Operation]) -> Response:
+    """Answer a call that changes something; the same requestId gives the same operation again."""
+    name, request_id = f"{call.request.method} {call.request.path}", call.request.query.get("requestId", "")
+    operation = once(cloud.kernel, name, request_id, body_of(call.request), act, vm_rules.invalid)
+    return Response.of(operation_json(cloud.settings.project, operation))
+
+
+def _insert_several(cloud: LocalCloud, call: Call) -> Response:
+    """Answer instances.bulkInsert. Numbers of 64 bit may come as numbers or as text."""
+    body = body_of(call.request)
+    counts = {key: str(body[key]) for key in ("count", "minCount") if isinstance(body.get(key), int)}
+    body = {**body, **counts}
+    check_shape(body, dict(body_shapes.SEVERAL))
+    return _once(cloud, call, lambda: cloud.compute.insert_several(call.zone, body))
+
+
+class VmRequests:
+    """Answer what reads a VM."""
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+        known = cloud.compute.in_zone
+        self.listed = Collection(
+            cloud, "instance", "zones",
+            lambda zone: {vm.name: vm for vm in known(zone)},
+            lambda _, vm: instance_json(vm, cloud.kernel.state.disks),
+        )  # fmt: skip
+
+    def get(self, call: Call) -> Response:
+        """Answer instances.get; the path holds a name or a numeric id."""
+        known = self._cloud.kernel.state.instances.values()
+        by_id = [vm.name for vm in known if (vm.zone, str(vm.numeric_id)) == (call.zone, call.name)]
+        found = self._cloud.compute.get(call.zone, by_id[0] if by_id else call.name)
+        return Response.of(instance_json(found, self._cloud.kernel.state.disks))
+
+    def serial(self, call: Call) -> Response:
+        """
+        Answer instances.getSerialPortOutput for port 1: the last MiB is kept.
+
+        A negative start counts from the end.
+        """
+        vm = self._cloud.compute.get(call.zone, call.name)
+        printed = self._cloud.kernel.hosts.serial(vm.machine_id)
+        asked = int(call.request.query.get("start", "0"))
+        oldest = max(0, len(printed) - _SERIAL_RING)
+        start = max(oldest, len(printed) + asked if asked < 0 else asked)
+        text = printed[start:].decode("utf-8", "replace")
+        shown = {"kind": "compute#serialPortOutput", "selfLink": link(vm.path + "/serialPort")}
+        return Response.of({**shown, "contents": text, "start": str(start), "next": str(len(printed))})
+
+    def guest_attributes(self, call: Call) -> Response:
+        """Answer instances.getGuestAttributes; nothing under the path is a 404."""
+        vm = self._cloud.compute.get(call.zone, call.name)
+        constraints.check_guest_attributes(self._cloud.kernel, compute=True)
+        query = call.request.query.get("queryPath") or call.request.query.get("variableKey", "")
+        items = items_json(self._cloud.guest_attributes(vm.machine_id), query)
+        if not items:
+            error = compute_case("no guest attributes").error()
+            error.message = error.message.replace("hostkeys/", query)
+            raise error
+        shown = {"kind": "compute#guestAttributes", "selfLink": link(vm.path + "/guestAttributes/" + query)}
+        return Response.of({**shown, "queryPath": query, "queryValue": {"items": items}})
 
 
 class OperationRequests:

@@ -1,87 +1,121 @@
-"""Projects, zones, regions, machine types and images."""
+"""Resources of Compute Engine that are read: projects, zones, regions, machine types, images, networks, disks."""
 
 import zlib
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
-from orchestrator.emulator.http.compute_shapes import link, named_resource
+from orchestrator.emulator.http.compute_shapes import disk_json, link, named_resource
 from orchestrator.emulator.http.dispatch import Call
-from orchestrator.emulator.http.paging import aggregated, listed
+from orchestrator.emulator.http.paging import Shown, aggregated, listed, out_of_reach
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state import tables, vm_rules
 from orchestrator.emulator.state.identifiers import compute_timestamp
+from orchestrator.emulator.state.network import Vpc
 from orchestrator.emulator.state.tables import VmType
 from orchestrator.emulator.state.world import LocalCloud
 
 DISK_TYPES = ("pd-balanced", "pd-ssd", "pd-standard")
+_NETWORK_ID, _NETWORK_STEP = 1000000000, 100_000
+_RULE_FIELDS = ("id", "name", "created", "network")
+T = TypeVar("T")
+
+
+class Collection(Generic[T]):
+    """
+    Answer get, list and aggregatedList of one *kind* of resources.
+
+    They lie *within* `zones`, `regions`, `global`, or directly in the project (empty). *found* returns those
+    of a zone or region by name, *show* makes one as JSON.
+    """
+
+    def __init__(
+        self,
+        cloud: LocalCloud,
+        kind: str,
+        within: str,
+        found: Callable[[str], Mapping[str, T]],
+        show: Callable[[str, T], Shown],
+    ) -> None:
+        self._cloud, self._kind, self._within, self._found, self._show = cloud, kind, within, found, show
+
+    def get(self, call: Call) -> Response:
+        place, known = self._found_at(call)
+        if call.name not in known:
+            raise vm_rules.missing(f"{self._path(place)}/{call.name}")
+        return Response.of(self._show(place, known[call.name]))
+
+    def list(self, call: Call) -> Response:
+        place, known = self._found_at(call)
+        if self._cloud.kernel.partial:
+            warning = {"code": "UNREACHABLE", "message": f"'{place}' did not answer."}
+            shown = {"kind": f"compute#{self._kind}List", "id": self._path(place), "warning": warning}
+            return Response.of(shown)
+        items = [self._show(place, one) for one in known.values()]
+        return listed(call.request, self._kind, self._path(place), items)
+
+    def everywhere(self, call: Call) -> Response:
+        """Answer aggregatedList, by zone or region."""
+        places = tables.zones() if self._within == "zones" else tables.regions()
+        key = f"{self._kind}s"
+        path = f"projects/{self._cloud.settings.project}/aggregated/{key}"
+        if self._cloud.kernel.partial:
+            return out_of_reach(key, path, [f"{self._within}/{place}" for place in places])
+        scopes = {
+            f"{self._within}/{place}": [self._show(place, one) for one in self._found(place).values()]
+            for place in places
+        }
+        return aggregated(call.request, key, path, scopes)
+
+    def _found_at(self, call: Call) -> tuple[str, Mapping[str, T]]:
+        if call.zone:
+            vm_rules.check_zone(self._cloud.kernel, call.zone)
+        elif call.region and call.region not in tables.regions():
+            raise vm_rules.missing(f"projects/{self._cloud.settings.project}/regions/{call.region}")
+        place = call.zone or call.region
+        return place, self._found(place)
+
+    def _path(self, place: str) -> str:
+        parts = ("projects", self._cloud.settings.project, self._within, place, f"{self._kind}s")
+        return "/".join(part for part in parts if part)
 
 
 class ComputeCatalog:
-    """Answer the calls that only read the catalogue."""
+    """Hold the collections that follow from the tables and the project, and what else is only read."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
         self._own = f"projects/{cloud.settings.project}"
+        disks, network = cloud.compute.disks, cloud.network
+        self.zones = Collection(cloud, "zone", "", lambda _: _named(tables.zones()), self._zone)
+        self.regions = Collection(cloud, "region", "", lambda _: _named(tables.regions()), self._region)
+        self.types = Collection(
+            cloud, "machineType", "zones", lambda zone: tables.vm_types(tables.region_of(zone)), self._type
+        )
+        self.disk_types = Collection(
+            cloud, "diskType", "zones", lambda _: _named(DISK_TYPES), self._disk_type
+        )
+        self.disks = Collection(
+            cloud,
+            "disk",
+            "zones",
+            lambda zone: {one.name: one for one in disks.in_zone(zone)},
+            lambda _, one: disk_json(cloud.settings.project, one, disks.users(one)),
+        )
+        self.networks = Collection(cloud, "network", "global", lambda _: network.vpcs, self._network)
+        self.subnets = Collection(cloud, "subnetwork", "regions", self._subnets, self._subnet)
+        self.firewalls = Collection(
+            cloud,
+            "firewall",
+            "global",
+            lambda _: {one["name"]: one for one in network.firewalls()},
+            self._rule,
+        )
 
     def project(self, _call: Call) -> Response:
         settings = self._cloud.settings
         shown = named_resource("project", self._own, settings.project_number)
         account = {"defaultServiceAccount": settings.default_service_account}
         return Response.of({**shown, **account, "commonInstanceMetadata": {"kind": "compute#metadata"}})
-
-    def zones(self, call: Call) -> Response:
-        return listed(
-            call.request, "zone", f"{self._own}/zones", [self._zone(zone) for zone in tables.zones()]
-        )
-
-    def zone(self, call: Call) -> Response:
-        vm_rules.check_zone(self._cloud.kernel, call.zone)
-        return Response.of(self._zone(call.zone))
-
-    def disk_types(self, call: Call) -> Response:
-        vm_rules.check_zone(self._cloud.kernel, call.zone)
-        path = f"{self._own}/zones/{call.zone}/diskTypes"
-        return listed(call.request, "diskType", path, [self._disk_type(call.zone, one) for one in DISK_TYPES])
-
-    def disk_type(self, call: Call) -> Response:
-        vm_rules.check_zone(self._cloud.kernel, call.zone)
-        if call.name not in DISK_TYPES:
-            raise vm_rules.missing(f"{self._own}/zones/{call.zone}/diskTypes/{call.name}")
-        return Response.of(self._disk_type(call.zone, call.name))
-
-    def _disk_type(self, zone: str, name: str) -> dict[str, Any]:
-        place = f"{self._own}/zones/{zone}"
-        return named_resource(
-            "diskType", f"{place}/diskTypes/{name}", 30000 + DISK_TYPES.index(name), zone=link(place),
-            validDiskSize="10GB-65536GB", defaultDiskSizeGb="500" if name == "pd-standard" else "100",
-        )  # fmt: skip
-
-    def regions(self, call: Call) -> Response:
-        return listed(
-            call.request, "region", f"{self._own}/regions", [self._region(r) for r in tables.regions()]
-        )
-
-    def region(self, call: Call) -> Response:
-        """Answer regions.get, with the use of the CPUS quota."""
-        if call.region not in tables.regions():
-            raise vm_rules.missing(f"{self._own}/regions/{call.region}")
-        return Response.of(self._region(call.region))
-
-    def types(self, call: Call) -> Response:
-        vm_rules.check_zone(self._cloud.kernel, call.zone)
-        return listed(
-            call.request, "machineType", f"{self._own}/zones/{call.zone}/machineTypes", self._types(call.zone)
-        )
-
-    def types_everywhere(self, call: Call) -> Response:
-        scopes = {f"zones/{zone}": self._types(zone) for zone in tables.zones()}
-        return aggregated(call.request, "machineTypes", f"{self._own}/aggregated/machineTypes", dict(scopes))
-
-    def type(self, call: Call) -> Response:
-        vm_rules.check_zone(self._cloud.kernel, call.zone)
-        found = tables.vm_types(tables.region_of(call.zone)).get(call.name)
-        if found is None:
-            raise vm_rules.missing(f"{self._own}/zones/{call.zone}/machineTypes/{call.name}")
-        return Response.of(self._type(call.zone, found))
 
     def images(self, call: Call) -> Response:
         """Answer images.list; the project of the local cloud has none of its own."""
@@ -95,32 +129,82 @@ class ComputeCatalog:
     def image(self, call: Call) -> Response:
         return Response.of(_image(call.project, call.name, vm_rules.family_of_image(call.project, call.name)))
 
-    def _zone(self, zone: str) -> dict[str, Any]:
+    def effective_firewalls(self, call: Call) -> Response:
+        """Answer networks.getEffectiveFirewalls; the local cloud has no policies above a network's own rules."""
+        self.networks.get(call)
+        return Response.of({"firewalls": [self._rule("", one) for one in self._cloud.network.firewalls()]})
+
+    def _zone(self, _: str, zone: str) -> Shown:
         region = link(f"{self._own}/regions/{tables.region_of(zone)}")
         path = f"{self._own}/zones/{zone}"
         return named_resource("zone", path, _id(zone), region=region, status="UP", description=zone)
 
-    def _region(self, region: str) -> dict[str, Any]:
+    def _region(self, _: str, region: str) -> Shown:
+        """Return a region, with the use of its CPUS quota where it has one."""
         zones = [link(f"{self._own}/zones/{z}") for z in tables.zones() if tables.region_of(z) == region]
         limit = self._cloud.settings.quotas.get(("CPUS", region))
-        quotas = [] if limit is None else [{"metric": "CPUS", "limit": limit, "usage": self._cpus(region)}]
+        used = 0 if limit is None else vm_rules.cpus_in_use(self._cloud.kernel, region)
+        quotas = [] if limit is None else [{"metric": "CPUS", "limit": limit, "usage": used}]
         path = f"{self._own}/regions/{region}"
         return named_resource("region", path, _id(region), status="UP", zones=zones, quotas=quotas)
 
-    def _cpus(self, region: str) -> int:
-        return vm_rules.cpus_in_use(self._cloud.kernel, region)
-
-    def _types(self, zone: str) -> list[dict[str, Any]]:
-        return [self._type(zone, kind) for kind in tables.vm_types(tables.region_of(zone)).values()]
-
-    def _type(self, zone: str, kind: VmType) -> dict[str, Any]:
+    def _type(self, zone: str, kind: VmType) -> Shown:
         path = f"{self._own}/zones/{zone}/machineTypes/{kind.name}"
         memory, shared = int(kind.memory_gib * 1024), kind.vcpus < 1
         size = {"guestCpus": kind.guest_cpus, "memoryMb": memory, "isSharedCpu": shared}
         return named_resource("machineType", path, _id(kind.name), zone=zone, **size)
 
+    def _disk_type(self, zone: str, name: str) -> Shown:
+        place = f"{self._own}/zones/{zone}"
+        return named_resource(
+            "diskType", f"{place}/diskTypes/{name}", 30000 + DISK_TYPES.index(name), zone=link(place),
+            validDiskSize="10GB-65536GB", defaultDiskSizeGb="500" if name == "pd-standard" else "100",
+        )  # fmt: skip
 
-def _image(project: str, name: str, family: str) -> dict[str, Any]:
+    def _network(self, _: str, vpc: Vpc) -> Shown:
+        regions = vpc.subnetworks.items()
+        subnets = [link(f"{self._own}/regions/{region}/subnetworks/{name}") for region, (name, _) in regions]
+        path, mode = f"{self._own}/global/networks/{vpc.name}", vpc.automatic
+        number = self._number(vpc)
+        return named_resource("network", path, number, autoCreateSubnetworks=mode, subnetworks=subnets)
+
+    def _number(self, vpc: Vpc) -> int:
+        return _NETWORK_ID + _NETWORK_STEP * list(self._cloud.network.vpcs).index(vpc.name)
+
+    def _subnets(self, region: str) -> dict[str, Vpc]:
+        vpcs = self._cloud.network.vpcs.values()
+        return {vpc.subnetworks[region][0]: vpc for vpc in vpcs if region in vpc.subnetworks}
+
+    def _subnet(self, region: str, vpc: Vpc) -> Shown:
+        name, addresses = vpc.subnetworks[region]
+        return named_resource(
+            "subnetwork",
+            f"{self._own}/regions/{region}/subnetworks/{name}",
+            self._number(vpc) + 1 + list(tables.regions()).index(region),
+            region=link(f"{self._own}/regions/{region}"),
+            network=link(f"{self._own}/global/networks/{vpc.name}"),
+            ipCidrRange=addresses,
+            privateIpGoogleAccess=True,
+        )
+
+    def _rule(self, _: str, rule: dict[str, Any]) -> Shown:
+        fields = {key: value for key, value in rule.items() if key not in _RULE_FIELDS}
+        network = str(rule.get("network", "default")).rpartition("/")[2]
+        return named_resource(
+            "firewall",
+            f"{self._own}/global/firewalls/{rule['name']}",
+            int(rule["id"]),
+            network=link(f"{self._own}/global/networks/{network}"),
+            creationTimestamp=compute_timestamp(rule["created"]),
+            **fields,
+        )
+
+
+def _named(names: Iterable[str]) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _image(project: str, name: str, family: str) -> Shown:
     path = f"projects/{project}/global/images/{name}"
     times = {"creationTimestamp": compute_timestamp(1767225600.0), "status": "READY", "diskSizeGb": "10"}
     return named_resource("image", path, _id(name), family=family, **times)

@@ -135,7 +135,7 @@ def listed(request: Request, kind: str, path: str, items: Iterable[Shown]) -> Re
     return Response.of({**body, **({"nextPageToken": token} if token else {})})
 
 
-def aggregated(request: Request, key: str, path: str, scopes: dict[str, Sequence[Shown]]) -> Response:
+def aggregated(request: Request, key: str, path: str, scopes: Mapping[str, Sequence[Shown]]) -> Response:
     """
     Build one page of an aggregated list: *scopes* maps `zones/Z` to its items.
 

@@ -1,8 +1,5 @@
 """Cloud TPU v2: the calls on queued resources."""
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,9 +9,8 @@ from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.operations import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource, QueuedState
 from orchestrator.emulator.state.queued_life import QueuedLife
+from orchestrator.emulator.state.replays import once
 from orchestrator.emulator.state.tpu import TpuNodes
-
-_UUID = re.compile(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 class QueuedResources:
@@ -116,20 +112,8 @@ class QueuedResources:
     def _once(
         self, call: str, request_id: str, body: Mapping[str, Any], act: Callable[[], Operation]
     ) -> Operation:
-        """Make a call; the same *request_id* gives the same operation again, whatever has happened since."""
-        if not request_id:
-            return act()
-        if not _UUID.fullmatch(request_id) or not request_id.strip("0-"):
-            raise ApiError(400, "INVALID_ARGUMENT", f"The request id '{request_id}' is not a non-zero UUID.")
-        state, key = self._kernel.state, f"{call} {request_id}"
-        digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-        known, name = state.replays.get(key, (digest, ""))
-        if known != digest:
-            text = f"The request id '{request_id}' was used before with another request body."
-            raise ApiError(400, "INVALID_ARGUMENT", text)
-        if name:
-            return state.operations[name]
-        operation = act()
-        operation.request_id = request_id
-        state.replays[key] = (digest, operation.name)
-        return operation
+        return once(self._kernel, call, request_id, body, act, _invalid)
+
+
+def _invalid(text: str) -> ApiError:
+    return ApiError(400, "INVALID_ARGUMENT", text)

@@ -13,7 +13,6 @@ from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.tables import VmType
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,127}")
 _LIMIT_VALUE, _LIMIT_ALL = 256 * 1024, 512 * 1024
 _RUNS = frozenset(Status) - {Status.TERMINATED, Status.SUSPENDED}
@@ -41,12 +40,6 @@ def missing(path: str) -> ApiError:
 def check_zone(kernel: Kernel, zone: str) -> None:
     if zone not in tables.zones():
         raise missing(f"projects/{kernel.settings.project}/zones/{zone}")
-
-
-def check_request_id(request_id: str) -> None:
-    """Refuse a requestId that is not a UUID, or the zero UUID."""
-    if request_id and (not _UUID.fullmatch(request_id) or not request_id.strip("0-")):
-        raise invalid(f"Invalid value for field 'requestId': '{request_id}'. Must be a valid, non-zero UUID.")
 
 
 def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list[str]:
