@@ -28,7 +28,7 @@ class Machines(NoHosts):
 
     def boot(self, machine):
         self.lab.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY.split()[1]
-        if machine.kind == "tpu" and not self.silent and not machine.mute:
+        if machine.kind == "tpu" and not self.silent and not machine.silent:
             self._report_first(machine.id)
             if self._has_code():
                 self.start(machine.id)
