@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import Absent, NodeState, Unknown
 from orchestrator.domain.ports import BucketOrder
+from orchestrator.errors import LeaseHeldError
 from orchestrator.planning.next_zone import SECOND_WITNESS
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 from tests.kit.records import changed
@@ -212,6 +214,18 @@ def test_down_says_first_that_the_deployment_goes(lab):
     """Killed in the middle, it leaves a record that no `watch` takes for a deployment to keep alive."""
     lab.up().sweep().begin()
     assert lab.controller(state="another computer").record.job.bundle == ""
+
+
+def test_down_that_slept_through_its_lease_deletes_nothing_of_its_successor(lab):
+    """A laptop closed in the middle of `down` wakes when another computer has brought the deployment up again."""
+    sweep = lab.up().sweep()
+    sweep.begin()
+    lab.clock.advance(LIFE + 1)
+    lab.controller(state="another computer", beside=True, who="there").up()
+    before = lab.mutations()
+    with pytest.raises(LeaseHeldError, match="there holds the lease"):
+        sweep.machines()
+    assert lab.mutations() == before
 
 
 def test_down_is_not_done_before_the_record_is_closed(lab):
