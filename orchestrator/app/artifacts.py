@@ -14,6 +14,7 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record, newest_incarnation
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of
+from orchestrator.emulator.machines.machine_python import interpreters
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
@@ -45,8 +46,6 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
 
 def need_python(spec: Spec) -> None:
     """Raise UsageError when this computer, whose interpreters local machines use, lacks `job.python`."""
-    from orchestrator.emulator.machines.machine_python import interpreters
-
     wanted, here = spec.job.python, interpreters(os.environ)
     if wanted and ".".join(wanted.split(".")[:2]) not in here:
         raise UsageError(

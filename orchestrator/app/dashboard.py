@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.known import open_session
 from orchestrator.app.report import Memory, facts_of
 from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import open_session
 from orchestrator.errors import UsageError
 from orchestrator.report.page import page
 

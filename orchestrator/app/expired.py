@@ -4,54 +4,49 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from orchestrator.app.known import billed
+from orchestrator.app.quick import keep_mark
 from orchestrator.app.reporter import Reporter, Style
-from orchestrator.app.state_folders import KEPT
+from orchestrator.app.same_place import store_account
+from orchestrator.app.session import Session
+from orchestrator.app.state_folders import SPEC_FILE, state_folder
+from orchestrator.config.adapter import dump, restore
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
+from orchestrator.engine.atomic_files import disk_trouble, write_atomically
+from orchestrator.engine.loop import raise_bucket_gone
+from orchestrator.engine.reconcile import Pass, Reconciler
+from orchestrator.engine.record_format import decode
 from orchestrator.errors import LeaseHeldError, TpuctlError
 
-if TYPE_CHECKING:
-    from orchestrator.app.session import Session
-    from orchestrator.engine.reconcile import Pass
 
-
-def remember(session: "Session") -> None:
-    """Keep the spec of a deployment that is coming up, sealed: a changed time to live must not end it."""
-    from orchestrator.app.quick import keep_mark
-    from orchestrator.app.same_place import keep_account
-    from orchestrator.config.adapter import dump
-    from orchestrator.engine.atomic_files import write_atomically
-
-    keep_account(session)
+def remember(session: Session) -> None:
+    """Store the spec of a deployment that is coming up, with a checksum: a changed time to live must not end it."""
+    store_account(session.folder, session.choice.cloud)
     spec = replace(session.spec, project=session.project)
-    write_atomically(
-        session.folder / KEPT, json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
-    )
+    stored = json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
+    write_atomically(session.folder / SPEC_FILE, stored)
     if not session.choice.settings:
-        keep_mark(session)
+        keep_mark(session.choice.cloud, session.spec.project, session.path, session.folder)
 
 
-def sweep_expired(session: "Session") -> None:
+def sweep_expired(session: Session) -> None:
     """
     Ask for the end of every other deployment of this computer whose ttl is over, one pass each.
 
     Only what its record and its labels name is touched, data stays, and one that somebody holds the lease
     of is left to them. What fails here is said and stops nothing: the next command tries again.
     """
-    from orchestrator.app.session import Session as Opened
-    from orchestrator.app.state_folders import state_folder
-
     say = session.reporter.say
     for spec in _expired(state_folder(session.choice.cloud), session.clock.now(), say):
         if (spec.project, spec.name) == (session.project, session.spec.name):
             continue
         say(f"{spec.name}: its time to live of {spec.watch.ttl} is over and nobody watched; its machines go")
-        other = Opened(session.choice, Aside(session.reporter), spec)
+        other = Session(session.choice, Aside(session.reporter), spec)
         try:
             with other.alone("expire"):
                 if not _over(spec, other.records.current, session.clock.now()):
@@ -82,12 +77,8 @@ class Aside(Reporter):
         self._reporter.say(f"  {text}", style=style)
 
 
-def _one_try(session: "Session") -> "Pass":
+def _one_try(session: Session) -> Pass:
     """Make one pass. One that breaks off is not made again: the command that was typed has work of its own."""
-    from orchestrator.engine.atomic_files import disk_trouble
-    from orchestrator.engine.loop import raise_bucket_gone
-    from orchestrator.engine.reconcile import Reconciler
-
     try:
         result = Reconciler(session.deployment).one_pass()
     except OSError as error:
@@ -99,7 +90,7 @@ def _one_try(session: "Session") -> "Pass":
     return result
 
 
-def _doubts(result: "Pass") -> list[str]:
+def _doubts(result: Pass) -> list[str]:
     """Say what kept this pass from ending the deployment: what it could not see, and what was refused."""
     sights = (result.world.nodes, result.world.vm)
     unseen = [sight.why for sight in sights if isinstance(sight, Unknown)]
@@ -108,30 +99,21 @@ def _doubts(result: "Pass") -> list[str]:
 
 def _expired(folder: Path, now: float, say: Callable[[str], None]) -> Iterator[Spec]:
     """Yield the specs of deployments whose ttl is over and whose record knows of something that is billed."""
-    from orchestrator.config.adapter import restore
-    from orchestrator.engine.record_format import decode
-
-    for kept in sorted(folder.glob(f"*/*/{KEPT}")):
+    for path in sorted(folder.glob(f"*/*/{SPEC_FILE}")):
         try:
-            spec = restore(verified(kept.read_bytes()))
-            record = decode((kept.parent / "record.json").read_bytes(), spec.name)
+            spec = restore(verified(path.read_bytes()))
+            record = decode((path.parent / "record.json").read_bytes(), spec.name)
         except OSError:
             continue  # It has come no further than its spec, or is being taken away.
         except (ValueError, TypeError, TpuctlError):
             # Not ours to judge, but what nobody ends goes on costing.
             say(
-                f"{kept.parent.name}: what is kept of it cannot be read, so nobody here ends it when its "
+                f"{path.parent.name}: what is kept of it cannot be read, so nobody here ends it when its "
                 "time to live is over; run tpuctl up or tpuctl down with its file"
             )
             continue
         if billed(record) and _over(spec, record, now):
             yield spec
-
-
-def billed(record: Record) -> bool:
-    """Say whether something may cost money: a TPU that was asked for may exist though nobody lived to see it."""
-    asked = record.node.accepted or record.node.requested_at > 0
-    return asked or any(span.until is None for span in record.spans)
 
 
 def _over(spec: Spec, record: Record, now: float) -> bool:

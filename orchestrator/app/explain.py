@@ -7,10 +7,9 @@ from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.values import Entry, Explanation, Seen, Watching
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.glance import glance, holder_of
-from orchestrator.app.known import open_session
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.session import Session, open_session
+from orchestrator.app.status import holder_of, observe_now
 
 JOURNAL_BYTES = 64 << 10
 """How much of the end of the local journal is read."""
@@ -26,7 +25,7 @@ def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> 
 
 def explained(session: Session) -> Explanation:
     """Look once, and return why the deployment is in the state that was seen."""
-    looked = glance(session)
+    looked = observe_now(session)
     held = holder_of(session, looked.world)
     watching = held and Watching(held["who"], held["command"], held["renewed_age_s"], held["where"] == "vm")
     journal = _journal(session.folder / "journal.jsonl")

@@ -1,36 +1,19 @@
-"""Open a deployment by its name: one that this computer has brought up needs no file."""
+"""The deployments that this computer has brought up, as the files beside their records tell."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from orchestrator.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from orchestrator.app.choice import Choice
-    from orchestrator.app.reporter import Reporter
-    from orchestrator.app.session import Session
-    from orchestrator.domain.spec import Spec
+from orchestrator.app.state_folders import known_files
+from orchestrator.config.adapter import restore
+from orchestrator.domain.checksum import verified
+from orchestrator.domain.record import Record
+from orchestrator.domain.spec import Spec
+from orchestrator.engine.record_format import decode
+from orchestrator.errors import TpuctlError, UsageError
 
 
-def open_session(
-    choice: "Choice", name: str | None, reporter: "Reporter", *, only_looks: bool = False
-) -> "Session":
-    """
-    Return the session of the deployment *name* as it was brought up here, or of the file without a name.
-
-    Raise UsageError when no deployment or more than one has that name.
-    """
-    from orchestrator.app.session import Session
-
-    spec = _kept(choice.cloud, name) if name else None
-    return Session(choice, reporter, spec, only_looks=only_looks)
-
-
-def _kept(cloud: str, name: str) -> "Spec":
-    from orchestrator.app.state_folders import kept_files
-
-    found = kept_files(cloud)
+def spec_of(cloud: str, name: str) -> Spec:
+    """Return what was brought up as *name*; raise UsageError when that is no deployment or more than one."""
+    found = known_files(cloud)
     names = sorted({path.parent.name for path in found})
     chosen = [path for path in found if path.parent.name == name]
     if not chosen:
@@ -49,11 +32,8 @@ def _kept(cloud: str, name: str) -> "Spec":
     return spec_in(chosen[0])
 
 
-def spec_in(path: "Path") -> "Spec":
-    """Return what is kept in *path*; raise UsageError when it cannot be read."""
-    from orchestrator.config.adapter import restore
-    from orchestrator.domain.checksum import verified
-
+def spec_in(path: Path) -> Spec:
+    """Return the spec in *path*; raise UsageError when it cannot be read."""
     try:
         return restore(verified(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
@@ -62,3 +42,24 @@ def spec_in(path: "Path") -> "Spec":
             hint="run it in the folder of its tpuctl.yaml, without a name", changed="nothing was changed",
             code="TPU-137",
         ) from error  # fmt: skip
+
+
+def billed(record: Record) -> bool:
+    """Say whether something may cost money: a TPU that was asked for may exist though no answer came back."""
+    asked = record.node.accepted or record.node.requested_at > 0
+    return asked or any(span.until is None for span in record.spans)
+
+
+def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
+    """Return the other projects in which a deployment of this name is billed, as far as this computer knows."""
+    found = []
+    for path in known_files(cloud):
+        other = path.parent.parent.name
+        if path.parent.name != name or other == project:
+            continue
+        try:
+            record = decode((path.parent / "record.json").read_bytes(), name)
+        except (OSError, TpuctlError):
+            continue
+        found += [other] if billed(record) else []
+    return found

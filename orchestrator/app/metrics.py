@@ -1,15 +1,13 @@
 """Metrics of `tpuctl watch` for Prometheus, on the loopback address of this computer."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIServer
 
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Iterable
-    from wsgiref.simple_server import WSGIServer
-
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 HERE = "127.0.0.1"

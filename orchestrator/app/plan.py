@@ -86,7 +86,7 @@ def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts
     """Look at the cloud, and foresee what `up` would change there; nothing but *out* is written."""
     session = Session(choice, reporter)
     with reporter:
-        check_place(session)
+        check_place(choice, session.spec.name, session.project, session.folder)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     bundle, agent = _digests(source_folder(session.path, session.spec), sets)
     with reporter:

@@ -1,31 +1,27 @@
 """Publish each look of the loop: for `status` and the dashboard, and as metrics."""
 
-from typing import TYPE_CHECKING
-
-from orchestrator.app.glance import Glance, body_of, loop_of
+from orchestrator.app.metrics import Metrics
+from orchestrator.app.session import Session
+from orchestrator.app.status import Observation, body_of, loop_of
 from orchestrator.domain.observation import Present
 from orchestrator.engine.published_status import Publisher, read_curve
-
-if TYPE_CHECKING:
-    from orchestrator.app.metrics import Metrics
-    from orchestrator.app.session import Session
-    from orchestrator.engine.reconcile import Pass
+from orchestrator.engine.reconcile import Pass
 
 
 class Publication:
     """Publish what the passes of one command see, as long as it runs."""
 
-    def __init__(self, session: "Session", metrics: "Metrics | None" = None) -> None:
+    def __init__(self, session: Session, metrics: Metrics | None = None) -> None:
         self._session = session
         self._metrics = metrics
         self._out = Publisher(session.cloud.store, session.folder, session.holder.id, session.key)
         if session.records.in_bucket:
             self._out.curve = read_curve(session.cloud.store)
 
-    def after(self, result: "Pass") -> None:
+    def after(self, result: Pass) -> None:
         """Publish one pass."""
         session, record, world = self._session, self._session.records.current, result.world
-        seen = Glance(world, record, session.cost(record, world.seen_at), result.plan)
+        seen = Observation(world, record, session.cost(record, world.seen_at), result.plan)
         body = body_of(session, seen, loop_of(session.holder, 0.0))
         usable = record.bucket.seen and isinstance(world.bucket, Present)
         beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()

@@ -6,11 +6,11 @@ from enum import Enum
 from orchestrator.app.artifacts import build_artifacts, want
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import remember, sweep_expired
-from orchestrator.app.glance import glance
 from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
 from orchestrator.app.leaving import leaving
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.status import observe_now
 from orchestrator.contract.object_names import BUNDLES
 from orchestrator.domain.lease import PUSH
 from orchestrator.domain.observation import NodeState, Present, World
@@ -108,7 +108,7 @@ def _must_run(session: Session) -> None:
 
 def _plan(session: Session, wanted: Wanted) -> list[str]:
     """Return in words what a push does; nothing when all machines have what is wanted."""
-    seen = glance(session)
+    seen = observe_now(session)
     record = want(seen.record, wanted.bundle, wanted.agent, wanted.job, seen.world.seen_at)
     changes = decide(session.spec, seen.world, record, seen.usd).changes
     if not wanted.new(seen.record) and not any(c.kind is Kind.JOB for c in changes):

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.glance import body_of, glance, holder_of
-from orchestrator.app.known import open_session
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.session import Session, open_session
+from orchestrator.app.status import body_of, holder_of, observe_now
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
@@ -55,7 +54,7 @@ def facts_of(session: Session, memory: Memory | None = None) -> Facts:
 
     *memory* is for who looks again.
     """
-    looked = glance(session)
+    looked = observe_now(session)
     record, world = looked.record, looked.world
     if not record.started_at:
         raise UsageError(

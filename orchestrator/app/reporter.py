@@ -1,14 +1,11 @@
 """What a use case tells while it works, and asks; nobody prints in `app/`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from types import TracebackType
+from typing import Literal
 
 from orchestrator.domain.events import Event
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from orchestrator.engine.apply import Failure
+from orchestrator.engine.apply import Failure
 
 Style = Literal["", "title", "command", "good", "done", "warning", "bad"]
 
@@ -23,7 +20,7 @@ class Reporter:
     def __enter__(self) -> None: ...
 
     def __exit__(
-        self, kind: "type[BaseException] | None", error: BaseException | None, trace: "TracebackType | None"
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
     def __call__(self, event: Event) -> None:
@@ -38,7 +35,7 @@ class Reporter:
     def waiting(self, texts: Sequence[str], at: float) -> None:
         """Tell what is waited for, each thing once."""
 
-    def failure(self, failure: "Failure", at: float) -> None:
+    def failure(self, failure: Failure, at: float) -> None:
         """Tell what a pass failed at; the next pass tries again where that makes sense."""
 
     def can_ask(self) -> bool:

@@ -4,33 +4,37 @@ A deployment belongs to the project and the login that brought it up: another on
 The wrong active project would make a second deployment of the same name, billed beside the first.
 """
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from orchestrator.app.choice import Choice
+from orchestrator.app.known import billed_elsewhere
+from orchestrator.app.login import account_here
+from orchestrator.app.reporter import Reporter
 from orchestrator.app.state_folders import RECORD_KEY
+from orchestrator.engine.artifacts import agent_file, is_whole
+from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
-
-if TYPE_CHECKING:
-    from orchestrator.app.session import Session
+from orchestrator.scripts import agent_zipapp
 
 ACCOUNT = "account"
 """Beside the record: the login that brought the deployment up, where it is known."""
 
 
-def check_place(session: "Session") -> None:
+def check_place(choice: Choice, name: str, project: str, folder: Path) -> None:
     """Raise UsageError when this computer knows the deployment under another project or another login."""
-    if session.choice.account_override:
+    if choice.account_override:
         return
-    name, project = session.spec.name, session.project
-    for other in _elsewhere(session):
+    for other in billed_elsewhere(choice.cloud, name, project):
         raise UsageError(
             f"{name} is up in project {other}; this command would act in project {project}",
             hint=f"add --set project={other}; or --account-override, if you mean a second one in {project}",
             changed="nothing was changed",
             code="TPU-139",
         )
-    before, now = _kept_account(session.folder), login_of(session.choice.cloud)
+    before, now = _account_before(folder), login_of(choice.cloud)
     if before and now and before != now:
         raise UsageError(
             f"{name} was brought up by {before}; you are logged in as {now}",
@@ -40,22 +44,21 @@ def check_place(session: "Session") -> None:
         )
 
 
-def check_record(session: "Session") -> None:
+def check_record(choice: Choice, records: RecordStore, reporter: Reporter, name: str, folder: Path) -> None:
     """
     Ask before a record is believed that this computer has not written.
 
     Raise UsageError when nobody is there to answer.
     """
-    records, reporter = session.records, session.reporter
     if records.unproven:
         reporter.say(
-            f"this computer has no copy of {session.spec.name}'s record and takes the one in the bucket as "
+            f"this computer has no copy of {name}'s record and takes the one in the bucket as "
             "it is: it was written under another key, or none",
             style="warning",
         )
-    if records.doubt and not session.choice.account_override:
+    if records.doubt and not choice.account_override:
         if not reporter.can_ask():
-            key = session.folder.parent.parent / RECORD_KEY
+            key = folder.parent.parent / RECORD_KEY
             raise UsageError(
                 records.doubt,
                 hint=f"if that was you on another computer, add --account-override (and copy {key} there, so "
@@ -68,64 +71,33 @@ def check_record(session: "Session") -> None:
     records.believe()
 
 
-def own_agent(session: "Session") -> None:
+def own_agent(records: RecordStore, bundles: Path) -> None:
     """Let the record name an agent that this computer has built: what it names runs as root on the next machine."""
-    from dataclasses import replace
-
-    from orchestrator.engine.artifacts import agent_file, is_whole
-    from orchestrator.scripts import agent_zipapp
-
-    named = session.records.current.job.agent
-    if not named or is_whole(agent_file(session.bundles, named), named):
+    named = records.current.job.agent
+    if not named or is_whole(agent_file(bundles, named), named):
         return
-    private_folder(session.bundles)
-    fresh = session.bundles / "agent.new"
+    private_folder(bundles)
+    fresh = bundles / "agent.new"
     digest = agent_zipapp.build(fresh)
-    fresh.replace(agent_file(session.bundles, digest))
+    fresh.replace(agent_file(bundles, digest))
     if digest != named:
-        session.records.update_later(lambda record: replace(record, job=replace(record.job, agent=digest)))
+        records.update_later(lambda record: replace(record, job=replace(record.job, agent=digest)))
 
 
-def keep_account(session: "Session") -> None:
+def store_account(folder: Path, cloud: str) -> None:
     """Remember who brings the deployment up."""
-    from orchestrator.engine.atomic_files import write_atomically
-
-    account = login_of(session.choice.cloud)
+    account = login_of(cloud)
     if account:
-        write_atomically(session.folder / ACCOUNT, account.encode())
+        write_atomically(folder / ACCOUNT, account.encode())
 
 
 def login_of(cloud: str) -> str:
     """Return the e-mail of the login, empty where it is not known; a rehearsal has none."""
-    if cloud == "local":
-        return ""
-    from orchestrator.app.login import account_here
-
-    return account_here()
+    return "" if cloud == "local" else account_here()
 
 
-def _kept_account(folder: Path) -> str:
+def _account_before(folder: Path) -> str:
     try:
         return (folder / ACCOUNT).read_text().strip()
     except OSError:
         return ""
-
-
-def _elsewhere(session: "Session") -> list[str]:
-    """Return the other projects in which a deployment of this name is billed, as far as this computer knows."""
-    from orchestrator.app.expired import billed
-    from orchestrator.app.state_folders import kept_files
-    from orchestrator.engine.record_format import decode
-    from orchestrator.errors import TpuctlError
-
-    found = []
-    for kept in kept_files(session.choice.cloud):
-        project = kept.parent.parent.name
-        if kept.parent.name != session.spec.name or project == session.project:
-            continue
-        try:
-            record = decode((kept.parent / "record.json").read_bytes(), session.spec.name)
-        except (OSError, TpuctlError):
-            continue
-        found += [project] if billed(record) else []
-    return found

@@ -1,26 +1,34 @@
 """The one place where real parts meet: clock, cloud, SSH, record, engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.holder import gone, only_here, this_process
+from orchestrator.app.clouds import local_adapter
+from orchestrator.app.holder import gone, this_process
+from orchestrator.app.known import spec_of
+from orchestrator.app.local import ensure_running
+from orchestrator.app.notify import receivers_in_earnest
 from orchestrator.app.price_cache import catalog_for
+from orchestrator.app.process_lock import only_here
 from orchestrator.app.reporter import Reporter
+from orchestrator.app.same_place import check_place, check_record, own_agent
 from orchestrator.app.state_folders import on_machine, own_address, record_key, state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.events import Event
-from orchestrator.domain.lease import Holder
+from orchestrator.domain.lease import LOOP, Holder
+from orchestrator.domain.names import SSH_USER
 from orchestrator.domain.plan import Kind, Plan
+from orchestrator.domain.ports import Cloud, Store
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
+from orchestrator.emulator.address import Address, address_on_machine
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.create_budget_file import CreateBudget
 from orchestrator.engine.deployment import Deployment, any_plan
@@ -28,20 +36,17 @@ from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
 from orchestrator.engine.loop import Watcher
+from orchestrator.engine.notifications import Notifier
+from orchestrator.engine.receivers import Apprise, Hook, Webhook
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TpuctlError
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.factory import open_cloud
+from orchestrator.google.node_list import ZoneLists
 from orchestrator.pricing.bill import spent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from orchestrator.domain.ports import Cloud, Store
-    from orchestrator.emulator.address import Address
-    from orchestrator.engine.notifications import Notifier
-    from orchestrator.engine.receivers import Apprise, Hook, Webhook
-    from orchestrator.google.clients import Clients, CloudSettings
-    from orchestrator.google.node_list import ZoneLists
-    from orchestrator.ssh.fleet import Ssh
+from orchestrator.ssh.fleet import Ssh
+from orchestrator.ssh.keys import ensure_key
+from orchestrator.ssh.ssh_settings import SshSettings
 
 
 def read_spec(choice: Choice) -> tuple[Path, Spec]:
@@ -63,7 +68,7 @@ class Session:
 
     def __init__(
         self, choice: Choice, reporter: Reporter, spec: Spec | None = None, path: Path | None = None, *,
-        forgiving: bool = False, only_looks: bool = False, lists: "ZoneLists | None" = None,
+        forgiving: bool = False, only_looks: bool = False, lists: ZoneLists | None = None,
     ) -> None:  # fmt: skip
         self.choice = choice
         self.reporter = reporter
@@ -83,15 +88,10 @@ class Session:
             return self._local.project
         if self.spec.project:
             return self.spec.project
-        from orchestrator.google.clients import Clients, CloudSettings
-
         return Clients(CloudSettings()).project
 
     @cached_property
-    def _local(self) -> "Address":
-        from orchestrator.app.local import ensure_running
-        from orchestrator.emulator.address import address_on_machine
-
+    def _local(self) -> Address:
         found = address_on_machine()
         if found is not None:
             return found
@@ -108,47 +108,36 @@ class Session:
         return state_folder(self.choice.cloud) / self.project / self.spec.name
 
     @cached_property
-    def ssh(self) -> "Ssh":
+    def ssh(self) -> Ssh:
         """Return the SSH side."""
-        from orchestrator.domain.names import SSH_USER
-        from orchestrator.ssh.fleet import Ssh
-        from orchestrator.ssh.keys import ensure_key
-        from orchestrator.ssh.ssh_settings import SshSettings
-
         key = ensure_key(self.folder)
         known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
         settings = SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
         return Ssh(settings)
 
     def _warn(self, text: str) -> None:
-        """Tell the user at once of what no command fails for."""
+        """Report at once what no command fails for."""
         self.reporter(Event(self.clock.now(), "failure", text))
 
     @cached_property
-    def cloud(self) -> "Cloud":
+    def cloud(self) -> Cloud:
         """Return the adapters of the chosen cloud."""
         return self._open(ask_account=not self._only_looks)
 
     @cached_property
-    def store(self) -> "Store":
+    def store(self) -> Store:
         """Return the objects of the bucket alone, without a call and without the client of Compute Engine."""
         return self._open(ask_account=False).store
 
     @cached_property
-    def clients(self) -> "Clients":
+    def clients(self) -> Clients:
         """Return Google's clients for the chosen cloud, for what no adapter is about."""
-        from orchestrator.google.clients import Clients
-
         return Clients(self._settings())
 
-    def _open(self, *, ask_account: bool) -> "Cloud":
-        from orchestrator.google.factory import open_cloud
-
+    def _open(self, *, ask_account: bool) -> Cloud:
         return open_cloud(self._settings(), self.spec, self.ssh, ask_account=ask_account)
 
-    def _settings(self) -> "CloudSettings":
-        from orchestrator.google.clients import CloudSettings
-
+    def _settings(self) -> CloudSettings:
         local = self._local if self.choice.cloud == "local" else None
         return CloudSettings(
             endpoint=local.endpoint if local else None,
@@ -157,21 +146,14 @@ class Session:
             lists=self._lists,
             inside=on_machine(),
             relay=local.relay if local else "",
-            adapter=self._adapter_for(local) if local else None,
+            adapter=local_adapter(local) if local else None,
             # The loop on the VM works as the VM's own account.
             impersonate="" if on_machine() else self.spec.impersonate or "",
         )
 
-    def _adapter_for(self, local: "Address") -> object:
-        from orchestrator.emulator.own_server import adapter_for
-
-        return adapter_for(local)
-
     @cached_property
     def blueprint(self) -> Blueprint:
-        """Return what builds our orders."""
-        from orchestrator.ssh.keys import ensure_key
-
+        """Return what builds our requests."""
         return Blueprint(self.spec, self.cloud.account, ensure_key(self.folder).metadata_line())
 
     @cached_property
@@ -231,13 +213,10 @@ class Session:
         )
 
     @cached_property
-    def notifier(self) -> "Notifier":
+    def notifier(self) -> Notifier:
         """Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM."""
-        from orchestrator.app.notify import receivers_in_earnest
-        from orchestrator.domain.lease import LOOP
-        from orchestrator.engine.notifications import Notifier
 
-        def receivers() -> "list[Webhook | Apprise | Hook]":
+        def receivers() -> list[Webhook | Apprise | Hook]:
             hooks = self.holder.command != LOOP
             return receivers_in_earnest(self.spec, self.path.parent, self.choice.cloud, hooks=hooks)
 
@@ -262,17 +241,15 @@ class Session:
     def alone(
         self, command: str, yields: tuple[str, ...] = (),
         take_over: Callable[[LeaseHeldError], None] | None = None,
-    ) -> "Iterator[None]":  # fmt: skip
+    ) -> Iterator[None]:  # fmt: skip
         """
         Keep every other tpuctl off the deployment while the block runs, here and on other computers.
 
         *yields* names the commands for which this one steps aside. A forgiving session asks *take_over*
         whether to go on beside whoever holds the lease; a no is an error that it raises.
         """
-        from orchestrator.app.same_place import check_place
-
         if command != "expire":
-            check_place(self)
+            check_place(self.choice, self.spec.name, self.project, self.folder)
         self.interrupted = False
         self.holder = this_process(command, self.clock.now(), yields)
         wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
@@ -280,9 +257,7 @@ class Session:
             yield
 
     @contextmanager
-    def _leased(self, take_over: Callable[[LeaseHeldError], None] | None) -> "Iterator[None]":
-        from orchestrator.app.same_place import check_record, own_agent
-
+    def _leased(self, take_over: Callable[[LeaseHeldError], None] | None) -> Iterator[None]:
         older = "records" in self.__dict__
         try:
             self.lease.acquire()
@@ -297,6 +272,16 @@ class Session:
         with self.lease.renewing():
             if not self._forgiving:
                 fresh = not older or self.lease.token is None
-                claim_record(self.lease, self.records, lambda: check_record(self), fresh=fresh)
-                own_agent(self)
+                claim_record(self.lease, self.records, self._check_record, fresh=fresh)
+                own_agent(self.records, self.bundles)
             yield
+
+    def _check_record(self) -> None:
+        check_record(self.choice, self.records, self.reporter, self.spec.name, self.folder)
+
+
+def open_session(
+    choice: Choice, name: str | None, reporter: Reporter, *, only_looks: bool = False
+) -> Session:
+    """Return the session of the deployment *name* as it was brought up here, or of the file without a name."""
+    return Session(choice, reporter, spec_of(choice.cloud, name) if name else None, only_looks=only_looks)

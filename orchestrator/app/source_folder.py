@@ -1,15 +1,12 @@
 """Which folder is pushed: one of the project, never what lies above it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 
-if TYPE_CHECKING:
-    from orchestrator.domain.spec import Spec
 
-
-def source_folder(file: Path, spec: "Spec") -> Path:
+def source_folder(file: Path, spec: Spec) -> Path:
     """
     Return the folder whose code is pushed.
 

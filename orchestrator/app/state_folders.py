@@ -5,10 +5,13 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+import platformdirs
+
+from orchestrator.emulator.address import local_path
 from orchestrator.private_folders import own_folder, private_folder
 
 RECORD_KEY = "record.key"
-KEPT = "spec.json"
+SPEC_FILE = "spec.json"
 """What `up` wanted, kept beside the record: by it a deployment is known without its file."""
 
 
@@ -30,11 +33,7 @@ def state_path(cloud: str) -> Path:
     if chosen:
         return Path(chosen).absolute() / cloud
     if cloud == "local":
-        from orchestrator.emulator.address import local_path
-
         return local_path() / "deployments"
-    import platformdirs
-
     return platformdirs.user_state_path("tpuctl") / "deployments"
 
 
@@ -60,14 +59,14 @@ def record_key(cloud: str) -> bytes:
         return b""
 
 
-def kept_files(cloud: str) -> list[Path]:
-    """Return the kept deployment files, one for each deployment that was brought up here."""
-    return sorted(state_folder(cloud).glob(f"*/*/{KEPT}"))
+def known_files(cloud: str) -> list[Path]:
+    """Return the stored specs, one for each deployment that was brought up here."""
+    return sorted(state_folder(cloud).glob(f"*/*/{SPEC_FILE}"))
 
 
 def is_known(cloud: str, name: str) -> bool:
     """Say whether this computer has brought a deployment of that name up, in whatever project."""
-    return any(path.parent.name == name for path in kept_files(cloud))
+    return any(path.parent.name == name for path in known_files(cloud))
 
 
 def on_machine() -> bool:

@@ -1,37 +1,73 @@
 """What exists and how far the job is: as the watcher has published it, or as the cloud shows it."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-if TYPE_CHECKING:
-    from orchestrator.app.session import Session
-    from orchestrator.engine.published_copy import Snapshot
+from orchestrator.app.choice import Choice
+from orchestrator.app.expired import sweep_expired
+from orchestrator.app.quick import aged_status, keep_mark
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session, open_session
+from orchestrator.domain import names
+from orchestrator.domain.job_progress import seconds_left
+from orchestrator.domain.lease import LIFE, LOOP, Holder
+from orchestrator.domain.maintenance import maintenance_text
+from orchestrator.domain.observation import Present, Unknown, World
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.record import Record
+from orchestrator.engine.held import current
+from orchestrator.engine.observe import observe
+from orchestrator.engine.published_copy import Snapshot, published_here
+from orchestrator.engine.published_status import published
+from orchestrator.errors import TpuctlError
+from orchestrator.planning.dead_man import alone
+from orchestrator.planning.decide import decide
+from orchestrator.planning.on_demand import told
+from orchestrator.planning.queued_tpu import state_text
+from orchestrator.planning.sidecars import sidecars
+from orchestrator.planning.unclaimed import kept_text, uncommitted_text
+from orchestrator.planning.update_record import learn
 
 
-def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Observation:
+    """Hold what was observed of a deployment at one moment, and what a pass would do about it."""
+
+    world: World
+    record: Record
+    usd: float
+    plan: Plan
+
+
+def observe_now(session: Session) -> Observation:
+    """Observe once, as a pass does, and change nothing."""
+    record = session.records.current
+    world = observe(session.cloud, session.spec, record, session.blueprint.bucket, session.clock.now())
+    record = learn(record, world)
+    usd = session.cost(record, world.seen_at)
+    return Observation(world, record, usd, decide(session.spec, world, record, usd))
+
+
+def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Session:
+    """Open a deployment to observe it, after those whose time is over have been ended."""
+    session = open_session(choice, name, reporter, only_looks=True)
+    if not name and not choice.settings:
+        keep_mark(choice.cloud, session.spec.project, session.path, session.folder)
+    sweep_expired(session)
+    return session
+
+
+def newest(session: Session, *, fresh: bool = False) -> dict[str, Any]:
     """Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud."""
-    from orchestrator.app.glance import look
-
     found = None if fresh else published_status(session)
     if found is not None:
         return aged_status(found)
     session.records.load()
-    return look(session)
+    return status_now(session)
 
 
-def aged_status(found: "Snapshot") -> dict[str, Any]:
-    """Return a published status with its age and whose look it is."""
-    from orchestrator.app.glance import aged
-
-    by = found.body["loop"]
-    return aged(found.body, found.age, "the loop on the VM" if by["where"] == "vm" else "the watcher")
-
-
-def published_status(session: "Session") -> "Snapshot | None":
+def published_status(session: Session) -> Snapshot | None:
     """Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one."""
-    from orchestrator.engine.published_copy import published_here
-    from orchestrator.engine.published_status import published
-    from orchestrator.errors import TpuctlError
-
     found = published_here(session.folder, session.clock.now(), session.ended)
     if found is not None:
         return found
@@ -39,3 +75,136 @@ def published_status(session: "Session") -> "Snapshot | None":
         return published(session.store, session.clock.now(), session.ended, session.key)
     except TpuctlError:
         return None  # The cloud is asked next, and says what is wrong.
+
+
+def status_now(session: Session) -> dict[str, Any]:
+    """Return what `status --json` prints, as the cloud shows it now."""
+    found = observe_now(session)
+    return body_of(session, found, holder_of(session, found.world))
+
+
+def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what `status --json` prints of one observation; *loop* says who takes care of the deployment."""
+    world, record, plan, spec = found.world, found.record, found.plan, session.spec
+    steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
+    goes_on = bool(record.started_at) and plan.outcome is None
+    watched = loop is not None and loop["alive"]
+    poll = float(spec.watch.poll)
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    return {
+        "name": spec.name,
+        "project": session.project,
+        "outcome": plan.outcome.value if plan.outcome else None,
+        "reason": plan.reason,
+        "uncommitted": uncommitted_text(spec.job.checkpoint, beats),
+        "unclaimed": kept_text(beats),
+        "incarnation": record.node.incarnation,
+        "preemptions": record.node.preemptions,
+        "cost_usd": round(found.usd, 4),
+        "resources": _resources(session, world, record),
+        "workers": _workers(world),
+        "loop": loop,
+        "alone": alone(spec, record.started_at),
+        "next": steps or list(plan.waiting),
+        "look_in_s": min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
+        "target_steps": spec.job.target_steps,
+        "eta_s": _eta(world, spec.job.target_steps),
+        "budget_usd": spec.watch.budget_usd,
+        "deadline": told(spec, world, record),
+        "ttl_left_s": _age(record.started_at + spec.watch.ttl, world.seen_at) if goes_on else None,
+        "sidecars": [{"name": s.name, "role": s.role, "port": s.port} for s in sidecars(spec, "")],
+        "seen": {"by": "cloud", "age_s": 0.0},
+    }
+
+
+def _resources(session: Session, world: World, record: Record) -> list[dict[str, str]]:
+
+    rows = []
+
+    def add(kind: str, name: str, zone: str, state: str) -> None:
+        rows.append({"kind": kind, "name": name, "zone": zone, "state": state})
+
+    def word(sight: object) -> str:
+        return f"unknown: {sight.why}" if isinstance(sight, Unknown) else "absent"
+
+    bucket = world.bucket
+    place = bucket.value.location if isinstance(bucket, Present) else ""
+    add("bucket", session.blueprint.bucket, place, "present" if place else word(bucket))
+    if session.spec.vm != "none":
+        vm = world.vm
+        zone = names.vm_zone(session.spec)
+        add(
+            "VM",
+            names.vm_name(session.spec),
+            zone,
+            vm.value.state.value if isinstance(vm, Present) else word(vm),
+        )
+    if not isinstance(world.nodes, Present):
+        add("TPU", "?", "", word(world.nodes))
+    elif not world.nodes.value:
+        add("TPU", "-", "", "absent")
+    else:
+        for node in world.nodes.value:
+            notice = maintenance_text(node.maintenance)
+            health = ("" if node.healthy else f" ({node.health})") + (f" ({notice})" if notice else "")
+            newest = node.incarnation == record.node.incarnation
+            other = newest and record.node.type not in {"", session.spec.tpu.type}
+            kind = f" ({record.node.type})" if other else ""
+            add("TPU", node.name, node.zone, state_text(node) + health + kind)
+    return rows
+
+
+def holder_of(session: Session, world: World) -> dict[str, Any] | None:
+    """Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM."""
+    found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
+    if found is None:
+        return None
+    return loop_of(Holder.from_json(found.data), _age(world.seen_at, found.updated) or 0.0)
+
+
+def loop_of(holder: Any, age: float) -> dict[str, Any]:
+    """Return a *holder* of the lease, renewed *age* seconds ago, as `status --json` prints it."""
+    return {
+        "where": "vm" if holder.command == LOOP else "elsewhere",
+        "who": holder.who,
+        "command": holder.command,
+        "since": holder.since,
+        "renewed_age_s": age,
+        "alive": age < LIFE,
+    }
+
+
+def _workers(world: World) -> list[dict[str, Any]]:
+
+    beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
+    return [
+        {
+            "worker": b.worker,
+            "phase": b.phase.value,
+            "step": b.step,
+            "loss": b.loss,
+            "rate": None if b.rate is None else round(b.rate, 4),
+            "total_steps": b.total_steps,
+            "progress_from": b.progress_from,
+            "checkpoint": b.committed_step,
+            "checkpoint_counted": b.committed_counted,
+            "format": b.format,
+            "checkpoint_age_s": _age(world.seen_at, b.committed_at),
+            "heartbeat_age_s": _age(world.seen_at, b.updated),
+            "starts": b.starts,
+            "message": b.message,
+        }
+        for b in sorted(beats, key=lambda b: b.worker)
+    ]
+
+
+def _eta(world: World, target: int | None) -> float | None:
+    """Return the seconds until the job's last step, at its rate of the moment."""
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    seconds = seconds_left(beats, target)
+    return None if seconds is None else round(seconds, 1)
+
+
+def _age(now: float, then: float | None) -> float | None:
+    """Return seconds; clocks of two machines may disagree by a little, so never less than none."""
+    return None if then is None else round(max(0.0, now - then), 1)

@@ -19,9 +19,8 @@ from orchestrator import __version__
 from orchestrator.app.choice import Choice
 from orchestrator.app.doctor.diagnose import diagnose
 from orchestrator.app.explain import explained
-from orchestrator.app.known import open_session
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.session import Session, open_session
 from orchestrator.app.status import newest
 from orchestrator.config.adapter import dump
 from orchestrator.contract.redaction import Redactor

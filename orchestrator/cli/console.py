@@ -2,9 +2,11 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator import __version__
+from orchestrator.contract.redaction import masked
 from orchestrator.domain.clean_text import clean, indented
+from orchestrator.engine.atomic_files import disk_trouble
 from orchestrator.errors import TpuctlError
 
 if TYPE_CHECKING:
@@ -38,6 +43,14 @@ def columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+def terminal(**settings: Any) -> "Console":
+    """Return rich's console for stdout, or with *stderr* for talk."""
+    # rich takes 40 ms to import: `status` beside a watcher and `--json` print without it.
+    from rich.console import Console
+
+    return Console(highlight=False, **settings)
+
+
 @contextmanager
 def page() -> "Iterator[Console]":
     """
@@ -45,9 +58,7 @@ def page() -> "Iterator[Console]":
 
     Tables fill their lines with blanks, which get in the way when somebody copies or compares the text.
     """
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = terminal()
     with console.capture() as captured:
         yield console
     text = _PADDED_END.sub(lambda end: end[0].replace(" ", ""), captured.get())
@@ -61,11 +72,7 @@ def put(text: str, *, err: bool = False) -> None:
 
 def say(text: str, *, style: str = "") -> None:
     """Print talk to stderr, in colour on a terminal that wants it."""
-    from rich.console import Console
-
-    Console(stderr=True, soft_wrap=True, highlight=False).print(
-        clean(text), style=style or None, markup=False
-    )
+    terminal(stderr=True, soft_wrap=True).print(clean(text), style=style or None, markup=False)
 
 
 def show_error(error: TpuctlError, args: Sequence[str]) -> None:
@@ -74,8 +81,6 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
 
     What looks like a token in it is masked: a message may repeat what a service or a file said.
     """
-    from orchestrator.contract.redaction import masked
-
     if wants_json(args):
         body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
         print_json("error", body)
@@ -95,9 +100,6 @@ def wants_json(args: Sequence[str]) -> bool:
 
 def show_unexpected(error: Exception, args: Sequence[str]) -> None:
     """Print what nobody had foreseen: the disk's trouble as such, a bug in one line, its story in a file."""
-    from orchestrator.contract.redaction import masked
-    from orchestrator.engine.atomic_files import disk_trouble
-
     trouble = disk_trouble(error) if isinstance(error, OSError) else None
     if trouble is not None:
         show_error(trouble, args)
@@ -117,12 +119,6 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
 
 def story_of(error: Exception) -> str:
     """Write the whole story of a bug to a file and return its path; what looks like a token is masked."""
-    import platform
-    import tempfile
-
-    from orchestrator import __version__
-    from orchestrator.contract.redaction import masked
-
     with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         file.write(masked("".join(traceback.format_exception(error))))

@@ -12,12 +12,16 @@ import re
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from orchestrator.contract.replacing import replacing
+from orchestrator.private_folders import private_folder
 
 INDEX = "TPUCTL_UPDATE_INDEX"
 DAY = 86400.0
@@ -63,14 +67,10 @@ def _parts(version: str) -> list[int]:
 
 
 def _place() -> Path:
-    import platformdirs
-
     return platformdirs.user_cache_path("tpuctl") / "update.json"
 
 
 def _tell(place: Path, version: str, now: float) -> None:
-    from orchestrator.private_folders import private_folder
-
     private_folder(place.parent)
     held = _held(place)
     if newer(held.get("latest"), version) and _is_due(held.get("told"), now):
@@ -114,8 +114,6 @@ def _look_up(place: Path) -> None:
 
 def latest(address: str) -> str:
     """Return the version that the index calls the newest; raise OSError or ValueError when it says none."""
-    import urllib.request
-
     if not address.startswith(("https://", "http://")):
         raise ValueError("the index has no address of the web")
     request = urllib.request.Request(address, headers={"User-Agent": "tpuctl"})  # noqa: S310 (checked above)

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import _expired, remember
 from orchestrator.app.holder import this_process
-from orchestrator.app.quick import _may_be_over, keep_mark, seen_here
+from orchestrator.app.quick import _may_be_over, keep_mark, published_on
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
@@ -100,10 +100,10 @@ def test_it_imports_neither_clients_nor_the_file_reader(watched):
 
 def test_it_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):
     """As the long way finds them; with what was seen in JSON too."""
-    assert seen_here("gcp", None, "mine").body == BODY
-    assert seen_here("gcp", Path("tpuctl.yaml"), None).body == BODY
+    assert published_on("gcp", None, "mine").body == BODY
+    assert published_on("gcp", Path("tpuctl.yaml"), None).body == BODY
     monkeypatch.chdir("src")
-    assert seen_here("gcp", None, None).body == BODY
+    assert published_on("gcp", None, None).body == BODY
     code, out, err = here(capsys, "status", "--json")
     assert (code, err, json.loads(out)["seen"]["by"]) == (0, "", "the watcher")
 
@@ -126,23 +126,23 @@ def test_the_long_way_is_gone_when_anything_has_changed(change, watched, monkeyp
     for variable in ("TPUCTL_TPU__SPOT", "GOOGLE_CLOUD_PROJECT"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    assert seen_here("gcp", None, None) is not None
+    assert published_on("gcp", None, None) is not None
     change(watched)
-    assert seen_here("gcp", None, None) is None
+    assert published_on("gcp", None, None) is None
 
 
 def test_a_project_that_comes_from_the_login_is_asked_for_anew(watched):
     """Another login may have another project, and the file says nothing of it."""
     (watched.folder / "file-mark").unlink()
     watched.spec = replace(watched.spec, project=None)
-    keep_mark(watched)
-    assert seen_here("gcp", None, None) is None
+    keep_mark("gcp", watched.spec.project, watched.path, watched.folder)
+    assert published_on("gcp", None, None) is None
 
 
 def test_a_name_in_two_projects_is_nobodys(watched):
     """The long way says which ones there are."""
     known(project="two")
-    assert seen_here("gcp", None, "mine") is None
+    assert published_on("gcp", None, "mine") is None
 
 
 @pytest.mark.parametrize("spoilt", [None, "spec.json", "record.json"])
@@ -151,12 +151,12 @@ def test_another_deployment_whose_time_is_over_is_seen_to_first(spoilt, watched)
     other = known(name="other")
     (other.folder / "file-mark").write_text("of another file")
     kept(other, started=time.time() - 8 * 86400, ended=True)
-    assert seen_here("gcp", None, None) is not None
+    assert published_on("gcp", None, None) is not None
     if spoilt:
         (other.folder / spoilt).write_text("[")
     else:
         kept(other, started=time.time() - 8 * 86400, ended=False)
-    assert seen_here("gcp", None, None) is None
+    assert published_on("gcp", None, None) is None
 
 
 def test_no_deployment_that_a_sweep_would_end_is_passed_over(watched, capsys):

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.glance import aged
-from orchestrator.cli.commands.top import table
+from orchestrator.app.quick import aged
 from orchestrator.cli.views.live_line import wanted
 from orchestrator.cli.views.redraw import news_line, repeat
 from orchestrator.cli.views.status import job_text, status_lines
+from orchestrator.cli.views.top import table
 from orchestrator.clock import VirtualClock
 from orchestrator.errors import AuthError, TransientError
 

@@ -5,7 +5,7 @@ from io import StringIO
 from types import SimpleNamespace
 from unittest import mock
 
-from orchestrator.app import session, state_folders
+from orchestrator.app import expired
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
 from tests.crash import commands
@@ -70,8 +70,8 @@ def next_command(stage):
             return self._made.deployment
 
     with (
-        mock.patch.object(session, "Session", Opened),
-        mock.patch.object(state_folders, "state_folder", return_value=here),
+        mock.patch.object(expired, "Session", Opened),
+        mock.patch.object(expired, "state_folder", return_value=here),
         redirect_stderr(StringIO()),  # What it tells people is the same at hundreds of points.
     ):
         sweep_expired(other)

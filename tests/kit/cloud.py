@@ -21,7 +21,6 @@ from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine import atomic_files, lease_object
 from orchestrator.errors import TpuctlError
-from orchestrator.google import factory
 from orchestrator.threads import one_after_the_other
 from tests.contract.discovery import Witness
 from tests.engine.engine_lab import Kill
@@ -196,7 +195,7 @@ class Cloud:
                 (session, "gone", self._gone),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),
                 (lease_object.Lease, "renewing", renewing),
-                (factory, "open_cloud", opened),
+                (session, "open_cloud", opened),
             ):
                 stack.enter_context(patch.object(where, what, stand_in))
             yield self

@@ -14,7 +14,8 @@ import traceback
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.app.holder import gone, only_here, this_process
+from orchestrator.app.holder import gone, this_process
+from orchestrator.app.process_lock import only_here
 from orchestrator.clock import SystemClock
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.record_store import RecordStore

@@ -176,7 +176,7 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over):
     begun = 1_800_000_000.0
     now = begun + (2 if over else 0.5) * 86400
     (folder / "record.json").write_bytes(encode(record_of(started_at=begun, accepted=True), "demo"))
-    kept, outcomes = folder / expired.KEPT, Counter()
+    kept, outcomes = folder / expired.SPEC_FILE, Counter()
     data = json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
     kept.write_bytes(data)
     whole = list(expired._expired(tmp_path, now, said.append))

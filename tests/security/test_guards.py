@@ -11,8 +11,8 @@ import pytest
 from orchestrator.app import same_place
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.same_place import ACCOUNT, check_place, keep_account
-from orchestrator.app.state_folders import KEPT, state_folder
+from orchestrator.app.same_place import ACCOUNT, check_place, store_account
+from orchestrator.app.state_folders import SPEC_FILE, state_folder
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Outcome
@@ -32,7 +32,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path))
     session = opened("project-a")
     monkeypatch.setattr(same_place, "login_of", lambda cloud: "a@x")
-    keep_account(session)
+    store_account(session.folder, "gcp")
     up(session)
     return monkeypatch
 
@@ -44,10 +44,15 @@ def opened(project, cloud="gcp"):
     return SimpleNamespace(spec=make_spec(name="demo"), project=project, folder=folder, choice=choice)
 
 
+def guard(session):
+    """Ask as each command that acts does."""
+    check_place(session.choice, session.spec.name, session.project, session.folder)
+
+
 def up(session, **record):
     """Keep what `up` keeps."""
     session.folder.mkdir(parents=True, exist_ok=True)
-    (session.folder / KEPT).write_text("{}")
+    (session.folder / SPEC_FILE).write_text("{}")
     held = record_of(**{"accepted": True, "incarnation": 1, **record})
     (session.folder / "record.json").write_bytes(encode(held, "demo"))
 
@@ -69,19 +74,19 @@ def test_another_project_or_login_is_refused(here, project, login, told):
     session = opened(project)
     if told:
         with pytest.raises(UsageError, match=re.escape(told)) as caught:
-            check_place(session)
+            guard(session)
         assert caught.value.code == "TPU-139"
         assert "--account-override" in caught.value.hint
     else:
-        check_place(session)
+        guard(session)
     session.choice = Choice(None, (), "gcp", account_override=True)
-    check_place(session)
+    guard(session)
 
 
 def test_what_has_gone_elsewhere_is_no_obstacle(here):
     """After `down` there, the name is free for another project."""
     up(opened("project-a"), accepted=False)
-    check_place(opened("project-b"))
+    guard(opened("project-b"))
 
 
 def test_the_guard_stands_before_every_command_that_acts(here, tmp_path):

@@ -119,13 +119,13 @@ def test_no_planted_file_makes_local_stop_end_a_process(open_folder, monkeypatch
 def test_no_planted_deployment_is_read(open_folder, monkeypatch):
     """Its hooks would run at the next command."""
     monkeypatch.setenv("TPUCTL_STATE_DIR", str(open_folder))
-    for ask in (state_folders.kept_files, state_folders.record_key, state_folders.state_folder):
+    for ask in (state_folders.known_files, state_folders.record_key, state_folders.state_folder):
         with pytest.raises(UsageError, match="may write"):
             ask("gcp")
     made(open_folder / "gcp", 0o777)
     open_folder.chmod(0o755)
     with pytest.raises(UsageError, match="may write"):
-        state_folders.kept_files("gcp")
+        state_folders.known_files("gcp")
 
 
 def test_no_planted_uv_is_used(tmp_path, monkeypatch):

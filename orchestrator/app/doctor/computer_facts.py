@@ -17,10 +17,11 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.advice.doctor.facts import Computer, Kept, Local
-from orchestrator.app.state_folders import KEPT, state_path
+from orchestrator.app.state_folders import SPEC_FILE, state_path
 from orchestrator.config.adapter import restore
 from orchestrator.domain.checksum import verified
 from orchestrator.emulator.address import address_on_machine, local_folder, read_address
+from orchestrator.emulator.machines.namespace import available
 from orchestrator.emulator.start_options import PORTS, load_options
 from orchestrator.engine.record_format import decode
 from orchestrator.errors import TpuctlError
@@ -125,7 +126,7 @@ def _nearest(folder: Path) -> Path:
 
 def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
     """Return the deployments that this computer remembers."""
-    return tuple(_one(path, now) for path in sorted(folder.glob(f"*/*/{KEPT}")))
+    return tuple(_one(path, now) for path in sorted(folder.glob(f"*/*/{SPEC_FILE}")))
 
 
 def _one(path: Path, now: float) -> Kept:
@@ -177,8 +178,6 @@ def _programs() -> tuple[str, ...]:
 def _namespace(missing: tuple[str, ...]) -> str | None:
     if missing:
         return "packages are missing"
-    from orchestrator.emulator.machines.namespace import available
-
     return available()
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from orchestrator import modules
 from orchestrator.app.choice import Choice
-from orchestrator.app.glance import look
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.session import Session
+from orchestrator.app.status import status_now
 from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address
@@ -143,7 +143,7 @@ class Stage:
         """Return what `tpuctl status --json` says, or nothing when it fails."""
         try:
             self.session.records.load()
-            return look(self.session)
+            return status_now(self.session)
         except TpuctlError:
             return {}
 

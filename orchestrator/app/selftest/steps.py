@@ -39,6 +39,7 @@ from orchestrator.app.selftest.looks import (
 )
 from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
+from orchestrator.app.up import Goal, bring_up
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present
@@ -311,8 +312,6 @@ class Run:
 
     def _early(self) -> None:
         """Ask for a TPU and take it back while it is being made."""
-        from orchestrator.app.up import Goal, bring_up
-
         self._do("down", "--yes")
         bring_up(Choice(self.file, (), self.cloud), Reporter(), goal=Goal.TPU_ASKED)
         self._do("down", "--yes")

@@ -2,12 +2,9 @@
 
 import click
 
-from orchestrator.app.checkpoints import list_checkpoints
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import checkpoints
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("checkpoints")
@@ -19,6 +16,10 @@ def command(choice: Choice, verify: bool) -> None:
 
     Changes nothing. With --verify it exits with 1 when a complete one is not as it was saved.
     """
+    from orchestrator.app.checkpoints import list_checkpoints
+    from orchestrator.cli.views import checkpoints
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     found = list_checkpoints(choice, EventPrinter(), verify=verify)
     if choice.as_json:
         print_json("checkpoints", found.as_dict())

@@ -8,10 +8,6 @@ import click
 
 from orchestrator.cli.console import print_json
 from orchestrator.cli.options import json_option, settings_options
-from orchestrator.config.layers import overrides_of
-from orchestrator.config.load import find
-from orchestrator.config.origins import DEFAULT, origins_of
-from orchestrator.domain.clean_text import clean
 
 
 @click.command("config")
@@ -24,6 +20,11 @@ def command(file: Path | None, settings: tuple[str, ...], everything: bool, as_j
 
     A flag wins over a variable, a variable over the file. Secrets are shown by their names only.
     """
+    from orchestrator.config.layers import overrides_of
+    from orchestrator.config.load import find
+    from orchestrator.config.origins import DEFAULT, origins_of
+    from orchestrator.domain.clean_text import clean
+
     path = file or find(Path.cwd())
     found = [o for o in origins_of(path, overrides_of(settings)) if everything or o.origin != DEFAULT]
     if as_json:

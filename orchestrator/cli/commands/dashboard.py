@@ -3,10 +3,8 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.dashboard import serve_dashboard
 from orchestrator.cli.console import print_json, say, story_of
 from orchestrator.cli.options import deployment_options, name_argument
-from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.redaction import masked
 
 
@@ -23,6 +21,8 @@ def command(choice: Choice, port: int, name: str | None) -> None:
     It is served at 127.0.0.1 only, to whoever has the token in the printed address. Nothing can be changed
     through it, and nothing runs on afterwards. NAME is a deployment that this computer has brought up.
     """
+    from orchestrator.app.dashboard import serve_dashboard
+    from orchestrator.cli.views.event_lines import EventPrinter
 
     def ready(url: str, port: int) -> None:
         if choice.as_json:

@@ -2,9 +2,6 @@
 
 import click
 
-from orchestrator.app.demo import play_demo
-from orchestrator.cli.views.event_lines import OverLiveLine
-
 
 @click.command("demo")
 @click.option("--keep", is_flag=True, help="Keep the local cloud and the folder, to look around in.")
@@ -17,4 +14,7 @@ def command(keep: bool, hosts: str) -> None:
     kills are SIGKILL. One preemption comes with notice, one without. It takes about a minute, needs no
     account and leaves nothing behind.
     """
+    from orchestrator.app.demo import play_demo
+    from orchestrator.cli.views.event_lines import OverLiveLine
+
     raise click.exceptions.Exit(play_demo(hosts, OverLiveLine(), keep=keep))

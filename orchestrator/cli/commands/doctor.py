@@ -2,12 +2,8 @@
 
 import click
 
-from orchestrator.advice.doctor.rules import healthy
 from orchestrator.app.choice import Choice
-from orchestrator.app.doctor.diagnose import diagnose
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import doctor
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("doctor")
@@ -20,6 +16,11 @@ def command(choice: Choice, fix: bool) -> None:
     Works offline and without credentials; what cannot be found out is `unknown`. Exits with 1 when
     something is wrong.
     """
+    from orchestrator.advice.doctor.rules import healthy
+    from orchestrator.app.doctor.diagnose import diagnose
+    from orchestrator.cli.views import doctor
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     with EventPrinter():
         found = diagnose(choice, fix=fix)
     doctor.show(found.findings, found.mended, as_json=choice.as_json)

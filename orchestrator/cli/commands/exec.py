@@ -3,11 +3,8 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.workers import run_everywhere
 from orchestrator.cli.console import print_json
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views import answers
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("exec")
@@ -21,6 +18,10 @@ def command(choice: Choice, on_vm: bool, deadline: float, words: tuple[str, ...]
 
     When one of them failed or was lost, a line at the end says so for each worker.
     """
+    from orchestrator.app.workers import run_everywhere
+    from orchestrator.cli.views import answers
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     found = run_everywhere(choice, words, deadline, EventPrinter(as_json=choice.as_json), on_vm=on_vm)
     if choice.as_json:
         print_json("exec", {"results": [answers.as_dict(answer) for answer in found]})

@@ -3,11 +3,8 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.explain import explain_deployment
 from orchestrator.cli.console import print_json
 from orchestrator.cli.options import deployment_options, name_argument
-from orchestrator.cli.views import explain
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("explain")
@@ -19,6 +16,10 @@ def command(choice: Choice, name: str | None) -> None:
 
     NAME is a deployment that this computer has brought up; without it, the one of the deployment file.
     """
+    from orchestrator.app.explain import explain_deployment
+    from orchestrator.cli.views import explain
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     found = explain_deployment(choice, name, EventPrinter())
     if choice.as_json:
         print_json("explain", found.as_dict())

@@ -5,10 +5,8 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.fetch import Wanted, fetch_files
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import deployment_options, name_argument, output_option
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("fetch")
@@ -33,6 +31,9 @@ def command(
     tpuctl keeps them before it lets a machine go. NAME is a deployment that this computer has brought up;
     without it, the one of the deployment file.
     """
+    from orchestrator.app.fetch import Wanted, fetch_files
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     done = fetch_files(choice, name, Wanted(step, unclaimed, incarnation), output, EventPrinter())
     parcel = done.parcel
     if choice.as_json:

@@ -1,22 +1,8 @@
 """tpuctl local: run and disturb the local cloud."""
 
-import shlex
-from typing import Any
-
 import click
 from click.core import ParameterSource
 
-from orchestrator.app.local import (
-    inject,
-    local_environment,
-    local_status,
-    preempt,
-    reset_local,
-    set_state,
-    start_local,
-    stop_local,
-)
-from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import json_option
 from orchestrator.errors import UsageError
 
@@ -126,71 +112,55 @@ def command() -> None:
 @click.pass_context
 def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: object) -> None:
     """Start it with these settings. They are kept for the next start; `reset` forgets them."""
+    from orchestrator.app.local import start_local
+    from orchestrator.cli.views import local as view
+
     named = {k: v for k, v in choices.items() if ctx.get_parameter_source(k) is not ParameterSource.DEFAULT}
     address, fresh = start_local(named, other_ports=other_ports)
-    if as_json:
-        print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
-    elif fresh:
-        say(f"the local cloud runs at {address.endpoint}, machines: {address.hosts}")
-    else:
-        say(f"it runs already at {address.endpoint}; its settings did not change (tpuctl local stop first)")
+    view.show_start(address, fresh=fresh, as_json=as_json)
 
 
 @command.command("stop")
 @json_option
 def stop(as_json: bool) -> None:
     """Stop it and all its machines. Disks and buckets stay for the next start."""
+    from orchestrator.app.local import stop_local
+    from orchestrator.cli.views import local as view
+
     ran = stop_local()
     text = "the local cloud is stopped" if ran else "the local cloud did not run"
-    _answer(text, {"running": False, "stopped": ran}, as_json=as_json)
+    view.answer(text, {"running": False, "stopped": ran}, as_json=as_json)
 
 
 @command.command("reset", short_help="Stop it and delete everything it holds.")
 @json_option
 def reset(as_json: bool) -> None:
     """Stop it and delete everything it holds: machines, disks, buckets, settings."""
+    from orchestrator.app.local import reset_local
+    from orchestrator.cli.views import local as view
+
     reset_local()
-    _answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
+    view.answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
 
 
 @command.command("status", short_help="Show address, machines, faults and what it would have cost.")
 @json_option
 def status(as_json: bool) -> None:
     """Show address, machines, faults that nobody met yet, and what it would have cost."""
-    body = local_status()
-    if as_json:
-        print_json("local", body)
-    else:
-        _show(body)
+    from orchestrator.app.local import local_status
+    from orchestrator.cli.views import local as view
 
-
-def _show(body: dict[str, Any]) -> None:
-    click.echo(f"running at {body['endpoint']}" if body["running"] else "not running")
-    for image in body.get("images", []):
-        other = image["python"] != image["python_of_image"]
-        theirs = f" (Google's image has {image['python_of_image']})" if other else ""
-        click.echo(f"{image['kind']} machines: {image['image']}, Python {image['python']}{theirs}")
-    for machine in body.get("machines", []):
-        state = "running" if machine["running"] else "stopped"
-        click.echo(f"{machine['name']}  {machine['address']}  {state}")
-    for queued in body.get("queued", []):
-        click.echo(f"queued resource {queued['name']}  {queued['zone']}  {queued['state']}")
-    for fault in body.get("unused_faults", []):
-        click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
-    if body.get("bill"):
-        click.echo(f"it would have cost {sum(line['usd'] or 0 for line in body['bill']):.4f} USD")
+    view.show_status(local_status(), as_json=as_json)
 
 
 @command.command("env")
 @json_option
 def env(as_json: bool) -> None:
     """Print what points other tools at it: eval "$(tpuctl local env)"."""
-    variables = local_environment()
-    if as_json:
-        print_json("local-env", {"variables": variables})
-        return
-    for name, value in variables.items():
-        click.echo(f"export {name}={shlex.quote(value)}")
+    from orchestrator.app.local import local_environment
+    from orchestrator.cli.views import local as view
+
+    view.show_environment(local_environment(), as_json=as_json)
 
 
 @command.command("preempt", short_help="Take a spot TPU or VM away, with notice or without.")
@@ -200,11 +170,14 @@ def env(as_json: bool) -> None:
 @json_option
 def take_away(name: str, no_notice: bool, worker: int | None, as_json: bool) -> None:
     """Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it."""
+    from orchestrator.app.local import preempt
+    from orchestrator.cli.views import local as view
+
     preempt(name, worker, notice=not no_notice)
     text = f"{name} was preempted" if no_notice else f"{name} has its notice"
     text = text if worker is None else f"worker {worker} of {name} was killed"
     body = {"name": name, "worker": worker, "notice": not no_notice and worker is None}
-    _answer(text, body, as_json=as_json)
+    view.answer(text, body, as_json=as_json)
 
 
 @command.command("fault", short_help="Let the next calls of a method fail in a chosen way.")
@@ -223,10 +196,13 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     A queued resource is named queued/NAME: tpuctl local fault state queued/NAME FAILED.
     A zone is named zone/ZONE: tpuctl local fault state zone/us-east1-c unreachable (or reachable).
     """
+    from orchestrator.app.local import inject, set_state
+    from orchestrator.cli.views import local as view
+
     if method != "state":
         inject(method, failures)
         text = f"the next {len(failures)} calls of {method} will fail"
-        _answer(text, {"method": method, "failures": list(failures)}, as_json=as_json)
+        view.answer(text, {"method": method, "failures": list(failures)}, as_json=as_json)
         return
     if len(failures) != 2:
         raise UsageError(
@@ -234,11 +210,4 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
         )
     name, state = failures
     set_state(name, state)
-    _answer(f"{name} is now {state}", {"name": name, "state": state}, as_json=as_json)
-
-
-def _answer(text: str, body: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json("local", body)
-    else:
-        say(text)
+    view.answer(f"{name} is now {state}", {"name": name, "state": state}, as_json=as_json)

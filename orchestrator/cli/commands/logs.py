@@ -5,10 +5,7 @@ from functools import partial
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.logs import read_events_of, read_job_log
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views.event_lines import EventPrinter
-from orchestrator.cli.views.logs import JobLines, show_event
 
 
 @click.command("logs")
@@ -22,6 +19,10 @@ def command(
     choice: Choice, follow: bool, worker: int, all_workers: bool, raw: bool, controller: bool
 ) -> None:
     """Print the job's log from the bucket: it outlives the machines that wrote it."""
+    from orchestrator.app.logs import read_events_of, read_job_log
+    from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.views.logs import JobLines, show_event
+
     reporter = EventPrinter(as_json=choice.as_json)
     if controller:
         read_events_of(choice, partial(show_event, as_json=choice.as_json), reporter, follow=follow)

@@ -3,8 +3,6 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.notify import try_receivers
-from orchestrator.app.session import read_spec
 from orchestrator.cli.console import print_json, put
 from orchestrator.cli.options import deployment_options
 
@@ -18,6 +16,9 @@ def command() -> None:
 @deployment_options
 def test(choice: Choice) -> None:
     """Send a made-up event to everybody at once, and say who took it. Exits with 1 when somebody did not."""
+    from orchestrator.app.notify import try_receivers
+    from orchestrator.app.session import read_spec
+
     path, spec = read_spec(choice)
     told = try_receivers(spec, path.parent, choice.cloud)
     if choice.as_json:

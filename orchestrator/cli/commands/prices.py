@@ -2,7 +2,6 @@
 
 import click
 
-from orchestrator.app.prices import refresh_prices
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import cloud_option, json_option
 
@@ -23,6 +22,8 @@ def refresh(project: str | None, cloud: str, as_json: bool) -> None:
     It needs a login and the API cloudbilling.googleapis.com. What the catalogue does not have keeps the
     shipped price; VMs, disks and storage keep theirs. Where it cannot be read, nothing changes.
     """
+    from orchestrator.app.prices import refresh_prices
+
     found = refresh_prices(project, cloud)
     if as_json:
         print_json("prices", found.as_dict())

@@ -5,12 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.advice.rehearsal.life import Kill
-from orchestrator.app.rehearsal.rehearse import Script, rehearse
-from orchestrator.app.rehearsal.stage import CommandFailedError
 from orchestrator.cli.options import json_option
-from orchestrator.cli.views import verdict
-from orchestrator.cli.views.event_lines import OverLiveLine
-from orchestrator.config.load import find
 
 
 @click.command("rehearse")
@@ -55,6 +50,12 @@ def command(
     It exits with 0 only if the job came back every time and reached its end. When the job itself fails, its
     last lines are shown and its local cloud is kept to look at.
     """  # noqa: D301 (click reads the character, so the text cannot be raw)
+    from orchestrator.app.rehearsal.rehearse import Script, rehearse
+    from orchestrator.app.rehearsal.stage import CommandFailedError
+    from orchestrator.cli.views import verdict
+    from orchestrator.cli.views.event_lines import OverLiveLine
+    from orchestrator.config.load import find
+
     path = (file or find(Path.cwd())).absolute()
     script = Script([Kill(kill) for kill in kills], moments, count, seed, compare, hosts)
     try:

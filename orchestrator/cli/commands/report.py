@@ -5,10 +5,8 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.report import write_report
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import deployment_options, name_argument, output_option
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("report")
@@ -22,6 +20,9 @@ def command(choice: Choice, output: Path | None, name: str | None) -> None:
     The page holds everything itself and needs no network. NAME is a deployment that this computer has brought
     up; without it, the one of the deployment file.
     """
+    from orchestrator.app.report import write_report
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     path, facts = write_report(choice, name, output, EventPrinter())
     if choice.as_json:
         body = {"name": facts.status["name"], "file": str(path), "events": len(facts.events)}

@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 import click
 
-from orchestrator.app.secret import list_secrets, store_secret
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import cloud_option, json_option
 
@@ -28,6 +27,8 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
 
     One line end at its end is left out.
     """
+    from orchestrator.app.secret import store_secret
+
     done = store_secret(name, lambda: _value(name), project, cloud)
     if as_json:
         print_json("secret", asdict(done))
@@ -42,6 +43,8 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
 @json_option
 def show(project: str | None, cloud: str, as_json: bool) -> None:
     """List the names of the project's secrets. Values are never shown."""
+    from orchestrator.app.secret import list_secrets
+
     found = list_secrets(project, cloud)
     if as_json:
         print_json("secrets", asdict(found))

@@ -4,19 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.app.selftest.selftest import (
-    as_recorded,
-    carry_out,
-    prepare,
-    read_recording,
-    write_recording,
-)
-from orchestrator.app.selftest.steps import Wanted
-from orchestrator.cli import main
-from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import cloud_option, confirm, json_option, must_answer, yes_option
-from orchestrator.cli.views import selftest
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("selftest")
@@ -52,6 +40,12 @@ def command(
     computer is switched off. --record keeps shapes only: no names, no values, no keys. Exits with 0 when all
     steps worked, 1 when one failed or a comparison found differences, 5 when something is left.
     """
+    from orchestrator.app.selftest.selftest import as_recorded, carry_out, prepare, read_recording
+    from orchestrator.app.selftest.steps import Wanted
+    from orchestrator.cli import main
+    from orchestrator.cli.views import selftest as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     recorded = read_recording(compare) if compare else None
     wanted = Wanted(cloud, project, zone, kind, not no_tpu, budget, limit * 60)
     wanted = as_recorded(wanted, recorded) if recorded else wanted
@@ -59,20 +53,11 @@ def command(
     must_answer(yes=yes_to_costs)
     reporter = EventPrinter()
     prepared = prepare(wanted, lambda words: main.run(list(words)), reporter)
-    selftest.announce(prepared)
+    view.announce(prepared)
     confirm("Go on?", yes=yes_to_costs)
     done = carry_out(prepared, recorded, reporter)
-    selftest.show_steps(done)
+    view.show_steps(done)
     if record is not None:
-        selftest.show_recording(done, err=as_json)
-        if yes or click.confirm(f"Keep them in {record}?", err=True):
-            write_recording(done.run.recording, record)
-            say(f"kept in {record}; docs/selftest.md says where to send it")
-        else:
-            say("the recording was thrown away")
-    if as_json:
-        print_json("selftest", done.as_dict())
-    else:
-        selftest.show_differences(done)
-    selftest.show_end(done)
+        view.offer_recording(done, record, yes=yes, err=as_json)
+    view.show(done, as_json=as_json)
     raise click.exceptions.Exit(130 if done.interrupted else 1 if done.failed else 0)

@@ -3,9 +3,7 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.workers import open_shell
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("ssh")
@@ -15,5 +13,8 @@ from orchestrator.cli.views.event_lines import EventPrinter
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
 def command(choice: Choice, worker: int, on_vm: bool, words: tuple[str, ...]) -> None:
     """Open a shell, or run one command. The machine must show the host key that the cloud's API reports."""
+    from orchestrator.app.workers import open_shell
+    from orchestrator.cli.views.event_lines import EventPrinter
+
     reporter = EventPrinter(as_json=choice.as_json)
     raise click.exceptions.Exit(open_shell(choice, worker, words, reporter, on_vm=on_vm))

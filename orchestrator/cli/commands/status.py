@@ -1,16 +1,9 @@
 """tpuctl status: what exists and how far the job is."""
 
-from pathlib import Path
-from typing import Any
-
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options, name_argument
-
-EVERY = 5.0
-"""Seconds between two looks of `--watch`."""
 
 
 @click.command("status")
@@ -19,10 +12,7 @@ EVERY = 5.0
 @click.option("--wide", is_flag=True, help="As wide as the terminal, and a line for each worker.")
 @click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just looked.")
 @name_argument
-def command(
-    choice: Choice, watch: bool, wide: bool,
-    fresh: bool, name: str | None,
-) -> None:  # fmt: skip
+def command(choice: Choice, watch: bool, wide: bool, fresh: bool, name: str | None) -> None:
     """
     Show bucket, VM, TPU and job. Changes nothing of them.
 
@@ -30,72 +20,29 @@ def command(
     --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one
     of the deployment file, and without a file all that are known here.
     """
-    from orchestrator.app.quick import seen_here
-    from orchestrator.app.status import aged_status
-    from orchestrator.cli.console import print_json
+    from orchestrator.app.quick import aged_status, published_on
+    from orchestrator.cli.views import status as view
 
-    found = None if watch or fresh or choice.settings else seen_here(choice.cloud, choice.file, name)
+    rehearsed = choice.cloud == "local"
+    found = None if watch or fresh or choice.settings else published_on(choice.cloud, choice.file, name)
     if found is not None:
-        body = aged_status(found)
-    else:
-        seen = _look(choice, name, watch=watch, wide=wide, fresh=fresh)
-        if seen is None:
-            return
-        body = seen
-    if choice.as_json:
-        print_json("status", body)
+        view.show(aged_status(found), rehearsed=rehearsed, wide=wide, as_json=choice.as_json)
         return
-    for line in shown(body, choice.cloud, wide=wide):
-        put(line)
-
-
-def _look(choice: Choice, name: str | None, *, watch: bool, wide: bool, fresh: bool) -> dict[str, Any] | None:
-    """Judge the file and look; None when what there is has been shown on the way."""
-    from orchestrator.app.expired import sweep_expired
-    from orchestrator.app.known import open_session
-    from orchestrator.app.quick import keep_mark
-    from orchestrator.app.status import newest
+    # What asks the cloud takes long to import: a watcher's answer above is quick because it comes before.
+    from orchestrator.app.status import newest, open_for_status
+    from orchestrator.app.top import means_all
     from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.views.redraw import follow
+    from orchestrator.cli.views.top import show_all
 
-    if name is None and _no_file(choice):
-        from orchestrator.cli.commands.top import show_all
-
+    if name is None and means_all(choice):
         show_all(choice, watch=watch)
-        return None
+        return
     printer = EventPrinter()
-    session = open_session(choice, name, printer, only_looks=True)
-    if not name and not choice.settings:
-        keep_mark(session)
-    sweep_expired(session)
+    session = open_for_status(choice, name, printer)
     if watch:
-        from orchestrator.cli.views.redraw import follow
-
-        follow(session, wide=wide, fresh=fresh)
-        return None
+        follow(choice, session.clock, lambda: newest(session, fresh=fresh), wide=wide)
+        return
     with printer:
-        return newest(session, fresh=fresh)
-
-
-def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
-    """Return the status as lines for this terminal."""
-    from orchestrator.cli.console import columns
-    from orchestrator.cli.views.status import WIDTH, status_lines
-
-    width = columns()
-    width = width if wide else min(WIDTH, width or WIDTH)
-    return status_lines(body, rehearsed=cloud == "local", width=width, wide=wide)
-
-
-def _no_file(choice: Choice) -> bool:
-    """Say whether there is no deployment file, but this computer knows deployments."""
-    from orchestrator.app.state_folders import kept_files
-    from orchestrator.config.find import find
-    from orchestrator.errors import UsageError
-
-    if choice.file is not None or choice.settings:
-        return False
-    try:
-        find(Path.cwd())
-    except UsageError:
-        return bool(kept_files(choice.cloud))
-    return False
+        body = newest(session, fresh=fresh)
+    view.show(body, rehearsed=rehearsed, wide=wide, as_json=choice.as_json)

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.support import Collection, collect, write_archive
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import (
     confirm,
@@ -31,11 +30,13 @@ def command(choice: Choice, yes: bool, output: Path | None, name: str | None) ->
     masked; names of projects, buckets, machines and people are not, so look before you give it away. What
     cannot be read is left out and named. NAME is a deployment that this computer has brought up.
     """
+    from orchestrator.app.support import collect, write_archive
+    from orchestrator.cli.views import support as view
+
     must_answer(yes=yes)
     path = output or Path(f"tpuctl-support-{time.strftime('%Y%m%d-%H%M%S')}.zip")
     found = collect(choice, name)
-    for line in _listed(found):
-        say(line)
+    view.announce(found)
     confirm(f"write {path}?", yes=yes)
     write_archive(path, found)
     if choice.as_json:
@@ -43,9 +44,3 @@ def command(choice: Choice, yes: bool, output: Path | None, name: str | None) ->
         print_json("support", {"file": str(path), "files": files, "unread": found.unread})
     else:
         say(f"{path}: nothing was sent; look into it before you give it away", style="green")
-
-
-def _listed(found: Collection) -> list[str]:
-    width = max(len(part.name) for part in found.parts)
-    lines = [f"{part.name:<{width}}  {len(part.text.encode()):>7} B  {part.what}" for part in found.parts]
-    return lines + [f"not read: {name}: {why}" for name, why in found.unread.items()]

@@ -3,10 +3,8 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.tunnel import Opened, open_tunnel
 from orchestrator.cli.console import print_json, put, say
 from orchestrator.cli.options import deployment_options
-from orchestrator.cli.views.event_lines import EventPrinter
 
 
 @click.command("tunnel")
@@ -27,6 +25,8 @@ def command(choice: Choice, port: int | None, on_vm: bool, worker: int, browse: 
     tensorboard and jupyter are those of `sidecars:` in the deployment file. The tunnel stays open until
     Ctrl-C and comes back when the machine was replaced.
     """
+    from orchestrator.app.tunnel import Opened, open_tunnel
+    from orchestrator.cli.views.event_lines import EventPrinter
 
     def opened(found: Opened) -> None:
         if choice.as_json:

@@ -1,28 +1,29 @@
 """Show the spending of a deployment as text of at most 80 columns."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.app.cost import Cost
+from orchestrator.cli.console import page, print_json
 from orchestrator.domain.amounts import span_text
 from orchestrator.pricing.spending import Spending
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 WIDTH = 80
 LAST_DAYS = 14
 
 
-def show(name: str, found: Spending, preemptions: int, *, rehearsed: bool) -> None:
-    """Print the spending to stdout; *rehearsed* says that nothing of it is billed."""
-    from orchestrator.cli.console import page
-
+def show(cost: Cost, *, rehearsed: bool, as_json: bool) -> None:
+    """Print what was spent; *rehearsed* says that nothing of it is billed."""
+    if as_json:
+        print_json("cost", cost.as_dict())
+        return
     with page() as console:
-        render(name, found, preemptions, console, rehearsed=rehearsed)
+        render(cost.name, cost.spending, cost.preemptions, console, rehearsed=rehearsed)
 
 
-def render(name: str, found: Spending, preemptions: int, console: "Console", *, rehearsed: bool) -> None:
+def render(name: str, found: Spending, preemptions: int, console: Console, *, rehearsed: bool) -> None:
     """Print the spending on *console*."""
     width = min(WIDTH, console.width)
     verb = "would have cost" if rehearsed else "has cost"
@@ -35,7 +36,7 @@ def render(name: str, found: Spending, preemptions: int, console: "Console", *, 
         console.print(line, markup=False, width=width)
 
 
-def _tables(found: Spending) -> "list[Table]":
+def _tables(found: Spending) -> list[Table]:
     if not found.items:
         return []
     tables = [_items(found), _shares("use", found.uses, found.usd)]
@@ -45,9 +46,7 @@ def _tables(found: Spending) -> "list[Table]":
     return [*tables, _shares("day (UTC)", days, found.usd)]
 
 
-def _items(found: Spending) -> "Table":
-    from rich.table import Table
-
+def _items(found: Spending) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("resource", overflow="fold")
     table.add_column("zone")
@@ -61,9 +60,7 @@ def _items(found: Spending) -> "Table":
     return table
 
 
-def _shares(title: str, sums: Mapping[str, float], whole: float) -> "Table":
-    from rich.table import Table
-
+def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column(title, min_width=12)
     table.add_column("USD", justify="right")

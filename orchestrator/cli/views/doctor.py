@@ -1,13 +1,15 @@
 """Show what `tpuctl doctor` found: to people as text of at most 80 columns, to programs as JSON."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.advice.doctor.facts import Finding, Group, Health
 from orchestrator.advice.doctor.rules import healthy
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from orchestrator.cli.console import page, print_json
 
 WIDTH = 80
 _STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.BAD: "bold red", Health.UNKNOWN: "cyan"}
@@ -19,21 +21,17 @@ _WORDS = {
 def show(findings: Sequence[Finding], done: Sequence[str], *, as_json: bool) -> None:
     """Print the findings, and what was mended before, to stdout."""
     if as_json:
-        from orchestrator.cli.console import print_json
-
         counts = {health.value: _number(findings, health) for health in Health}
         checks = [finding.as_dict() for finding in findings]
         print_json(
             "doctor", {"ok": healthy(findings), "counts": counts, "checks": checks, "fixed": list(done)}
         )
         return
-    from orchestrator.cli.console import page
-
     with page() as console:
         render(findings, done, console)
 
 
-def render(findings: Sequence[Finding], done: Sequence[str], console: "Console") -> None:
+def render(findings: Sequence[Finding], done: Sequence[str], console: Console) -> None:
     """Print the findings on *console*, by group; the sum comes last, where people look."""
     width = min(WIDTH, console.width)
     for text in done:
@@ -47,11 +45,7 @@ def render(findings: Sequence[Finding], done: Sequence[str], console: "Console")
     console.print(", ".join(parts), style=style, markup=False, width=width)
 
 
-def _group(findings: Sequence[Finding], console: "Console", width: int) -> None:
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
+def _group(findings: Sequence[Finding], console: Console, width: int) -> None:
     for finding in findings:
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column(width=9)

@@ -5,23 +5,19 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import TracebackType
 
 import click
 
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.cli.console import say
+from orchestrator.cli.views.live_line import LiveLine, wanted
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.clean_text import clean, cut, indented
 from orchestrator.domain.events import Event
 from orchestrator.domain.plan import Kind
+from orchestrator.engine.apply import Failure
 from orchestrator.errors import NotFoundError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from orchestrator.cli.views.live_line import LiveLine
-    from orchestrator.engine.apply import Failure
 
 COLOURS = {
     "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
@@ -37,6 +33,15 @@ WIDTH = 10
 """Characters of the time before an event."""
 REMINDER = 300.0
 """Seconds after which a wait that still lasts is said once more where no live line shows it."""
+
+
+class Wait:
+    """Remember one thing that is waited for: since when, and when it was said last."""
+
+    def __init__(self, text: str, since: float) -> None:
+        self.text = text
+        self.since = since
+        self.said: float | None = None
 
 
 class EventPrinter(Reporter):
@@ -56,15 +61,13 @@ class EventPrinter(Reporter):
         self._begun = 0.0
 
     def __enter__(self) -> None:
-        from orchestrator.cli.views.live_line import LiveLine, wanted
-
         if not self._json and wanted():
             self._begun = time.time()
             self._line = LiveLine(self.line_text)
             self._line.start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._line is not None:
             self._line.stop()
@@ -152,7 +155,7 @@ class EventPrinter(Reporter):
             for wait in waits.values():
                 self._say_wait(wait, at)
 
-    def _say_wait(self, wait: "Wait", at: float) -> None:
+    def _say_wait(self, wait: Wait, at: float) -> None:
         if wait.said is None:
             self(Event(at, "waiting", f"waiting: {wait.text}"))
         elif at - wait.said >= REMINDER:
@@ -161,7 +164,7 @@ class EventPrinter(Reporter):
             return
         wait.said = at
 
-    def failure(self, failure: "Failure", at: float) -> None:
+    def failure(self, failure: Failure, at: float) -> None:
         """Say what a pass failed at; the next pass tries again where that makes sense."""
         change = failure.change
         if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
@@ -175,17 +178,6 @@ class OverLiveLine(EventPrinter):
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
-        from orchestrator.cli.views.live_line import wanted
-
         if wanted():
             click.echo("\r\x1b[2K", err=True, nl=False)
         super().say(text, style=style)
-
-
-class Wait:
-    """Remember one thing that is waited for: since when, and when it was said last."""
-
-    def __init__(self, text: str, since: float) -> None:
-        self.text = text
-        self.since = since
-        self.said: float | None = None

@@ -1,25 +1,23 @@
 """Show an explanation as text of at most 80 columns."""
 
-from typing import TYPE_CHECKING
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from orchestrator.advice.explain.values import Evidence, Explanation, Part
+from orchestrator.cli.console import page
 from orchestrator.domain.amounts import span_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 WIDTH = 80
 
 
 def show(found: Explanation) -> None:
     """Print the explanation to stdout."""
-    from orchestrator.cli.console import page
-
     with page() as console:
         render(found, console)
 
 
-def render(found: Explanation, console: "Console") -> None:
+def render(found: Explanation, console: Console) -> None:
     """Print the explanation on *console*: what needs somebody with all its evidence, the rest on a line."""
     width = min(WIDTH, console.width)
     console.print(f"{found.name}: {found.headline}", style="bold", markup=False, width=width)
@@ -30,10 +28,7 @@ def render(found: Explanation, console: "Console") -> None:
         _rows(part, found, console, width)
 
 
-def _rows(part: Part, found: Explanation, console: "Console", width: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+def _rows(part: Part, found: Explanation, console: Console, width: int) -> None:
     rows = [("why", part.why)]
     rows += [] if part.calm else [("rule", f"{found.rules[part.rule]} [{part.rule}]")]
     seen = part.evidence[:1] if part.calm else part.evidence

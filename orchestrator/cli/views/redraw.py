@@ -5,25 +5,26 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
-from orchestrator.app.status import newest
-from orchestrator.cli.commands.status import EVERY, shown
+from orchestrator.app.choice import Choice
+from orchestrator.app.status_text import checkpoint_text, job_text
 from orchestrator.cli.console import SCHEMA_VERSION, put
-from orchestrator.cli.views.status import checkpoint_text, job_text
+from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
 from orchestrator.domain.amounts import usd_text
 from orchestrator.domain.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
-if TYPE_CHECKING:
-    from orchestrator.app.choice import Choice
-    from orchestrator.app.session import Session
-
-Look = Callable[[], "tuple[Any, bool]"]
-"""Returns what was seen, and whether it is over."""
+EVERY = 5.0
+"""Seconds between two observations of `--watch`."""
+Observe = Callable[[], tuple[Any, bool]]
+"""Returns what was observed, and whether it is over."""
 
 
 def redraws() -> bool:
@@ -31,53 +32,47 @@ def redraws() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
-def follow(session: "Session", *, wide: bool, fresh: bool) -> None:
-    """Show one deployment until its end."""
+def follow(choice: Choice, clock: Clock, newest: Callable[[], dict[str, Any]], *, wide: bool) -> None:
+    """Show the *newest* status of one deployment until its end."""
 
-    def look() -> tuple[Any, bool]:
-        if "records" in session.__dict__:
-            session.records.load()
-        body = newest(session, fresh=fresh)
+    def observe() -> tuple[Any, bool]:
+        body = newest()
         return body, bool(body["outcome"]) and not body["next"]
 
     def draw(body: Any) -> str:
-        return "\n".join(shown(body, session.choice.cloud, wide=wide))
+        return "\n".join(fitted(body, rehearsed=choice.cloud == "local", wide=wide))
 
-    repeat(session.choice, session.clock, "status", look, draw, lambda body: [news_line(body)])
+    repeat(choice, clock, "status", observe, draw, lambda body: [news_line(body)])
 
 
 def repeat(
-    choice: "Choice", clock: Clock, kind: str, look: Look, draw: Callable[[Any], str],
+    choice: Choice, clock: Clock, kind: str, observe: Observe, draw: Callable[[Any], str],
     news: Callable[[Any], list[str]],
 ) -> None:  # fmt: skip
-    """Look until it is over: *draw* returns what a terminal shows, *news* the lines of a log."""
+    """Observe until it is over: *draw* returns what a terminal shows, *news* the lines of a log."""
     if choice.as_json:
-        _stream(clock, look, lambda body: _print_json(kind, body))
+        _stream(clock, observe, lambda body: _print_json(kind, body))
     elif redraws():
-        from rich.console import Console
-        from rich.live import Live
-        from rich.text import Text
-
         with Live(console=Console(highlight=False), auto_refresh=False, screen=False) as live:
-            _stream(clock, look, lambda body: live.update(Text(clean(draw(body))), refresh=True))
+            _stream(clock, observe, lambda body: live.update(Text(clean(draw(body))), refresh=True))
     else:
         said: list[str] = []
 
-        def tell(body: Any) -> None:
+        def report(body: Any) -> None:
             for line in news(body):
                 if line not in said:
                     put(f"{time.strftime('%H:%M:%S')}  {line}")
             said[:] = news(body)
 
-        _stream(clock, look, tell)
+        _stream(clock, observe, report)
 
 
-def _stream(clock: Clock, look: Look, show: Callable[[Any], None]) -> None:
-    """Look and show every few seconds; a cloud that does not answer for a moment is asked again."""
+def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None:
+    """Observe and show every few seconds; a cloud that does not answer for a moment is asked again."""
     while True:
         over = False
         try:
-            found, over = look()
+            found, over = observe()
             show(found)
         except TpuctlError as error:
             if error.retry is not Retry.TRANSIENT:

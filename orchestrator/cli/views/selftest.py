@@ -1,10 +1,12 @@
 """Show what a self-test will do and cost, and how it went."""
 
+from pathlib import Path
+
 import click
 
 from orchestrator.advice.selftest.compare import Topic
-from orchestrator.app.selftest.selftest import Prepared, SelfTested, json_lines
-from orchestrator.cli.console import put, say
+from orchestrator.app.selftest.selftest import Prepared, SelfTested, json_lines, write_recording
+from orchestrator.cli.console import print_json, put, say
 from orchestrator.errors import LeftoverError
 
 
@@ -26,34 +28,43 @@ def announce(prepared: Prepared) -> None:
 def show_steps(done: SelfTested) -> None:
     """Print a line for each step."""
     say("")
-    for name, told in done.run.recording.steps.items():
-        text = f"  {told['outcome']:<8} {name:<12} {told['seconds']:>7.1f} s  {told['proves']}"
+    for name, step in done.run.recording.steps.items():
+        text = f"  {step['outcome']:<8} {name:<12} {step['seconds']:>7.1f} s  {step['proves']}"
         styles = {"ok": "", "failed": "bold red"}
-        say(text, style=styles.get(told["outcome"], "yellow"))
+        say(text, style=styles.get(step["outcome"], "yellow"))
 
 
-def show_recording(done: SelfTested, *, err: bool) -> None:
-    """Print every line of the recording, so that nobody sends what they have not seen."""
+def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> None:
+    """Print every line of the recording, so that nobody sends what they have not read; write it after a yes."""
     lines = json_lines(done.run.recording)
     for line in lines:
         put(line, err=err)
     say(f"These {len(lines)} lines are all that the recording holds: shapes, no values. Nothing was sent.")
+    if yes or click.confirm(f"Keep them in {file}?", err=True):
+        write_recording(done.run.recording, file)
+        say(f"kept in {file}; docs/selftest.md says where to send it")
+    else:
+        say("the recording was thrown away")
 
 
-def show_differences(done: SelfTested) -> None:
-    """Print what differs from a recording, by topic."""
-    for topic in Topic if done.differences is not None else ():
-        some = [one for one in done.differences or () if one.topic is topic]
-        click.echo(f"{topic.value}: {len(some) or 'no'} difference{'' if len(some) == 1 else 's'}")
-        for one in some:
-            click.echo(f"  {one.where}\n    recorded: {one.recorded}\n    here:     {one.here}")
-
-
-def show_end(done: SelfTested) -> None:
-    """Say that nothing is left. Raise LeftoverError with what is, or what nobody could prove gone."""
+def show(done: SelfTested, *, as_json: bool) -> None:
+    """Print what it found. Raise LeftoverError with what is left, or what nobody could prove gone."""
+    if as_json:
+        print_json("selftest", done.as_dict())
+    else:
+        _show_differences(done)
     if done.left:
         raise LeftoverError(
             f"not proven gone: {'; '.join(done.left)}", hint="run tpuctl selftest again: it deletes this first",
             changed="everything else is gone",
         )  # fmt: skip
     say(f"nothing is left of {done.run.name}: no TPU, no VM, no queued resource, no bucket", style="green")
+
+
+def _show_differences(done: SelfTested) -> None:
+    """Print what differs from a recording, by topic."""
+    for topic in Topic if done.differences is not None else ():
+        some = [one for one in done.differences or () if one.topic is topic]
+        click.echo(f"{topic.value}: {len(some) or 'no'} difference{'' if len(some) == 1 else 's'}")
+        for one in some:
+            click.echo(f"  {one.where}\n    recorded: {one.recorded}\n    here:     {one.here}")

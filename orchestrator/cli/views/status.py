@@ -4,14 +4,31 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from orchestrator.domain.amounts import rate_text, span_text, usd_text
-from orchestrator.planning.unclaimed import FETCH
+from orchestrator.app.status_text import checkpoint_text, job_text
+from orchestrator.cli.console import columns, print_json, put
+from orchestrator.domain.amounts import span_text, usd_text
 
 WIDTH = 80
 FEW = 4
 """Workers of which each has a line of its own; of more only the slowest has one."""
 OLD_SNAPSHOT = "--fresh asks the cloud"
 NO_LOOP = "loop: none runs; a preempted TPU is not replaced"
+
+
+def show(body: dict[str, Any], *, rehearsed: bool, wide: bool, as_json: bool) -> None:
+    """Print a status once."""
+    if as_json:
+        print_json("status", body)
+        return
+    for line in fitted(body, rehearsed=rehearsed, wide=wide):
+        put(line)
+
+
+def fitted(body: dict[str, Any], *, rehearsed: bool, wide: bool) -> list[str]:
+    """Return the lines for this terminal, of at most 80 characters unless *wide*."""
+    width = columns()
+    width = width if wide else min(WIDTH, width or WIDTH)
+    return status_lines(body, rehearsed=rehearsed, width=width, wide=wide)
 
 
 def wrapped(lines: list[str], width: int) -> list[str]:
@@ -36,8 +53,8 @@ def status_lines(
     lines = [*_job(body), *_cost(body, rehearsed=rehearsed), *_deadline(body)]
     lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
-        seen = span_text(body["seen"]["age_s"])
-        lines.append(f"seen: {seen} ago by {body['seen']['by']} ({OLD_SNAPSHOT})")
+        age = span_text(body["seen"]["age_s"])
+        lines.append(f"seen: {age} ago by {body['seen']['by']} ({OLD_SNAPSHOT})")
     return [_head(body), *wrapped([*rows, *lines], width)]
 
 
@@ -46,55 +63,25 @@ def _head(body: dict[str, Any]) -> str:
     return f"{body['name']}  incarnation {body['incarnation']}, {count} preemption{'' if count == 1 else 's'}"
 
 
-def job_text(body: dict[str, Any]) -> str:
-    """Return how far the job is in a few words, by its slowest worker; empty while none has reported."""
-    if not body["workers"]:
-        return ""
-    slowest = min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0))
-    parts = [slowest["phase"]]
-    target = body.get("target_steps") or slowest.get("total_steps")
-    if slowest["step"] is not None:
-        share = f" of {target} ({slowest['step'] / target:.0%})" if target else ""
-        parts.append(f"step {slowest['step']}{share}")
-    if slowest["loss"] is not None:
-        parts.append(f"loss {slowest['loss']:.4g}")
-    if slowest["phase"] == "run" and slowest.get("rate"):
-        parts.append(rate_text(slowest["rate"]))
-    if body.get("eta_s") is not None:
-        parts.append(f"{span_text(body['eta_s'])} left")
-    return ", ".join(parts)
-
-
-def checkpoint_text(body: dict[str, Any]) -> str:
-    """Return the newest checkpoint that every worker has, and its age; empty without one."""
-    saved = [w for w in body["workers"] if w["checkpoint"] is not None]
-    if not saved or len(saved) < len(body["workers"]):
-        return ""
-    least = min(saved, key=lambda w: w["checkpoint"])
-    age = least["checkpoint_age_s"]
-    kind = "save" if least.get("checkpoint_counted") else "step"
-    return f"{kind} {least['checkpoint']}" + ("" if age is None else f", {span_text(age)} old")
-
-
 def _job(body: dict[str, Any]) -> list[str]:
     lines = [f"job: {job_text(body)}"] if body["workers"] else []
     if body["workers"]:
         formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
         of_format = f" (format {', '.join(formats)})" if formats else ""
         lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
-    return [*lines, *_untold(body)]
+    return [*lines, *_unreported(body)]
 
 
-def _untold(body: dict[str, Any]) -> list[str]:
+def _unreported(body: dict[str, Any]) -> list[str]:
     """Say why step or loss are not shown of a job that has saved by now."""
-    mute = [
+    silent = [
         w
         for w in body["workers"]
         if w["phase"] == "run" and w["checkpoint"] is not None and w["loss"] is None
     ]
-    if not mute or any(w["loss"] is not None for w in body["workers"]):
+    if not silent or any(w["loss"] is not None for w in body["workers"]):
         return []
-    what = "no loss" if mute[0]["step"] is not None else "neither step nor loss"
+    what = "no loss" if silent[0]["step"] is not None else "neither step nor loss"
     how = "job.progress tells it how (docs/job-environment.md)"
     return [f"progress: the job prints {what} that tpuctl knows; {how}"]
 
@@ -107,18 +94,16 @@ def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:
 
 def _unclaimed(body: dict[str, Any]) -> list[str]:
     """Return what nothing commits, and what lies in the bucket beside the checkpoints."""
-    lying, kept = body.get("uncommitted"), body.get("unclaimed")
-    lines = [f"uncommitted: {lying}"] if lying else []
-    return [*lines, f"unclaimed: {kept}"] if kept else lines
+    return [f"{key}: {body[key]}" for key in ("uncommitted", "unclaimed") if body.get(key)]
 
 
 def _deadline(body: dict[str, Any]) -> list[str]:
     """Return when the job is due, what is to be expected, and on what it runs; nothing without a deadline."""
-    told = body.get("deadline")
-    if not told:
+    deadline = body.get("deadline")
+    if not deadline:
         return []
-    on = {"wait": "", "spot": ", on spot"}.get(told["runs_on"], ", on demand")
-    return [f"deadline: {told['due']}, {told['forecast']}{on}"]
+    on = {"wait": "", "spot": ", on spot"}.get(deadline["runs_on"], ", on demand")
+    return [f"deadline: {deadline['due']}, {deadline['forecast']}{on}"]
 
 
 def _workers(body: dict[str, Any], *, wide: bool) -> list[str]:
@@ -186,7 +171,9 @@ def _end(body: dict[str, Any]) -> list[str]:
 def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
     """Return what a person may do when the job is done, as far as there is something left."""
     there = {row["kind"] for row in rows if row["state"] != "absent"}
-    fetch = f"{FETCH} copies what the job saved" if unclaimed else "tpuctl fetch copies the model"
+    fetch = (
+        "tpuctl fetch --unclaimed copies what the job saved" if unclaimed else "tpuctl fetch copies the model"
+    )
     lines = [f"next: {fetch} to this computer"] if "bucket" in there else []
     return [*lines, "next: tpuctl down deletes what is left"] if there - {"bucket"} else lines
 

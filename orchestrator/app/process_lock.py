@@ -1,0 +1,48 @@
+"""The lock that keeps a second tpuctl of this computer off a deployment."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from orchestrator.domain.lease import Holder
+from orchestrator.engine.lease_object import YIELD_SECONDS
+from orchestrator.errors import LeaseHeldError
+from orchestrator.private_folders import private_folder
+
+
+@contextmanager
+def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[None]:
+    """
+    Keep a second tpuctl of this computer off the deployment while the block runs.
+
+    A holder that yields to our command is asked by *wish*, and waited for.
+    """
+    private_folder(folder)
+    note, lock = folder / "holder", FileLock(folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        holder = Holder.from_json(note.read_bytes() if note.exists() else b"")
+        if me.command not in holder.yields:
+            raise _busy(holder) from None
+        wish()
+        try:
+            lock.acquire(timeout=YIELD_SECONDS)
+        except Timeout:
+            raise _busy(holder) from None
+    try:
+        with suppress(OSError):  # The lock keeps others off; the note only tells them whose it is.
+            note.write_bytes(me.to_json())
+        yield
+    finally:
+        lock.release()
+
+
+def _busy(holder: Holder) -> LeaseHeldError:
+    return LeaseHeldError(
+        f"tpuctl {holder.command} of {holder.who}, process {holder.pid}, is working on this deployment",
+        hint="wait for it or stop it with Ctrl-C; then run the same command again",
+        changed="nothing was changed",
+    )

@@ -1,0 +1,35 @@
+"""How far a job is, in a few words of its status."""
+
+from typing import Any
+
+from orchestrator.domain.amounts import rate_text, span_text
+
+
+def job_text(body: dict[str, Any]) -> str:
+    """Return how far the job is in a few words, by its slowest worker; empty while none has reported."""
+    if not body["workers"]:
+        return ""
+    slowest = min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0))
+    parts = [slowest["phase"]]
+    target = body.get("target_steps") or slowest.get("total_steps")
+    if slowest["step"] is not None:
+        share = f" of {target} ({slowest['step'] / target:.0%})" if target else ""
+        parts.append(f"step {slowest['step']}{share}")
+    if slowest["loss"] is not None:
+        parts.append(f"loss {slowest['loss']:.4g}")
+    if slowest["phase"] == "run" and slowest.get("rate"):
+        parts.append(rate_text(slowest["rate"]))
+    if body.get("eta_s") is not None:
+        parts.append(f"{span_text(body['eta_s'])} left")
+    return ", ".join(parts)
+
+
+def checkpoint_text(body: dict[str, Any]) -> str:
+    """Return the newest checkpoint that every worker has, and its age; empty without one."""
+    saved = [w for w in body["workers"] if w["checkpoint"] is not None]
+    if not saved or len(saved) < len(body["workers"]):
+        return ""
+    least = min(saved, key=lambda w: w["checkpoint"])
+    age = least["checkpoint_age_s"]
+    kind = "save" if least.get("checkpoint_counted") else "step"
+    return f"{kind} {least['checkpoint']}" + ("" if age is None else f", {span_text(age)} old")

@@ -1,0 +1,69 @@
+"""All deployments that this computer has brought up, each with its status."""
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator import threads
+from orchestrator.app.choice import Choice
+from orchestrator.app.known import spec_in
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.app.state_folders import known_files
+from orchestrator.app.status import newest
+from orchestrator.app.status_text import checkpoint_text, job_text
+from orchestrator.config.find import find
+from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.google.node_list import ZoneLists
+
+AT_ONCE = 8
+"""Deployments that are observed side by side."""
+FRESH = 3.0
+"""Seconds for which a zone's list serves all of them; less than from one observation to the next."""
+FIELDS = ("outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "seen")
+
+
+def means_all(choice: Choice) -> bool:
+    """Say whether nobody named a deployment and there is no file of one, but this computer knows some."""
+    if choice.file is not None or choice.settings:
+        return False
+    try:
+        find(Path.cwd())
+    except UsageError:
+        return bool(known_files(choice.cloud))
+    return False
+
+
+class Deployments:
+    """
+    Observe all deployments known here; what was opened for one serves the next time too.
+
+    All of them share the lists of zones: each zone is listed once for all that are observed at the same moment.
+    """
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._sessions: dict[Path, Session] = {}
+        self._lists = ZoneLists(FRESH)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each; what cannot be read or observed has its reason in *problem*."""
+        with threads.pool(AT_ONCE) as pool:
+            return list(pool.map(self._row, known_files(self._choice.cloud)))
+
+    def _row(self, path: Path) -> dict[str, Any]:
+        row: dict[str, Any] = {"name": path.parent.name, "project": path.parent.parent.name}
+        try:
+            body = newest(self._session(path))
+        except TpuctlError as error:
+            return {**row, **dict.fromkeys(FIELDS), "problem": error.message}
+        tpus = [resource["state"] for resource in body["resources"] if resource["kind"] == "TPU"]
+        texts = {
+            "tpu": ", ".join(dict.fromkeys(tpus)), "job": job_text(body), "checkpoint": checkpoint_text(body)
+        }  # fmt: skip
+        return {**row, **{key: texts.get(key, body.get(key)) for key in FIELDS}, "problem": ""}
+
+    def _session(self, path: Path) -> Session:
+        if path not in self._sessions:
+            spec = spec_in(path)
+            self._sessions[path] = Session(self._choice, Reporter(), spec, only_looks=True, lists=self._lists)
+        return self._sessions[path]

@@ -1,0 +1,57 @@
+"""Show the local cloud, and what was done to it."""
+
+import shlex
+from typing import Any
+
+import click
+
+from orchestrator.cli.console import print_json, say
+from orchestrator.emulator.address import Address
+
+
+def show_start(address: Address, *, fresh: bool, as_json: bool) -> None:
+    """Print where it runs, and whether it ran before."""
+    if as_json:
+        print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
+    elif fresh:
+        say(f"the local cloud runs at {address.endpoint}, machines: {address.hosts}")
+    else:
+        say(f"it runs already at {address.endpoint}; its settings did not change (tpuctl local stop first)")
+
+
+def show_status(body: dict[str, Any], *, as_json: bool) -> None:
+    """Print machines, faults and costs."""
+    if as_json:
+        print_json("local", body)
+        return
+    click.echo(f"running at {body['endpoint']}" if body["running"] else "not running")
+    for image in body.get("images", []):
+        other = image["python"] != image["python_of_image"]
+        theirs = f" (Google's image has {image['python_of_image']})" if other else ""
+        click.echo(f"{image['kind']} machines: {image['image']}, Python {image['python']}{theirs}")
+    for machine in body.get("machines", []):
+        state = "running" if machine["running"] else "stopped"
+        click.echo(f"{machine['name']}  {machine['address']}  {state}")
+    for queued in body.get("queued", []):
+        click.echo(f"queued resource {queued['name']}  {queued['zone']}  {queued['state']}")
+    for fault in body.get("unused_faults", []):
+        click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
+    if body.get("bill"):
+        click.echo(f"it would have cost {sum(line['usd'] or 0 for line in body['bill']):.4f} USD")
+
+
+def show_environment(variables: dict[str, str], *, as_json: bool) -> None:
+    """Print variables as a shell reads them."""
+    if as_json:
+        print_json("local-env", {"variables": variables})
+        return
+    for name, value in variables.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+def answer(text: str, body: dict[str, Any], *, as_json: bool) -> None:
+    """Print what was done."""
+    if as_json:
+        print_json("local", body)
+    else:
+        say(text)
