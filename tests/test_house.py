@@ -37,7 +37,7 @@ TEXTS = [
     *(ROOT / "templates").glob("*.j2"),
     ROOT / ".ci" / "run",
 ]
-EMULATOR_STANDS_ON = {"errors", "clock", "private_folders", "modules"}
+EMULATOR_STANDS_ON = {"errors", "clock", "private_folders"}
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
+from benchmarks.policies.compared import Policy, choose
 from benchmarks.policies.trace import Trace
-from orchestrator.planning.deadline import Mode, Offer, Policy, Situation, choose, life_of, share_of
+from orchestrator.planning.deadline import Mode, Offer, Situation, life_of, share_of
 
 WAIT, DEMAND = -1, -2
 """What a policy says beside the number of a zone."""

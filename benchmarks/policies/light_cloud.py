@@ -178,7 +178,7 @@ class LightCloud:
             nodes=Present(nodes),
             heartbeats=Present(beats),
             operations=polled,
-            seen_at=self.now(),
+            observed_at=self.now(),
             claim=race_claim.read_claim(
                 cast("Any", self),
                 race_claim.round_to_look_up(record, Present(nodes)),

@@ -50,7 +50,7 @@ class Fleet:
         for number, spec in enumerate(self._specs):
             world = self._world(nodes.labelled(DEPLOYMENT_LABEL, spec.name, spec.tpu.zones), spec)
             record = self._histories[number] = learn(self._histories[number], world)
-            usd = spent(spec, self._catalog, record, world.seen_at).known_usd
+            usd = spent(spec, self._catalog, record, world.observed_at).known_usd
             plans.append(decide(spec, world, record, usd))
         return plans
 
@@ -58,7 +58,7 @@ class Fleet:
         now = NOW + self._seconds
         beat = Heartbeat(incarnation=1, worker=0, phase=Phase.RUN, updated=now, bundle="b", step=10)
         bucket = Bucket(f"tpuctl-{spec.name}", "us-central1")
-        return World(Present(bucket), Absent(), nodes, Present((beat,)), seen_at=now)
+        return World(Present(bucket), Absent(), nodes, Present((beat,)), observed_at=now)
 
 
 def _history(zone: str) -> Record:

@@ -7,7 +7,7 @@ from orchestrator.config.rules.every_rule import check
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Accelerator, Catalog
-from orchestrator.domain.data_disks import told as disks_told
+from orchestrator.domain.data_disks import disk_lines
 from orchestrator.domain.node_price import ways_to_bucket
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
@@ -20,7 +20,7 @@ from orchestrator.domain.scopes import (
     node_scopes,
     vm_scopes,
 )
-from orchestrator.domain.secret_refs import grant_line, job_secrets, secret_names, told
+from orchestrator.domain.secret_refs import grant_line, job_secrets, secret_lines, secret_names
 from orchestrator.domain.spec import Spec, TpuSpec
 from orchestrator.domain.tpu_quota import beyond_a_new_project
 from orchestrator.planning.dead_man import legs
@@ -213,7 +213,7 @@ def _vm(view: Preview) -> dict[str, str]:
     capacity = "spot" if vm.spot else "standard"
     life = f"deleted by Google after {view.spec.watch.ttl}"
     more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
-    beside = {**told(view.spec, "vm"), **_beside(view.spec, "vm")}
+    beside = {**secret_lines(view.spec, "vm"), **_beside(view.spec, "vm")}
     hidden = "internal only: SSH goes through Identity-Aware Proxy"
     way = {"address": "external and internal" if vm.external_ip else hidden}
     shape = {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **way}
@@ -253,14 +253,14 @@ def _node(view: Preview) -> dict[str, str]:
         **_queue(tpu),
         **_deadline(view),
         **_timer(view),
-        **told(view.spec, "tpu"),
+        **secret_lines(view.spec, "tpu"),
         **_beside(view.spec, "tpu"),
     }
 
 
 def _disks(spec: Spec) -> dict[str, str]:
     """Say which disks are attached, and that they are the user's."""
-    named = ", ".join(disks_told(spec))
+    named = ", ".join(disk_lines(spec))
     return {"disks": f"{named}; they exist already, and are neither formatted nor deleted"} if named else {}
 
 

@@ -11,7 +11,7 @@ from orchestrator.app.status import observe_now
 from orchestrator.domain.observation import Present
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.errors import TpuctlError
-from orchestrator.pricing.spending import Kept, Spending, spending
+from orchestrator.pricing.spending import Spending, StoredAmount, spending
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
         beats = found.value if isinstance(found, Present) else ()
         ours = isinstance(now.world.bucket, Present) and not session.spec.bucket.adopt
         stored = _stored(session) if ours else ()
-        spent = spending(session.spec, session.catalog, now.record, beats, now.world.seen_at, stored)
+        spent = spending(session.spec, session.catalog, now.record, beats, now.world.observed_at, stored)
     return Cost(session.spec.name, now.record.node.preemptions, spent)
 
 
-def _stored(session: Session) -> tuple[Kept, ...]:
+def _stored(session: Session) -> tuple[StoredAmount, ...]:
     """List what the bucket holds now; nothing when it cannot be listed, which is said."""
     try:
-        return tuple(Kept(one.size / 2**30, one.updated) for one in session.cloud.store.list(""))
+        return tuple(StoredAmount(one.size / 2**30, one.updated) for one in session.cloud.store.list(""))
     except TpuctlError as error:
         session.reporter.say(f"storage is left out: {error.message}")
         return ()

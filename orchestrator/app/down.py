@@ -14,7 +14,7 @@ from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
 from orchestrator.emulator.control import stop_if_idle
-from orchestrator.engine.delete import Left, Sweep
+from orchestrator.engine.delete import Leftover, Sweep
 from orchestrator.engine.unclaimed import read_unclaimed
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
@@ -31,7 +31,7 @@ class Down:
     """
 
     name: str
-    left: tuple[Left, ...]
+    left: tuple[Leftover, ...]
     kept: str
     saved_usd_hour: float
     commands: tuple[str, ...]
@@ -76,7 +76,7 @@ def take_down(
             ours = delete_all(sweep, bucket if delete_data else "")
         if not ours:
             _forget(session, delete_data=delete_data)
-    foreign = [Left(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
+    foreign = [Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
     left = (*ours, *foreign)
     commands = [*(["tpuctl down"] if ours else []), *(deletion_command(n, session.project) for n in strays)]
     return Down(
@@ -86,7 +86,7 @@ def take_down(
     )  # fmt: skip
 
 
-def delete_all(sweep: Sweep, bucket: str = "") -> list[Left]:
+def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     """Delete the machines, then the *bucket* or, without one, close its record; return what is left."""
     sweep.begin()
     left = list(sweep.machines())

@@ -25,7 +25,7 @@ from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.record import JobRecord, NodeRecord, Record, Span
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.planning.drift import left_alone
+from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.forecast import forecast
 from orchestrator.scripts import agent_zipapp
 from orchestrator.ssh.bundle import build
@@ -95,7 +95,7 @@ def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     shown = preview(
         session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
-        notes=left_alone(session.spec, world), there=_billed_now(session.records.current),
+        notes=drift_notes(session.spec, world), there=_billed_now(session.records.current),
     )  # fmt: skip
     check_sources(session)
     if out is not None:

@@ -21,9 +21,9 @@ class Publication:
     def after(self, result: Pass) -> None:
         """Publish one pass."""
         session, record, world = self._session, self._session.records.current, result.world
-        seen = Observation(world, record, session.cost(record, world.seen_at), result.plan)
+        seen = Observation(world, record, session.cost(record, world.observed_at), result.plan)
         body = body_of(session, seen, loop_of(session.holder, 0.0))
-        usable = record.bucket.seen and isinstance(world.bucket, Present)
+        usable = record.bucket.observed and isinstance(world.bucket, Present)
         beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
         news = [
             body["outcome"],
@@ -37,10 +37,10 @@ class Publication:
             if beat.worker == 0 and beat.step is not None:
                 self._out.draw(beat.step, beat.loss, beat.incarnation, beat.updated, usable=usable)
         if self._metrics is not None:
-            self._metrics.update(body, world.seen_at, failures=len(result.failures))
+            self._metrics.update(body, world.observed_at, failures=len(result.failures))
 
     def close(self) -> None:
         """Say that nobody looks any more."""
-        if self._session.records.current.bucket.seen:
+        if self._session.records.current.bucket.observed:
             self._out.save_curve(self._session.clock.now())
         self._out.withdraw()

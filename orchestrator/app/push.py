@@ -109,7 +109,7 @@ def _must_run(session: Session) -> None:
 def _plan(session: Session, wanted: Wanted) -> list[str]:
     """Return in words what a push does; nothing when all machines have what is wanted."""
     seen = observe_now(session)
-    record = want(seen.record, wanted.bundle, wanted.agent, wanted.job, seen.world.seen_at)
+    record = want(seen.record, wanted.bundle, wanted.agent, wanted.job, seen.world.observed_at)
     changes = decide(session.spec, seen.world, record, seen.usd).changes
     if not wanted.new(seen.record) and not any(c.kind is Kind.JOB for c in changes):
         return []

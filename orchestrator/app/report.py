@@ -70,9 +70,9 @@ def facts_of(session: Session, memory: Memory | None = None) -> Facts:
         beats=beats,
         events=read_events(session.store),
         summary=summary_of(session, memory.reports),
-        spending=spending(session.spec, session.catalog, record, beats, world.seen_at),
+        spending=spending(session.spec, session.catalog, record, beats, world.observed_at),
         losses=_losses(session, beats, memory),
-        now=world.seen_at,
+        now=world.observed_at,
         rehearsed=session.choice.cloud == "local",
     )
 

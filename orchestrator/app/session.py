@@ -179,7 +179,7 @@ class Session:
     @cached_property
     def sink(self) -> EventLog:
         """Return where events go: to the user at once, to the bucket after each pass."""
-        return EventLog(self.cloud.store, self.reporter, lambda: self.records.current.bucket.seen)
+        return EventLog(self.cloud.store, self.reporter, lambda: self.records.current.bucket.observed)
 
     @property
     def bundles(self) -> Path:

@@ -9,7 +9,7 @@ from orchestrator.app.quick import aged_status, keep_mark
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
 from orchestrator.domain import names
-from orchestrator.domain.job_progress import seconds_left
+from orchestrator.domain.job_progress import seconds_remaining
 from orchestrator.domain.lease import LIFE, LOOP, Holder
 from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, World
@@ -22,10 +22,10 @@ from orchestrator.engine.published_status import published
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.dead_man import alone
 from orchestrator.planning.decide import decide
-from orchestrator.planning.on_demand import told
+from orchestrator.planning.on_demand import deadline_status
 from orchestrator.planning.queued_tpu import state_text
 from orchestrator.planning.sidecars import sidecars
-from orchestrator.planning.unclaimed import kept_text, uncommitted_text
+from orchestrator.planning.unclaimed import brought_text, uncommitted_text
 from orchestrator.planning.update_record import learn
 
 
@@ -44,7 +44,7 @@ def observe_now(session: Session) -> Observation:
     record = session.records.current
     world = observe(session.cloud, session.spec, record, session.blueprint.bucket, session.clock.now())
     record = learn(record, world)
-    usd = session.cost(record, world.seen_at)
+    usd = session.cost(record, world.observed_at)
     return Observation(world, record, usd, decide(session.spec, world, record, usd))
 
 
@@ -97,7 +97,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "outcome": plan.outcome.value if plan.outcome else None,
         "reason": plan.reason,
         "uncommitted": uncommitted_text(spec.job.checkpoint, beats),
-        "unclaimed": kept_text(beats),
+        "unclaimed": brought_text(beats),
         "incarnation": record.node.incarnation,
         "preemptions": record.node.preemptions,
         "cost_usd": round(found.usd, 4),
@@ -110,8 +110,8 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "target_steps": spec.job.target_steps,
         "eta_s": _eta(world, spec.job.target_steps),
         "budget_usd": spec.watch.budget_usd,
-        "deadline": told(spec, world, record),
-        "ttl_left_s": _age(record.started_at + spec.watch.ttl, world.seen_at) if goes_on else None,
+        "deadline": deadline_status(spec, world, record),
+        "ttl_left_s": _age(record.started_at + spec.watch.ttl, world.observed_at) if goes_on else None,
         "sidecars": [{"name": s.name, "role": s.role, "port": s.port} for s in sidecars(spec, "")],
         "seen": {"by": "cloud", "age_s": 0.0},
     }
@@ -159,7 +159,7 @@ def holder_of(session: Session, world: World) -> dict[str, Any] | None:
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:
         return None
-    return loop_of(Holder.from_json(found.data), _age(world.seen_at, found.updated) or 0.0)
+    return loop_of(Holder.from_json(found.data), _age(world.observed_at, found.updated) or 0.0)
 
 
 def loop_of(holder: Any, age: float) -> dict[str, Any]:
@@ -189,8 +189,8 @@ def _workers(world: World) -> list[dict[str, Any]]:
             "checkpoint": b.committed_step,
             "checkpoint_counted": b.committed_counted,
             "format": b.format,
-            "checkpoint_age_s": _age(world.seen_at, b.committed_at),
-            "heartbeat_age_s": _age(world.seen_at, b.updated),
+            "checkpoint_age_s": _age(world.observed_at, b.committed_at),
+            "heartbeat_age_s": _age(world.observed_at, b.updated),
             "starts": b.starts,
             "message": b.message,
         }
@@ -201,7 +201,7 @@ def _workers(world: World) -> list[dict[str, Any]]:
 def _eta(world: World, target: int | None) -> float | None:
     """Return the seconds until the job's last step, at its rate of the moment."""
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    seconds = seconds_left(beats, target)
+    seconds = seconds_remaining(beats, target)
     return None if seconds is None else round(seconds, 1)
 
 

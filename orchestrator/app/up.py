@@ -30,7 +30,7 @@ from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome, rai
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import HostKeyError, Retry
 from orchestrator.planning.approval import Approved, refuse_others
-from orchestrator.planning.drift import left_alone
+from orchestrator.planning.drift import drift_notes
 from orchestrator.ssh.local_data import DataSet
 
 STAYS = "what was asked for is still being made, and is billed"
@@ -103,11 +103,11 @@ def bring_up(
         _want(session, approved, sets, bucket_first=bucket_first)
         watcher = session.watcher(approve, only)
         result = pass_until(
-            goal.reached, watcher, session.deployment, reporter, count, session.notifier.seen, wait=wait
+            goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait
         )
     return Up(
         session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
-        tuple(left_alone(session.spec, result.world)), session.spec.watch.on_vm,
+        tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
     )  # fmt: skip
 
 

@@ -152,12 +152,12 @@ def _passes(
         watcher.wake.set()
 
     def show(result: Pass) -> None:
-        screen.show(result, session.cost(session.records.current, result.world.seen_at))
+        screen.show(result, session.cost(session.records.current, result.world.observed_at))
         for failure in result.failures:
             session.reporter.failure(failure, session.clock.now())
 
     # Whoever is not at the terminal learns of it before anything is drawn. A fault in one ends no other.
-    also = (session.notifier.seen, show, publication.after)
+    also = (session.notifier.take_pass, show, publication.after)
     try:
         with screen.gentle(stop):
             # The loop on the VM ends with the stop of its own machine, while there is time to say so.

@@ -35,29 +35,29 @@ class Everywhere(Generic[T]):
 Survey = Present[Everywhere[T]] | Unknown
 
 
-def within(seen: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
+def within(survey: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
     """Return what is in *zones*; Unknown when one of them was not reached: unknown is not absent."""
-    if isinstance(seen, Unknown):
-        return seen
+    if isinstance(survey, Unknown):
+        return survey
     silent = [
-        z for z in zones if any(place in {z, region_of(z), ALL_ZONES} for place in seen.value.unreachable)
+        z for z in zones if any(place in {z, region_of(z), ALL_ZONES} for place in survey.value.unreachable)
     ]
     if silent:
         return Unknown(f"the list over all zones had no answer from {', '.join(silent)}")
-    return Present(tuple(one for one in seen.value.found if one.zone in zones))
+    return Present(tuple(one for one in survey.value.found if one.zone in zones))
 
 
-def outside(seen: Everywhere[T], zones: Collection[str]) -> tuple[T, ...]:
+def outside(survey: Everywhere[T], zones: Collection[str]) -> tuple[T, ...]:
     """Return what is in none of *zones*."""
-    return tuple(one for one in seen.found if one.zone not in zones)
+    return tuple(one for one in survey.found if one.zone not in zones)
 
 
 def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[T, ...]]:
     """Return two lists as one; it is Unknown when one of them is."""
-    for seen in (one, other):
-        if isinstance(seen, Unknown):
-            return seen
-    lists = [seen.value for seen in (one, other) if isinstance(seen, Present)]
+    for survey in (one, other):
+        if isinstance(survey, Unknown):
+            return survey
+    lists = [survey.value for survey in (one, other) if isinstance(survey, Present)]
     return Present(tuple(item for found in lists for item in found))
 
 

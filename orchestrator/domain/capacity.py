@@ -58,7 +58,7 @@ def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
     """Return the memory after a zone has refused for want of capacity or quota."""
     one = place_of(places, zone, kind)
     again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
-    hours = one.hours if again else _noted(one.hours, at, granted=0, out=1)
+    hours = one.hours if again else _with_hour(one.hours, at, granted=0, out=1)
     since = one.out_since or at
     return _with(
         places,
@@ -81,7 +81,7 @@ def holds_one(places: Places, zone: str, kind: str, now: float) -> bool:
 def after_grant(places: Places, zone: str, kind: str, at: float) -> Places:
     """Return the memory after a TPU has become READY."""
     one = place_of(places, zone, kind)
-    hours = _noted(one.hours, at, granted=1, out=0)
+    hours = _with_hour(one.hours, at, granted=1, out=0)
     there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
     return _with(places, replace(there, granted=one.granted + 1, hours=hours))
 
@@ -113,7 +113,7 @@ def _with(places: Places, one: Place) -> Places:
     return (*others, one)[-MOST_PLACES:]
 
 
-def _noted(
+def _with_hour(
     hours: tuple[tuple[int, int, int], ...], at: float, *, granted: int, out: int
 ) -> tuple[tuple[int, int, int], ...]:
     hour = int(at // HOUR) % 24
@@ -177,7 +177,7 @@ def passed_over(
     return ", ".join(f"{z} {_fault(place_of(places, z, kind), now, far=z in far)}" for z in earlier)
 
 
-def told(one: Place) -> str:
+def zone_summary(one: Place) -> str:
     """Say what is remembered of a zone."""
     lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
     return f"{one.granted} granted, {one.refused} refused{lives}"

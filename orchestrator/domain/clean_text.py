@@ -28,8 +28,8 @@ def clean(text: str, *, colours: bool = False) -> str:
         return _UNSAFE.sub(_visible, text)
     parts = _COLOUR.split(text)
     # Every second part is what the pattern has found.
-    kept = (part if n % 2 and not _HIDES.search(part) else clean(part) for n, part in enumerate(parts))
-    return "".join(kept)
+    cleaned = (part if n % 2 and not _HIDES.search(part) else clean(part) for n, part in enumerate(parts))
+    return "".join(cleaned)
 
 
 def cut(text: str, most: int = LONGEST) -> str:

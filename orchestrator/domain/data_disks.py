@@ -27,7 +27,7 @@ def data_disks(spec: Spec) -> tuple[DataDisk, ...]:
     return tuple(DataDisk(name, mode == WRITES) for name, _, mode in parts)
 
 
-def told(spec: Spec) -> Iterator[str]:
+def disk_lines(spec: Spec) -> Iterator[str]:
     """Yield what people are told of each disk."""
     for disk in data_disks(spec):
         yield f"{disk.name} ({WRITES if disk.writable else READS})"

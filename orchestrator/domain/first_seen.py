@@ -11,7 +11,7 @@ class Sign(Enum):
     """Name what may be seen of a resource beside its state; values are those of the stored record."""
 
     ABSENT = "absent"
-    LEFT = "left"
+    WORKERS_STOPPED = "left"
     """Every worker of the TPU says that it has stopped for good."""
     UNHEALTHY = "unhealthy"
     MAINTENANCE = "maintenance"
@@ -21,7 +21,7 @@ class Sign(Enum):
     MADE = "made"
     """Its time is that of the node's creation, by the API's clock."""
     DELETION_ASKED = "deleting"
-    STRANGER = "stranger"
+    UNRECORDED = "stranger"
     LAST_CREATING = "creating"
     """Its time is that of the last look that saw the node being created."""
     COMING = "coming"

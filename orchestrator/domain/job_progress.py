@@ -57,15 +57,15 @@ def last_step(beat: Heartbeat, target: int | None) -> int | None:
     return beat.total_steps if target is None else target
 
 
-def seconds_left(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
+def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
     """Return how long the slowest worker trains on at its rate, None where that is not known, or is no time."""
-    left: list[float] = []
+    remaining: list[float] = []
     for beat in beats:
         last = last_step(beat, target)
         if beat.phase is not Phase.RUN or not beat.rate or last is None or beat.step is None:
             return None
-        left.append(max(0, last - beat.step) / beat.rate)
-    longest = max(left, default=None)
+        remaining.append(max(0, last - beat.step) / beat.rate)
+    longest = max(remaining, default=None)
     return longest if longest is None or longest < LONGEST_REST else None
 
 

@@ -92,9 +92,9 @@ def held_by(holder: Holder, age: float) -> LeaseHeldError:
     """Return the error that says who holds the lease."""
     since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f" since {since}" if holder.since else ""
-    left = max(0.0, LIFE - age)
+    remaining = max(0.0, LIFE - age)
     return LeaseHeldError(
         f"{holder.who} holds the lease{start} (tpuctl {holder.command}, last renewed {age:.0f} s ago)",
-        hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {left:.0f} s",
+        hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {remaining:.0f} s",
         changed="nothing was changed",
     )

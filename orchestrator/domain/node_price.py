@@ -52,9 +52,9 @@ class Prices:
 
 def prices(catalog: Catalog, kinds: Sequence[str], zones: Sequence[str], bucket: str) -> Prices:
     """Return the prices of *kinds* in *zones*, for a bucket in the region or multi-region *bucket*."""
-    dear, cheap = partial(catalog.tpu_price, spot=False), partial(catalog.tpu_price, spot=True)
+    on_demand, cheap = partial(catalog.tpu_price, spot=False), partial(catalog.tpu_price, spot=True)
     places = [(kind, zone) for kind in kinds for zone in zones]
-    tpus = {place: Price(dear(*place), cheap(*place)) for place in places}
+    tpus = {place: Price(on_demand(*place), cheap(*place)) for place in places}
     return Prices(tpus, {zone: egress_usd(catalog, region_of(zone), bucket) for zone in zones})
 
 

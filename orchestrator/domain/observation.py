@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from orchestrator.domain.capacity import Places
 from orchestrator.domain.maintenance import Maintenance
 from orchestrator.domain.node_price import Prices
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.queued_resource import QueuedResource
 from orchestrator.errors import Retry
 
@@ -231,8 +232,8 @@ class Operation:
     """Refer to a long-running operation that a pass started and later passes poll."""
 
     id: str
-    kind: str
-    verb: str
+    kind: Kind
+    verb: Verb
     name: str
     zone: str
     incarnation: int | None = None
@@ -277,9 +278,19 @@ class World:
     nodes: Sight[tuple[Node, ...]]
     heartbeats: Sight[tuple[Heartbeat, ...]]
     operations: tuple[OperationResult, ...] = ()
-    seen_at: float = 0.0
+    observed_at: float = 0.0
     claim: Sight[Claim] = field(default_factory=Absent)
     held: Mapping[str, float] = field(default_factory=dict)
     stockouts: Places = ()
     prices: Prices = field(default_factory=Prices)
     boots: tuple[Heartbeat, ...] = ()
+
+    @property
+    def known_nodes(self) -> tuple[Node, ...]:
+        """Return the nodes in sight: none also where they could not be listed, so no absence follows from it."""
+        return self.nodes.value if isinstance(self.nodes, Present) else ()
+
+    @property
+    def known_beats(self) -> tuple[Heartbeat, ...]:
+        """Return the heartbeats in sight: none also where they could not be read."""
+        return self.heartbeats.value if isinstance(self.heartbeats, Present) else ()

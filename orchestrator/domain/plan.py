@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Name what a change is about."""
+    """Name what a change or an operation is about."""
 
     BUCKET = "bucket"
     VM = "vm"
@@ -13,6 +13,8 @@ class Kind(Enum):
     BUNDLE = "bundle"
     JOB = "job"
     SIDECARS = "sidecars"
+    QUEUED = "queued resource"
+    """Of operations only: a plan and the record know the TPU that it makes."""
 
 
 class Verb(Enum):
@@ -23,6 +25,15 @@ class Verb(Enum):
     START = "^"
     STOP = "="
     UPDATE = "~"
+
+    @property
+    def word(self) -> str:
+        """Return the word for programs: in the record, the journal and `--json`."""
+        return self.name.lower()
+
+
+MAKING = frozenset({Verb.CREATE, Verb.START})
+"""What brings a machine about."""
 
 
 class Outcome(Enum):
@@ -81,7 +92,7 @@ class Change:
         kind = {"type": self.type} if self.substitute else {}
         return {
             "kind": self.kind.value,
-            "verb": self.verb.name.lower(),
+            "verb": self.verb.word,
             "name": self.name,
             "zone": self.zone,
             "incarnation": self.incarnation,

@@ -12,28 +12,7 @@ from typing import Protocol
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.data_disks import DataDisk
 from orchestrator.domain.observation import Bucket, Node, Operation, OperationResult, Sight, Vm
-from orchestrator.domain.queue_port import QueuedResources
-from orchestrator.domain.ssh_port import Host, Iap, PushResult, Remote, RunResult
-
-__all__ = [
-    "BucketOrder",
-    "Buckets",
-    "Cloud",
-    "CloudAccount",
-    "Host",
-    "Iap",
-    "NetworkInterface",
-    "NodeOrder",
-    "Nodes",
-    "PushResult",
-    "QueuedResources",
-    "Remote",
-    "RunResult",
-    "Store",
-    "StoredObject",
-    "VmOrder",
-    "Vms",
-]
+from orchestrator.domain.queued_resource import QueuedResource
 
 
 @dataclass(frozen=True)
@@ -190,6 +169,28 @@ class StoredObject:
     data: bytes = b""
 
 
+class QueuedResources(Protocol):
+    """Observe, create and delete queued resources of one node each, which has the same name."""
+
+    def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
+        """Look at one; errors become Unknown. A new one may be Absent for a moment."""
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
+        """List those whose node carries the label in *zones*, all pages; a partial answer is Unknown."""
+
+    def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
+        """List those whose node carries the label in all zones; places without an answer are named."""
+
+    def create(self, order: NodeOrder, wait: float | None) -> Operation:
+        """Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken."""
+
+    def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
+        """Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well."""
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """Look at an operation once; that of a creation ends when the order is in the queue."""
+
+
 LARGEST = 4 << 20
 """Most bytes of an object that are read unless more is asked for: machines write to the bucket too."""
 MOST_OBJECTS = 1_000_000
@@ -237,6 +238,67 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True)
+class Iap:
+    """Name an instance as Google's Identity-Aware Proxy knows it; *relay* is a local cloud's, else empty."""
+
+    project: str
+    zone: str
+    instance: str
+    relay: str = ""
+
+
+@dataclass(frozen=True)
+class Host:
+    """
+    Say where a machine listens for SSH, which host keys it must show, and how it is reached.
+
+    With *via* it is reached through that machine, with *iap* through Identity-Aware Proxy, else directly.
+    """
+
+    name: str
+    address: str
+    host_keys: tuple[str, ...]
+    port: int = 22
+    via: "Host | None" = None
+    iap: Iap | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Hold the end of a remote command."""
+
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+
+
+@dataclass(frozen=True)
+class PushResult:
+    """Hold what a push did on one machine; *sent_bytes* is 0 when the tree was there already."""
+
+    host: str
+    sent_bytes: int
+    seconds: float
+    error: str = ""
+
+
+class Remote(Protocol):
+    """Reach machines over SSH, all of them in parallel, each step with a deadline."""
+
+    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
+        """Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host: all of it, or nothing."""
+
+    def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
+        """Put a small file at *target* below the machine folder of every host, whole or not at all."""
+
+    def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
+        """Run a shell command on every host; a lost channel raises RemoteError, it is never success."""
+
+    def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
+        """Run a bash script with the rights that the machine folder needs; `$1` is that folder."""
+
+
+@dataclass(frozen=True)
 class CloudAccount:
     """Say who we are: project and the account that machines run as by default."""
 
@@ -257,7 +319,7 @@ class Cloud:
     buckets: Buckets
     vms: Vms
     nodes: Nodes
-    queued: QueuedResources[NodeOrder]
+    queued: QueuedResources
     store: Store
     remote: Remote
     ssh_port: int = 22

@@ -6,8 +6,6 @@ from enum import Enum
 
 from orchestrator.errors import Retry
 
-KIND = "queued resource"  # the kind of its operations
-
 
 class QueuedState(Enum):
     """Name the states of a queued resource (tpu v2 QueuedResourceState.State)."""

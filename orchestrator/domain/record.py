@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.domain.capacity import Places
-from orchestrator.domain.first_seen import FirstSeen, Sign, of_name
+from orchestrator.domain.first_seen import FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
-from orchestrator.domain.observation import Node, NodeState, Operation, Phase, Present, World
+from orchestrator.domain.observation import Node, NodeState, Operation, Phase, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 
 LATEST_TRY = 60.0
 """Seconds after the last try over SSH after which its failures are too old to count, and longest pause."""
+CONFIRMED_AFTER = 30.0
+"""Seconds between two looks at an absence before it is believed: our choice (docs/facts.md 8)."""
 TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 
 
@@ -133,7 +135,7 @@ class BucketRecord:
     Roles take some minutes to count: *granted_at* is when they were last changed.
     """
 
-    seen: bool = False
+    observed: bool = False
     ready: bool = False
     grants: str = ""
     granted_at: float = 0.0
@@ -241,9 +243,7 @@ class Record:
 
 def current_node(world: World, record: Record) -> Node | None:
     """Return the node of the newest incarnation, if it is in sight."""
-    if not isinstance(world.nodes, Present):
-        return None
-    return next((n for n in world.nodes.value if n.incarnation == record.node.incarnation), None)
+    return next((n for n in world.known_nodes if n.incarnation == record.node.incarnation), None)
 
 
 def newest_incarnation(record: Record) -> int:
@@ -252,17 +252,34 @@ def newest_incarnation(record: Record) -> int:
     return max(record.node.highest, record.node.incarnation, *rivals, 0)
 
 
-def strangers(world: World, record: Record) -> tuple[Node, ...]:
+def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:
     """Return TPUs with a larger number than the record ever gave; an old list may show one that is gone."""
-    if not isinstance(world.nodes, Present) or record.node.incarnation == 0:
+    if record.node.incarnation == 0:
         return ()
-    return tuple(n for n in world.nodes.value if (n.incarnation or 0) > newest_incarnation(record))
+    return tuple(n for n in world.known_nodes if (n.incarnation or 0) > newest_incarnation(record))
 
 
 def lasted(record: Record, world: World, state: FirstSeen, seconds: float) -> bool:
     """Say whether a doubtful state was seen at least twice, *seconds* apart, without a break."""
     since = record.first_seen.get(state)
-    return since is not None and world.seen_at - since >= seconds
+    return since is not None and world.observed_at - since >= seconds
+
+
+def surely_absent(record: Record, world: World, incarnation: int) -> bool:
+    """
+    Say whether a TPU that was asked for does not exist: two complete lists, half a minute apart, lack it.
+
+    One list may be older than the TPU, and one that failed (Unknown) is no evidence at all.
+    """
+    return lasted(record, world, of_node(incarnation, Sign.ABSENT), CONFIRMED_AFTER)
+
+
+def as_absent(record: Record, incarnation: int | None) -> Record:
+    """Return the record of a TPU that surely does not exist: its create has failed, or its deletion is done."""
+    if incarnation == record.node.incarnation:
+        return replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
+    rivals = tuple(rival for rival in record.race.rivals if rival.incarnation != incarnation)
+    return replace(record, race=replace(record.race, rivals=rivals))
 
 
 def deletion_asked(record: Record, name: str, now: float) -> Record:
@@ -281,8 +298,6 @@ def finished(world: World) -> bool:
 
     Done without a checkpoint is a claim that nothing proves: no machine is deleted on it.
     """
-    if not isinstance(world.heartbeats, Present) or not world.heartbeats.value:
-        return False
-    beats = world.heartbeats.value
+    beats = world.known_beats
     workers = {b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is not None}
-    return workers == set(range(beats[0].workers))
+    return bool(beats) and workers == set(range(beats[0].workers))

@@ -52,7 +52,7 @@ def secret_names(spec: Spec) -> Iterator[str]:
     yield from dict.fromkeys(ref.name for ref in job_secrets(spec).values())
 
 
-def told(spec: Spec, role: str) -> dict[str, str]:
+def secret_lines(spec: Spec, role: str) -> dict[str, str]:
     """Return what `plan` says of the secrets that a kind of machine reads: names only."""
     held = job_secrets(spec) if spec.job.run_on == role else {}
     if not held:

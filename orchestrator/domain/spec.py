@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orchestrator.domain.notify_spec import NotifySpec
 from orchestrator.domain.units import Duration, Until
 
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "done", "failed"]
+EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budget", "done", "failed")
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,22 @@ class JupyterSpec:
     """The machine it runs on: the VM, or worker 0 of the TPU, where notebooks are lost in a preemption."""
     port: int = 8888
     """Port on the machine's loopback address."""
+
+
+@dataclass(frozen=True)
+class NotifySpec:
+    """Describe who is notified of events. `tpuctl notify test` tests it."""
+
+    __pydantic_config__ = STRICT
+
+    webhooks: tuple[str, ...] = ()
+    """Where events are posted as JSON: secret://NAME, env://VARIABLE, or an https URL that is not a secret."""
+    apprise: tuple[str, ...] = ()
+    """Other services, with the extra `notify`: secret://NAME or env://VARIABLE with an Apprise URL."""
+    hooks: Mapping[EventName, str] = field(default_factory=dict)
+    """Programs of this computer by event, run without a shell; they get the event as JSON on standard input."""
+    events: tuple[EventName, ...] = EVENTS
+    """Events that webhooks and apprise get."""
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from difflib import get_close_matches
 MAX_EDITS = 2
 
 
-def edits(left: str, right: str) -> int:
+def edits(one: str, other: str) -> int:
     """Count the edits between two words: insert, delete, replace, or swap of neighbours."""
     older: list[int] = []
-    previous = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
+    previous = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
         row = [i]
-        for j, b in enumerate(right, 1):
+        for j, b in enumerate(other, 1):
             best = min(row[-1] + 1, previous[j] + 1, previous[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
                 best = min(best, older[j - 2] + 1)
             row.append(best)
         older, previous = previous, row

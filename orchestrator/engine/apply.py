@@ -7,12 +7,11 @@ from orchestrator import threads
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Node, Operation, Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.ports import Nodes
-from orchestrator.domain.record import Record, Refusal, forgiven
+from orchestrator.domain.observation import Absent, Node, Operation, Present, Unknown, World
+from orchestrator.domain.plan import MAKING, Change, Kind, Plan, Verb
+from orchestrator.domain.ports import NodeOrder, Nodes, Vms
+from orchestrator.domain.record import Record, Refusal, current_node, forgiven
 from orchestrator.engine.artifacts import find_artifacts, upload
-from orchestrator.engine.data_disks import check_disks
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import FAULTS, as_error
@@ -26,15 +25,19 @@ from orchestrator.errors import (
     Retry,
     TpuctlError,
     TransientError,
+    UsageError,
 )
 from orchestrator.planning.intent import intended
 from orchestrator.planning.job import latest_try, push_mark
 from orchestrator.planning.on_demand import refusal_of
 from orchestrator.planning.race import accepted, refused
-from orchestrator.planning.sidecars import told
+from orchestrator.planning.sidecars import with_settings
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
+
+
+UNCHANGED = "no TPU was created"
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,14 @@ class Actor:
         The first VM goes before the first TPU: a refusal that waiting does not cure is met before anything
         is billed that is of no use without it.
         """
+        # The budget is taken here, not when planning: another deployment may have been faster since.
         changes = [change for change in plan.changes if not self._held(change)]
+        # From here on a kill at any line is safe: whoever comes next finds in the record what may exist.
         self._intend(changes)
         first = self._first_vm(changes)
         failures = self._side_by_side(first, world)
         changes = [change for change in changes if change not in first]
+        # A refusal that waiting does not cure: a TPU would be billed beside a VM that never comes.
         final = next((f for f in failures if f.error.retry in {Retry.PERMANENT, Retry.QUOTA}), None)
         if final is not None:
             tpus = [change for change in changes if asks_for_tpu(change)]
@@ -114,6 +120,7 @@ class Actor:
         if not changes:
             return
         self._lease.keep()
+        # One write for all of them: the object takes one a second, and each call has to wait for its intent.
         queued, now = self._blueprint.spec.tpu.request != "node", self._clock.now()
         self._records.update(lambda record: intended(record, changes, queued=queued, now=now))
 
@@ -126,8 +133,10 @@ class Actor:
             raise TransientError(gone, changed="nothing more was created or deleted")
         entry = ""
         try:
+            # The intent is durable before the call: a create without one could not be found after a kill.
             entry = self._journal.intend(change, in_bucket=in_bucket)
             text = self._call(change, world)
+        # Another tpuctl is at work: nothing more may be written, not even the result.
         except LeaseHeldError:
             raise
         except FAULTS as fault:
@@ -157,7 +166,7 @@ class Actor:
 
     def _say(self, change: Change, text: str) -> None:
         data: dict[str, object] = change.as_dict()
-        self._sink(Event(self._clock.now(), f"{change.kind.value}-{change.verb.name.lower()}", text, data))
+        self._sink(Event(self._clock.now(), f"{change.kind.value}-{change.verb.word}", text, data))
 
     def _call(self, change: Change, world: World) -> str:
         handlers: dict[tuple[Kind, Verb], Callable[[Change, World], str]] = {
@@ -171,7 +180,7 @@ class Actor:
             (Kind.NODE, Verb.DELETE): self._delete_node,
             (Kind.JOB, Verb.CREATE): self._push,
             (Kind.JOB, Verb.UPDATE): self._push,
-            (Kind.SIDECARS, Verb.UPDATE): self._tell_sidecars,
+            (Kind.SIDECARS, Verb.UPDATE): self._update_sidecars,
         }
         return handlers[change.kind, change.verb](change, world)
 
@@ -189,7 +198,7 @@ class Actor:
         self._records.update(
             lambda record: replace(
                 forgiven(record, Kind.BUCKET),
-                bucket=replace(record.bucket, seen=True, ready=True, grants=mark, granted_at=now),
+                bucket=replace(record.bucket, observed=True, ready=True, grants=mark, granted_at=now),
             )
         )
         return f"bucket {order.name} is ready in {order.location}"
@@ -206,10 +215,12 @@ class Actor:
 
     def _create_vm(self, change: Change, world: World) -> str:
         order = self._blueprint.vm_order(self._records.current)
+        # Only noted, not written: a kill here loses no more than the answer, and the VM is found by its
+        # label.
         self._remember(self._cloud.vms.create(order))
         self._records.update_later(
             lambda record: replace(
-                record, vm=replace(record.vm, accepted=True), sidecars=self._told(record, "vm")
+                record, vm=replace(record.vm, accepted=True), sidecars=self._with_settings(record, "vm")
             )
         )
         return f"VM {order.name} ({order.machine}) asked for in {order.zone}"
@@ -233,14 +244,16 @@ class Actor:
         order = self._blueprint.node_order(self._records.current, change.zone, change.incarnation or 0)
         check_disks(self._cloud.vms, order)
         try:
+            # The name is new for each incarnation, so the call can be repeated without making a second TPU.
             operation = self._nodes.create(order)
         except ConflictError as error:
+            # The name is taken: by our own call of before whose answer was lost, if the node has our label.
             if error.aborted or not self._ours(change.name, change.zone):
                 raise
             operation = None
         self._records.update_later(
             lambda record: replace(
-                accepted(record, change.incarnation or 0), sidecars=self._told(record, "tpu")
+                accepted(record, change.incarnation or 0), sidecars=self._with_settings(record, "tpu")
             )
         )
         self._remember(operation)
@@ -256,10 +269,10 @@ class Actor:
 
         Raise TransientError when nobody can tell. A list is not asked: it may be older than the node.
         """
-        seen = self._nodes.observe(name, zone)
-        if isinstance(seen, Present):
-            return seen.value.labels.get(names.DEPLOYMENT_LABEL) == self._blueprint.spec.name
-        why = seen.why if isinstance(seen, Unknown) else "it is not found by its name"
+        observed = self._nodes.observe(name, zone)
+        if isinstance(observed, Present):
+            return observed.value.labels.get(names.DEPLOYMENT_LABEL) == self._blueprint.spec.name
+        why = observed.why if isinstance(observed, Unknown) else "it is not found by its name"
         raise TransientError(f"the name {name} is taken; whose it is cannot be seen now: {why}")
 
     def _delete_node(self, change: Change, world: World) -> str:
@@ -282,7 +295,7 @@ class Actor:
         )
         return text
 
-    def _tell_sidecars(self, change: Change, world: World) -> str:
+    def _update_sidecars(self, change: Change, world: World) -> str:
         """
         Tell the VM or worker 0 of the TPU about its sidecars.
 
@@ -298,21 +311,22 @@ class Actor:
             text = "the new settings are there"
         except (RemoteError, NotFoundError) as error:
             text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"
-        self._records.update_later(lambda record: replace(record, sidecars=self._told(record, role)))
+        self._records.update_later(lambda record: replace(record, sidecars=self._with_settings(record, role)))
         return f"sidecars on {change.name}: {text}"
 
-    def _told(self, record: Record, role: str) -> dict[str, str]:
-        return told(record, self._blueprint.spec, role)
+    def _with_settings(self, record: Record, role: str) -> dict[str, str]:
+        return with_settings(record, self._blueprint.spec, role)
 
     def _node(self, world: World) -> Node:
-        nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
-        found = next((n for n in nodes if n.incarnation == self._records.current.node.incarnation), None)
+        found = current_node(world, self._records.current)
         if found is None:
             raise RemoteError("the TPU was replaced meanwhile", changed="nothing was pushed")
         return found
 
     def _remember(self, operation: Operation | None) -> None:
         if operation is not None:
+            # The record keeps it, so that the next process polls it too: only the operation tells why a
+            # create failed.
             stamped = replace(operation, started_at=operation.started_at or self._clock.now())
             self._records.update_later(
                 lambda record: replace(record, operations=(*record.operations, stamped))
@@ -331,13 +345,42 @@ class Actor:
                     record, ssh=replace(record.ssh, failed_since=since or now, next_try_at=now + REMOTE_PAUSE)
                 )
             )
-        elif change.verb in {Verb.CREATE, Verb.START}:
+        elif change.verb in MAKING:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
             retry = refusal_of(retry, flex=change.flex_start)
-            nodes = world.nodes.value if world and isinstance(world.nodes, Present) else ()
-            beside = any(node.zone == change.zone for node in nodes)
+            # Quota that our own dying TPU still holds says nothing of the zone's capacity.
+            beside = any(node.zone == change.zone for node in (world.known_nodes if world else ()))
             refusal = Refusal(
                 now, change.zone, retry, error.message, change.kind, error.hint,
                 on_demand=change.on_demand, beside=beside, code=error.code,
             )  # fmt: skip
             self._records.update_later(lambda record: refused(record, refusal, change.incarnation))
+
+
+def check_disks(vms: Vms, order: NodeOrder) -> None:
+    """
+    Raise when a disk of *order* is not in its zone (UsageError), or somebody has one that it wants to write.
+
+    The second passes: the TPU before this one keeps its disks until it is gone.
+    """
+    for disk in order.disks:
+        sight = vms.disk_users(disk.name, order.zone)
+        if isinstance(sight, Absent):
+            raise UsageError(
+                f"there is no disk '{disk.name}' in {order.zone}",
+                code="TPU-124",
+                hint="See: gcloud compute disks list; then correct tpu.disks or tpu.zones. tpuctl makes none",
+                changed=UNCHANGED,
+            )
+        if isinstance(sight, Unknown):
+            if sight.denied:
+                continue  # Then the create tells.
+            raise TransientError(f"disk '{disk.name}' in {order.zone}: {sight.why}", changed=UNCHANGED)
+        if disk.writable and sight.value:
+            raise ConflictError(
+                f"disk '{disk.name}' in {order.zone} is still used by {', '.join(sight.value)}",
+                aborted=True,
+                code="TPU-408",
+                hint="tpuctl tries again by itself; it detaches nothing that is not its own.",
+                changed=UNCHANGED,
+            )

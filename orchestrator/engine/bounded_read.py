@@ -16,10 +16,10 @@ def read_first(store: Store, listed: Sequence[StoredObject], limit: Limit) -> di
 
     Of an object that is larger than allowed only its beginning comes, which no parser takes for the whole.
     """
-    names, left = [], limit.together
+    names, remaining = [], limit.together
     for one in listed[: limit.many]:
-        left -= min(one.size, limit.each)
-        if left < 0:
+        remaining -= min(one.size, limit.each)
+        if remaining < 0:
             break
         names.append(one.name)
     with threads.pool(PARALLEL) as pool:

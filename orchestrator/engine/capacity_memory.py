@@ -44,7 +44,7 @@ class CapacityMemory:
         self._unread = False
         self._generation = found.generation if found else 0
         self._stored = decoded(found.data) if found else ()
-        places = merged(record.places, self._stored, world.seen_at)
+        places = merged(record.places, self._stored, world.observed_at)
         return record if places is record.places else replace(record, places=places)
 
     def keep(self, places: Places, now: float) -> None:

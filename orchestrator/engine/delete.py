@@ -18,8 +18,9 @@ from orchestrator.domain.observation import (
     Vm,
     VmState,
 )
-from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.domain.record import Record, newest_incarnation
+from orchestrator.domain.plan import MAKING, Change, Kind, Verb
+from orchestrator.domain.ports import Nodes, Vms
+from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, newest_incarnation
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
 from orchestrator.engine.observe import FAULTS, as_error, zones_to_look_at
@@ -31,7 +32,6 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
-from orchestrator.planning.next_zone import SECOND_WITNESS
 from orchestrator.planning.tpu import CREATE_DEADLINE, DELETE_AGAIN, DELETE_SETTLES
 
 M = TypeVar("M", Node, Vm)
@@ -70,7 +70,7 @@ def closed(record: Record, now: float) -> Record:
 
 
 @dataclass(frozen=True)
-class Left:
+class Leftover:
     """Name one resource that is still there, or that nobody could look for."""
 
     kind: str
@@ -87,42 +87,37 @@ class Sweep:
     """
 
     def __init__(self, deployment: Deployment, *, alone: bool = True) -> None:
-        spec = deployment.spec
+        spec, record = deployment.spec, deployment.records.current
         self._alone = alone
-        self._cloud = deployment.cloud
-        known = deployment.records.current
-        # Without a record nobody knows whether there was ever something in the queue.
-        known = replace(
-            known, node=replace(known.node, queued=known.node.queued or known.node.incarnation == 0)
-        )
-        self._nodes = nodes_of(deployment.cloud, spec, known)
         self._spec = spec
+        self._cloud = deployment.cloud
         self._records = deployment.records
         self._lease = deployment.lease
         self._journal = deployment.journal
         self._clock = deployment.clock
         self._sink = deployment.sink
+        # Without a record nobody knows whether there was ever something in the queue: it is listed then too.
+        queued = record.node.queued or record.node.incarnation == 0
+        self._nodes = nodes_of(
+            deployment.cloud, spec, replace(record, node=replace(record.node, queued=queued))
+        )
         vm_zones = () if spec.vm == "none" else (names.vm_zone(spec),)
-        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, deployment.records.current), *vm_zones)))
+        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, record), *vm_zones)))
         self._asked: dict[str, float] = {}
-        record = deployment.records.current
-        self._coming = [o for o in record.operations if o.verb in {"create", "start"}]
-        # An order whose answer was lost may still take effect; it is waited for, not forgotten.
+        self._coming = [o for o in record.operations if o.verb in MAKING]
         self._deletions: dict[str, Operation] = {}
         self._gone: set[str] = set()
-        # What the record says exists; a first list that does not show it may be an old one.
-        self._known = {s.name for s in record.spans if s.until is None}
-        asked = {
-            record.node.incarnation: record.node.accepted,
-            **{r.incarnation: r.accepted for r in record.race.rivals},
-        }
-        accepted = {names.node_name(spec, number) for number, taken in asked.items() if taken}
-        self._known |= accepted - {s.name for s in record.spans}  # Asked for, and never seen.
         self._missing: dict[str, float] = {}
-        unconfirmed = not record.node.accepted and not record.refusals and record.node.requested_at > 0
+        # What the record says exists: a first list that does not show it may be older than the machine.
+        asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.rivals)
+        accepted = {names.node_name(spec, one.incarnation) for one in asked_for if one.accepted}
+        self._known = {s.name for s in record.spans if s.until is None}
+        self._known |= accepted - {s.name for s in record.spans}
+        # A create whose answer was lost may still take effect; it is waited for, not forgotten.
         unsure = [r.requested_at for r in record.race.rivals if not r.accepted]
-        unsure += [record.node.requested_at] if unconfirmed else []
-        self._settled = max(unsure) + SECOND_WITNESS if unsure else 0.0
+        if not record.node.accepted and not record.refusals and record.node.requested_at > 0:
+            unsure.append(record.node.requested_at)
+        self._settled = max(unsure) + CONFIRMED_AFTER if unsure else 0.0
 
     def begin(self) -> None:
         """
@@ -141,7 +136,7 @@ class Sweep:
         if self._alone and isinstance(error, LeaseHeldError):
             raise error
 
-    def close(self) -> Left | None:
+    def close(self) -> Leftover | None:
         """Record that the machines are gone; return the record when its bucket does not take that for a minute."""
         now, why = self._clock.now(), ""
 
@@ -156,56 +151,62 @@ class Sweep:
             return True
 
         done = wait_until(recorded, self._clock, RECORD_SECONDS, 1.0)
-        return None if done else Left("record", RECORD, "", f"it could not be closed: {why}")
+        return None if done else Leftover("record", RECORD, "", f"it could not be closed: {why}")
 
-    def find(self) -> tuple[Left, ...]:
+    def find(self) -> tuple[Leftover, ...]:
         """List what carries our label in every zone ever used; a list that failed is an entry of its own."""
+        return tuple(leftover for leftover, _ in self._listed())
+
+    def _listed(self) -> list[tuple[Leftover, Node | Vm | None]]:
         label, value = names.DEPLOYMENT_LABEL, self._spec.name
-        left = []
         nodes = self._nodes.labelled(label, value, self._zones)
         vms = self._cloud.vms.labelled(label, value, self._zones)
+        found: list[tuple[Leftover, Node | Vm | None]] = []
         for kind, sight in (("TPU", nodes), ("VM", vms)):
             if isinstance(sight, Unknown):
-                left.append(Left(kind, "?", ", ".join(self._zones), f"not known: {sight.why}"))
+                where = ", ".join(self._zones)
+                found.append((Leftover(kind, "?", where, f"not known: {sight.why}"), None))
             elif isinstance(sight, Present):
-                left += [Left(kind, found.name, found.zone, found.state.name) for found in sight.value]
-        return tuple(left)
+                found += [(Leftover(kind, one.name, one.zone, one.state.name), one) for one in sight.value]
+        return found
 
     def elsewhere(self) -> tuple[Survey[Node], Survey[Vm]]:
         """
         List the TPUs and VMs that carry our label in zones that neither the file nor the record names.
 
-        They are told and not deleted: nobody has written down that they are this deployment's.
+        They are reported and not deleted: nobody has written down that they are this deployment's.
         """
+
+        def others(survey: Survey[M]) -> Survey[M]:
+            if isinstance(survey, Unknown):
+                return survey
+            return Present(replace(survey.value, found=outside(survey.value, self._zones)))
+
         label, value = names.DEPLOYMENT_LABEL, self._spec.name
-        tpus, vms = self._nodes.everywhere(label, value), self._cloud.vms.everywhere(label, value)
-        return self._strange(tpus), self._strange(vms)
+        return others(self._nodes.everywhere(label, value)), others(self._cloud.vms.everywhere(label, value))
 
-    def _strange(self, seen: Survey[M]) -> Survey[M]:
-        if isinstance(seen, Unknown):
-            return seen
-        return Present(replace(seen.value, found=outside(seen.value, self._zones)))
-
-    def machines(self) -> tuple[Left, ...]:
+    def machines(self) -> tuple[Leftover, ...]:
         """Delete all machines and return what is left after at most the deadline."""
-        left: tuple[Left, ...] = ()
+        leftovers: tuple[Leftover, ...] = ()
+        machines: list[Node | Vm] = []
 
         def gone() -> bool:
-            nonlocal left
+            nonlocal leftovers, machines
             self._still_ours()
-            left = self.find()
-            for item in left:
-                self._delete(item)
-            left = (*left, *self._on_their_way(), *self._not_certain(left))
-            return not left
+            listed = self._listed()
+            machines = [machine for _, machine in listed if machine is not None]
+            for machine in machines:
+                self._delete(machine)
+            # Whatever may still come is counted too: an empty list alone ends nothing.
+            doubts = self._not_certain({m.name for m in machines}, complete=len(machines) == len(listed))
+            leftovers = (*(leftover for leftover, _ in listed), *self._on_their_way(), *doubts)
+            return not leftovers
 
-        if not wait_until(gone, self._clock, DEADLINE, 1.0) and self._being_created(left):
+        done = wait_until(gone, self._clock, DEADLINE, 1.0)
+        # The service drops the deletion of a TPU that is being created, so its creation is waited for.
+        if not done and any(machine.state is NodeState.CREATING for machine in machines):
             wait_until(gone, self._clock, CREATE_DEADLINE - DEADLINE, 1.0)
-        return left
-
-    def _being_created(self, left: tuple[Left, ...]) -> bool:
-        """Say whether a TPU is left whose creation may still drop its deletion."""
-        return any(item.state == NodeState.CREATING.name for item in left)
+        return leftovers
 
     def _still_ours(self) -> None:
         """Stop when somebody took the lease over; a bucket that does not answer, or not us, stops no deletion."""
@@ -214,41 +215,43 @@ class Sweep:
         except (TransientError, AuthError):
             return
 
-    def _not_certain(self, listed: tuple[Left, ...]) -> tuple[Left, ...]:
+    def _not_certain(self, here: set[str], *, complete: bool) -> list[Leftover]:
         """
         Return what an empty list does not prove to be gone: one list may be older than what it lists.
 
         What the record knows or a list has shown is gone when the operation of its deletion has succeeded, or
-        when it is missing twice, half a minute apart.
+        when it is missing twice, half a minute apart. *complete* says that no list has failed.
         """
-        now, here = self._clock.now(), {item.name for item in listed}
-        self._known |= here - {"?"}
+        now = self._clock.now()
+        self._known |= here
         running = {n: o for n, o in self._deletions.items() if now - o.started_at < DELETE_AGAIN}
-        # One that is done at once is kept for the next list, which may be the first to be without it.
+        # One that is done at once stays for the next list, which may be the first to be without it.
         self._deletions = {n: o for n, o in running.items() if n in here or not self._done(o)}
         ended = {n: o for n, o in running.items() if n not in self._deletions}
         self._gone |= {n for n, o in ended.items() if self._succeeded(o) and self._absent(o)}
-        left = [
-            Left(o.kind, n, o.zone, "its deletion is running")
-            for n, o in self._deletions.items()
-            if n not in here
-        ]
+        under_way = [o for n, o in self._deletions.items() if n not in here]
         doubtful = sorted(self._known - here - self._gone - set(self._deletions))
         # A list that failed is no witness: it neither shows nor misses anything.
-        missed = [name for name in doubtful if "?" not in here or name in self._missing]
+        missed = [name for name in doubtful if complete or name in self._missing]
         self._missing = {name: self._missing.get(name, now) for name in missed}
-        unsure = [name for name, since in self._missing.items() if now - since < SECOND_WITNESS]
-        return (*left, *(Left("?", name, "", "not in sight; looking once more") for name in unsure))
+        unsure = [name for name, since in self._missing.items() if now - since < CONFIRMED_AFTER]
+        return [
+            *(Leftover(o.kind.value, o.name, o.zone, "its deletion is running") for o in under_way),
+            *(Leftover("?", name, "", "not in sight; looking once more") for name in unsure),
+        ]
 
-    def _on_their_way(self) -> tuple[Left, ...]:
+    def _on_their_way(self) -> tuple[Leftover, ...]:
         """Return what was ordered and has not shown yet: it will, after this command has said that all is gone."""
         # An operation that the API calls running for ever is not waited for: the list shows what it made.
         recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_DEADLINE]
         self._coming = [o for o in recent if not self._done(o)]
-        coming = [Left(o.kind, o.name, o.zone, f"its {o.verb} is still running") for o in self._coming]
+        coming = [
+            Leftover(o.kind.value, o.name, o.zone, f"its {o.verb.word} is still running")
+            for o in self._coming
+        ]
         if self._clock.now() < self._settled:
             coming.append(
-                Left("TPU", "?", ", ".join(self._zones), "a create whose answer was lost may follow")
+                Leftover("TPU", "?", ", ".join(self._zones), "a create whose answer was lost may follow")
             )
         return tuple(coming)
 
@@ -262,58 +265,59 @@ class Sweep:
 
     def _absent(self, operation: Operation) -> bool:
         """Say whether the API knows no such machine: a deletion that succeeded may have had no effect."""
-        adapter = self._nodes if operation.kind == Kind.NODE.value else self._cloud.vms
-        return isinstance(adapter.observe(operation.name, operation.zone), Absent)
+        return isinstance(self._adapter(operation.kind).observe(operation.name, operation.zone), Absent)
 
     def _polled(self, operation: Operation) -> OperationResult | None:
         """Look at an operation; one that the cloud has forgotten is done, and None means that nobody knows."""
-        adapter = self._nodes if operation.kind == Kind.NODE.value else self._cloud.vms
         try:
-            return adapter.poll(operation)
+            return self._adapter(operation.kind).poll(operation)
         except NotFoundError:
             return OperationResult(operation, done=True)
         except TpuctlError:
             return None
 
-    def _delete(self, item: Left) -> None:
+    def _adapter(self, kind: Kind) -> Nodes | Vms:
+        return self._nodes if kind is Kind.NODE else self._cloud.vms
+
+    def _delete(self, machine: Node | Vm) -> None:
         """Ask for one deletion; again only after a minute, since a deletion takes its time."""
-        going = item.state in {NodeState.DELETING.name, VmState.DEPROVISIONING.name}
-        if item.name == "?" or (going and item.name not in self._asked):
-            self._asked.setdefault(item.name, self._clock.now())
+        name, zone, now = machine.name, machine.zone, self._clock.now()
+        if machine.state in {NodeState.DELETING, VmState.DEPROVISIONING} and name not in self._asked:
+            self._asked[name] = now
             return
-        pause = DELETE_SETTLES if item.state == NodeState.CREATING.name else 60
-        if self._clock.now() - self._asked.get(item.name, float("-inf")) < pause:
+        pause = DELETE_SETTLES if machine.state is NodeState.CREATING else 60
+        if now - self._asked.get(name, float("-inf")) < pause:
             return
-        self._asked[item.name] = self._clock.now()
-        kind = Kind.NODE if item.kind == "TPU" else Kind.VM
-        change = Change(kind, Verb.DELETE, item.name, "down", item.zone)
+        self._asked[name] = now
+        kind, what = (Kind.NODE, "TPU") if isinstance(machine, Node) else (Kind.VM, "VM")
         try:
-            entry = self._journal.intend(change, in_bucket=False)
-            adapter = self._nodes if kind is Kind.NODE else self._cloud.vms
-            operation = adapter.delete(item.name, item.zone)
+            # The intent is on this computer before the call. A bucket out of reach must stop no deletion.
+            entry = self._journal.intend(Change(kind, Verb.DELETE, name, "down", zone), in_bucket=False)
+            operation = self._adapter(kind).delete(name, zone)
             if operation is None:
-                self._gone.add(item.name)  # The API says without doubt that it is not there.
+                self._gone.add(name)  # The API says without doubt that it is not there.
             else:
-                self._deletions[item.name] = replace(operation, started_at=self._clock.now())
+                self._deletions[name] = replace(operation, started_at=self._clock.now())
             self._journal.result(entry, "ok", in_bucket=False)
         except NotFoundError:
             return
         except FAULTS as fault:
+            # One machine that cannot be deleted keeps no other from it; the next round asks again.
             why = as_error(fault).message
-            self._sink(Event(self._clock.now(), "delete-failed", f"{item.kind} {item.name}: {why}"))
+            self._sink(Event(self._clock.now(), "delete-failed", f"{what} {name}: {why}"))
             return
-        self._sink(Event(self._clock.now(), "delete", f"{item.kind} {item.name}: deletion asked for"))
+        self._sink(Event(self._clock.now(), "delete", f"{what} {name}: deletion asked for"))
 
-    def bucket(self, name: str) -> Left | None:
+    def bucket(self, name: str) -> Leftover | None:
         """Delete our bucket with its data; return it when it is still there or is not ours."""
-        seen = self._cloud.buckets.observe(name)
-        if isinstance(seen, Unknown):
-            return Left("bucket", name, "", f"not known: {seen.why}")
-        if not isinstance(seen, Present):
+        observed = self._cloud.buckets.observe(name)
+        if isinstance(observed, Unknown):
+            return Leftover("bucket", name, "", f"not known: {observed.why}")
+        if not isinstance(observed, Present):
             return None
-        if self._spec.bucket.adopt or seen.value.labels.get(names.DEPLOYMENT_LABEL) != self._spec.name:
-            return Left("bucket", name, seen.value.location, "not made by this deployment, kept")
-        change = Change(Kind.BUCKET, Verb.DELETE, name, "down --delete-data", seen.value.location)
+        if self._spec.bucket.adopt or observed.value.labels.get(names.DEPLOYMENT_LABEL) != self._spec.name:
+            return Leftover("bucket", name, observed.value.location, "not made by this deployment, kept")
+        change = Change(Kind.BUCKET, Verb.DELETE, name, "down --delete-data", observed.value.location)
         entry = self._journal.intend(change, in_bucket=False)
         trouble: TpuctlError | None = None
 
@@ -333,6 +337,6 @@ class Sweep:
             gone, trouble = False, error
         if not gone and trouble is not None:
             self._journal.result(entry, f"{trouble.code} {trouble.message}", in_bucket=False)
-            return Left("bucket", name, seen.value.location, trouble.message)
+            return Leftover("bucket", name, observed.value.location, trouble.message)
         self._journal.result(entry, "ok", in_bucket=False)
         return None

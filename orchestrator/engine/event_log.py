@@ -59,10 +59,10 @@ def read_events(store: Store) -> list[Event]:
     return new_events(store, set())
 
 
-def new_events(store: Store, seen: set[str]) -> list[Event]:
-    """Return the stored events whose objects are not in *seen*, and add these to it."""
-    fresh = [found for found in store.list(EVENTS) if found.name not in seen]
-    seen.update(found.name for found in fresh)
+def new_events(store: Store, known: set[str]) -> list[Event]:
+    """Return the stored events whose objects are not in *known*, and add these to it."""
+    fresh = [found for found in store.list(EVENTS) if found.name not in known]
+    known.update(found.name for found in fresh)
     bodies = read_first(store, fresh[-limits.EVENTS.many :], limits.EVENTS)
     events = [_parse(body.data) for body in bodies.values() if body is not None]
     return sorted((e for e in events if e is not None), key=lambda e: e.at)

@@ -28,13 +28,13 @@ class Parcel:
     """
     Hold what is copied: *files* by object name, sha256 (empty: nobody noted one) and place below the folder.
 
-    *what* names it for people, *told* is kept beside the files, *again* says what to do when it is damaged.
+    *what* names it for people, *details* is kept beside the files, *again* says what to do when it is damaged.
     """
 
     what: str
     size: int
     files: tuple[tuple[str, str, str], ...]
-    told: dict[str, object]
+    details: dict[str, object]
     again: str
 
     @property
@@ -51,14 +51,14 @@ class _Room:
     """Hold the bytes that room was looked for: a machine may replace an object once it has been listed."""
 
     def __init__(self, size: int) -> None:
-        self._left = size
+        self._remaining = size
         self._lock = threading.Lock()
 
     def take(self, size: int) -> None:
         """Take *size* bytes of it. Raise _GrownError when that is more than is left."""
         with self._lock:
-            self._left -= size
-            if self._left < 0:
+            self._remaining -= size
+            if self._remaining < 0:
                 raise _GrownError
 
 
@@ -78,26 +78,26 @@ def parcel_of(one: StoredCheckpoint) -> Parcel:
         what=f"step {one.step}",
         size=one.size,
         files=tuple((name, digests[name], place) for name, place in places_of(one).items()),
-        told={"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at},
+        details={"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at},
         again="find one that is whole with `tpuctl checkpoints --verify`, then: tpuctl fetch --step N",
     )
 
 
-def fetch(store: Store, one: Parcel, folder: Path, tell: Callable[[str], None]) -> None:
+def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]) -> None:
     """
     Write the files of a parcel into *folder*, which appears when all of them are there and right.
 
-    *tell* is told of each file. Raise TransientError when the bytes are not those that were saved.
+    *report* is told of each file. Raise TransientError when the bytes are not those that were saved.
     """
     part = folder.with_name(folder.name + PART)
     _check_place(folder, part)
     _check_room(one, folder, part)
     try:
-        faults = _copies(store, one, folder, part, tell)
+        faults = _copies(store, one, folder, part, report)
         if faults:
             shutil.rmtree(part)
         else:
-            _drop_strangers(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})
+            _drop_foreign(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})
             part.chmod(0o777 & ~_umask())
             part.rename(folder)
     except OSError as error:
@@ -112,7 +112,7 @@ def fetch(store: Store, one: Parcel, folder: Path, tell: Callable[[str], None]) 
         )  # fmt: skip
 
 
-def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[[str], None]) -> list[str]:
+def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callable[[str], None]) -> list[str]:
     """Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays."""
     room = _Room(one.size)
 
@@ -120,12 +120,12 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[
         name, wanted, place = file
         path = part / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = bool(wanted) and path.is_file() and sha256_of(path) == wanted
+        complete = bool(wanted) and path.is_file() and sha256_of(path) == wanted
         try:
-            found = wanted if kept else store.download(name, path, room.take)
+            found = wanted if complete else store.download(name, path, room.take)
         except _GrownError:
             return f"{name} is larger than when the bucket was listed"
-        tell(place)
+        report(place)
         if found is None:
             return f"{name} is missing"
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
@@ -135,7 +135,7 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[
     part.mkdir(mode=0o700, exist_ok=True)
     # Somebody may have been quicker in a folder that all may write.
     _check_place(folder, part)
-    (part / FETCHED).write_text(json.dumps(one.told) + "\n")
+    (part / FETCHED).write_text(json.dumps(one.details) + "\n")
     pool = threads.pool(PARALLEL)
     try:
         return [text for text in pool.map(copy, one.files) if text]
@@ -143,7 +143,7 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[
         pool.shutdown(cancel_futures=True)
 
 
-def _drop_strangers(part: Path, ours: set[Path]) -> None:
+def _drop_foreign(part: Path, ours: set[Path]) -> None:
     """Delete what an earlier try for another step has left."""
     for path in part.rglob("*"):
         if path.is_file() and path not in ours:

@@ -42,6 +42,8 @@ class Journal:
         with self._lock:
             self._count += 1
             entry = f"{self._clock.now() * 1000:.0f}-{self._writer}-{self._count:04d}"
+        # A deletion may go without an intent: what is not deleted costs money, what is deleted twice does
+        # not.
         needed = not in_bucket and change.verb is not Verb.DELETE
         self._write(entry, "intent", change.as_dict(), in_bucket=in_bucket, needed=needed)
         return entry
@@ -55,6 +57,7 @@ class Journal:
             with_checksum({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body})
         )
         with self._lock:
+            # First here and synced, then in the bucket: the copy there may lag, but never lead.
             self._append(line.encode() + b"\n", needed=needed)
             self._unsent.append((f"{JOURNAL}{entry}.{part}.json", line.encode()))
             if in_bucket:
@@ -72,5 +75,6 @@ class Journal:
     def _send(self) -> None:
         """Write to the bucket what it does not have; what is older than the bucket goes there first."""
         while self._unsent:
+            # In order, and each until it is taken: a journal with a gap would rebuild a wrong record.
             self._store.write(*self._unsent[0])
             self._unsent.pop(0)

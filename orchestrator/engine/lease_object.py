@@ -33,7 +33,7 @@ YIELD_SECONDS = 90.0
 """Seconds that a command waits for a holder that steps aside when asked."""
 
 
-TELLING = 3600.0
+CLOCK_VALID = 3600.0
 """Seconds after which the clock is set by the bucket's again."""
 PATIENCE = 15.0
 """Seconds for which a bucket that does not answer is asked for the lease again."""
@@ -58,7 +58,7 @@ class Lease:
         self._lock = threading.RLock()
         self._generation: int | None = None
         self._renewed = 0.0
-        self._told: float | None = None
+        self._clock_set_at: float | None = None
         self._lost: LeaseHeldError | None = None
         self._refused: TpuctlError | None = None
         self._asked = False
@@ -106,11 +106,14 @@ class Lease:
         started = self._clock.monotonic()
         try:
             found = self._store.read(LEASE)
+            # A note beside the object counts as its deletion, which would have to wait for the object's rate.
             if found is None or given_back(self._store, found):
                 return self._take(found.generation if found else 0, started)
             holder = Holder.from_json(found.data)
+            # Ours from before, or of a process of this computer that is dead: nobody acts under it any more.
             if holder.id == self.me.id or self._dead(holder):
                 return self._take(found.generation, started, over=True)
+            # By the bucket's clock alone: the clocks of two computers may differ by more than a lease lives.
             age = self._age(found)
             return self._take(found.generation, started, over=True) if age >= LIFE else (holder, age)
         except NotFoundError:
@@ -120,6 +123,7 @@ class Lease:
 
     def _take(self, generation: int, started: float, *, over: bool = False) -> tuple[Holder, float] | None:
         try:
+            # The generation decides: of all that take the lease at this moment, the bucket lets one through.
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=generation)
         except PreconditionError:
             found = self._store.read(LEASE)
@@ -130,29 +134,31 @@ class Lease:
                 return (holder, 0.0)
             self._generation = found.generation  # Our own write, whose answer was lost.
         self._renewed = started
+        # Counted from before the call: an answer that comes late must not make the lease look fresher.
         self._lost = None
         self.taken_over = over
-        self._tell_the_time()
+        self._set_clock()
         return None
 
-    def _tell_the_time(self) -> None:
+    def _set_clock(self) -> None:
         """Set the clock by the bucket's: the lease was written this moment."""
         if not isinstance(self._clock, SteadyClock):
-            self._told = self._clock.monotonic()
+            self._clock_set_at = self._clock.monotonic()
             return
         with contextlib.suppress(TpuctlError):
+            # Times in the record are by one clock, the bucket's, whichever computer writes them.
             written = self._times().get(LEASE)
             if written is not None and written.generation == self._generation:
                 self._clock.set(written.updated + self._clock.monotonic() - self._renewed)
-                self._told = self._clock.monotonic()
+                self._clock_set_at = self._clock.monotonic()
 
     def _age(self, found: StoredObject) -> float:
         """Return the seconds since the last renewal by the bucket's clock; what is written for it is our wish."""
         self._asked = True
         self._store.write(LEASE_WISH, self.me.to_json())
-        told = self._times()
-        lease = told.get(LEASE, found)
-        return told.get(LEASE_WISH, lease).updated - lease.updated
+        times = self._times()
+        lease = times.get(LEASE, found)
+        return times.get(LEASE_WISH, lease).updated - lease.updated
 
     def _times(self) -> dict[str, StoredObject]:
         """Return lease and wish without their data: a list tells times exactly, a read to the second."""
@@ -171,12 +177,13 @@ class Lease:
                 raise self._lost
             if self._generation is None:
                 return
-            if self._told is None or self._clock.monotonic() - self._renewed >= RENEWAL:
+            if self._clock_set_at is None or self._clock.monotonic() - self._renewed >= RENEWAL:
                 self._renew()
             age = self._clock.monotonic() - self._renewed
+            # We stop acting well before LIFE is over: a call under way may still take a while to end.
             if age >= SAFE:
                 raise _in_doubt("the lease in the bucket could not be renewed", self._refused)
-            if self._told is None:
+            if self._clock_set_at is None:
                 raise _in_doubt("the bucket has not told the time yet, and clocks of computers differ")
 
     def _renew(self) -> None:
@@ -184,13 +191,15 @@ class Lease:
         try:
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=self._generation)
             self._renewed, self._refused = started, None
-            if self._told is None or started - self._told >= TELLING:
-                self._tell_the_time()
+            if self._clock_set_at is None or started - self._clock_set_at >= CLOCK_VALID:
+                self._set_clock()
         except PreconditionError:
+            # Somebody has written it since: we, if the answer was lost, or whoever took it over.
             self._settle(started)
         except NotFoundError:
             self._generation = None  # The bucket is gone, and with it everybody's lease.
         except TpuctlError as error:
+            # Not lost: the lease is ours until SAFE, and the next renewal may go through.
             self._refused = error
 
     def _settle(self, started: float) -> None:
@@ -218,6 +227,7 @@ class Lease:
             lease = self._store.read(LEASE) if wish else None
         except TpuctlError:
             return
+        # An old wish is that of a command that gave up: whoever still waits has renewed it.
         if wish is None or lease is None or wish.updated < lease.updated - LIFE:
             return
         asker = Holder.from_json(wish.data)
@@ -243,10 +253,12 @@ class Lease:
     def release(self) -> None:
         """Give the lease back; what fails here is healed by its expiry."""
         with self._lock, contextlib.suppress(TpuctlError):
+            # First forgotten, then deleted: the renewing thread must not write it once more.
             generation, self._generation = self._generation, None
             if generation is None:
                 return
             try:
+                # With its generation: if it was taken over meanwhile, it is not ours to delete.
                 self._store.delete(LEASE, if_generation=generation, patient=False)
             except TpuctlError as error:
                 if error.code == TOO_SOON:

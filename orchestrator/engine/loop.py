@@ -6,18 +6,21 @@ import zlib
 from collections.abc import Callable
 
 from orchestrator.clock import Clock
+from orchestrator.contract import limits
 from orchestrator.contract.backoff import Backoff
+from orchestrator.contract.object_names import HEARTBEAT, WAKE
 from orchestrator.domain.events import Event
 from orchestrator.domain.first_seen import BUCKET_ABSENT
 from orchestrator.domain.observation import Absent, NodeState
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.domain.record import Record, current_node, lasted
+from orchestrator.domain.ports import Store
+from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node, lasted
+from orchestrator.domain.spec import Spec
 from orchestrator.engine.atomic_files import disk_trouble
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import unforeseen
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.engine.record_store import SPACING
-from orchestrator.engine.wake import Doorbell
 from orchestrator.errors import (
     UNFORESEEN,
     AuthError,
@@ -32,7 +35,8 @@ from orchestrator.errors import (
     UnclaimedError,
     UsageError,
 )
-from orchestrator.planning.next_zone import SECOND_WITNESS, hopeless
+from orchestrator.planning.job import SILENCE, heartbeat_interval
+from orchestrator.planning.next_zone import hopeless
 from orchestrator.planning.unclaimed import FETCH
 
 SHORTEST_PAUSE = 0.2
@@ -44,6 +48,66 @@ FAULTS = 5
 """Passes in a row that may break off over a fault of ours before the command ends with it."""
 BLIND_PASSES = 2
 """Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
+
+
+SHORT = 0.001
+"""Seconds too short to wait for: sums of floats miss each other by less."""
+
+
+class Doorbell:
+    """
+    Wait, looking every `watch.listen` at the one object that all workers of an incarnation ring with.
+
+    When the poll is longer than a machine's silence may be, the heartbeats are listed as often as that.
+    """
+
+    def __init__(self, spec: Spec, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._listen = float(spec.watch.listen)
+        self._silence = SILENCE * heartbeat_interval(spec)
+        self._last_call: tuple[str, int] = ("", 0)
+        self._missed = ""
+
+    def pause(self, seconds: float, wake: threading.Event, incarnation: int) -> None:
+        """Wait for *seconds*, for *wake*, or until a worker of *incarnation* calls; 0 when none could."""
+        start = self._clock.monotonic()
+        looks = [(self._listen, self._rung), (self._silence, self._fell_silent)] if incarnation else []
+        due = [every for every, _ in looks]
+        waited = 0.0
+        while seconds - waited > SHORT and not wake.is_set():
+            self._clock.wait(min([seconds, *due]) - waited, wake)
+            waited = self._clock.monotonic() - start
+            for number, (every, look) in enumerate(looks):
+                if seconds - waited > SHORT >= due[number] - waited and not wake.is_set():
+                    due[number] = waited + every
+                    if look(incarnation):
+                        return
+
+    def _rung(self, incarnation: int) -> bool:
+        name = f"{WAKE}{incarnation}"
+        try:
+            found = self._store.read(name, limit=limits.WAKE)
+        except TpuctlError:
+            return False
+        call = (name, found.generation if found is not None else 0)
+        news = found is not None and call != self._last_call
+        self._last_call = call
+        return news
+
+    def _fell_silent(self, incarnation: int) -> bool:
+        """Say whether a report is overdue, once for each report."""
+        try:
+            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
+        except TpuctlError:
+            return False
+        oldest = min(beats, key=lambda beat: beat.updated, default=None)
+        if oldest is None or self._clock.now() - oldest.updated <= self._silence:
+            return False
+        missed = f"{oldest.name}@{oldest.generation}"
+        news = missed != self._missed
+        self._missed = missed
+        return news
 
 
 class Watcher:
@@ -199,8 +263,8 @@ def raise_blind(result: Pass) -> None:
 
 def raise_bucket_gone(result: Pass, record: Record) -> None:
     """Raise when the bucket that held the job's data has been gone for two looks."""
-    gone = isinstance(result.world.bucket, Absent) and record.bucket.seen
-    if gone and lasted(record, result.world, BUCKET_ABSENT, SECOND_WITNESS):
+    gone = isinstance(result.world.bucket, Absent) and record.bucket.observed
+    if gone and lasted(record, result.world, BUCKET_ABSENT, CONFIRMED_AFTER):
         raise TpuctlError(
             "the bucket with checkpoints, code and logs is gone; somebody deleted it",
             hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",
@@ -211,7 +275,7 @@ def raise_bucket_gone(result: Pass, record: Record) -> None:
 def raise_outcome(result: Pass) -> None:
     """Raise the error that belongs to an unhappy end; a deployment that is done raises nothing."""
     outcome, reason = result.plan.outcome, result.plan.reason
-    kept = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
+    machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
         copies = f"`{FETCH}` copies what it saved; then " if "unclaimed/" in reason else ""
         raise UnclaimedError(
@@ -224,7 +288,7 @@ def raise_outcome(result: Pass) -> None:
         raise JobFailedError(
             f"the job failed: {reason}",
             hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
-            changed=kept,
+            changed=machines_stopped,
         )
     if outcome is Outcome.REFUSED:
         raise UsageError(
@@ -235,7 +299,7 @@ def raise_outcome(result: Pass) -> None:
         )
     if outcome is Outcome.SPENT:
         raise SpendStopError(
-            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", changed=kept
+            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", changed=machines_stopped
         )
 
 
@@ -245,14 +309,14 @@ def raise_hopeless(record: Record) -> None:
     if refusal is None:
         return
     text = f"{refusal.zone}: {refusal.text}" if refusal.zone else refusal.text
-    left = "what exists already keeps running; see `tpuctl status`"
+    untouched = "what exists already keeps running; see `tpuctl status`"
     if refusal.retry is Retry.QUOTA:
         hint = "ask for more quota, delete what holds it, or use another type or zone"
-        raise QuotaError(text, hint=refusal.hint or hint, changed=left)
+        raise QuotaError(text, hint=refusal.hint or hint, changed=untouched)
     hint = refusal.hint or "mend the cause, then run the same command again"
     by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
     kind = next((e for code, e in by_code.items() if refusal.code.startswith(code)), TpuctlError)
-    raise kind(text, hint=hint, changed=left)
+    raise kind(text, hint=hint, changed=untouched)
 
 
 def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:

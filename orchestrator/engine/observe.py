@@ -1,12 +1,13 @@
 """Look at everything once, in parallel. What cannot be seen is Unknown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TypeVar
 
 from orchestrator import threads
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
+from orchestrator.domain.all_zones import both, expected_in, within
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.node_price import Prices, prices
 from orchestrator.domain.observation import (
@@ -24,18 +25,59 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.ports import Cloud
+from orchestrator.domain.ports import Cloud, Nodes
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.all_zone_list import WideLook
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.engine.race_claim import read_claim, round_to_look_up
-from orchestrator.errors import UNFORESEEN, NotFoundError, TpuctlError, UnknownCloudError
+from orchestrator.errors import UNFORESEEN, NotFoundError, Retry, TpuctlError, UnknownCloudError
 from orchestrator.planning.tpu_types import types_of
 
 T = TypeVar("T")
 L = TypeVar("L", Bucket, Vm)
+
+
+FEW = 2
+"""So few zones are asked one by one: a list over all of them would save no call."""
+
+
+VOUCHED = 600.0
+"""Seconds for which a zone's own list shows that the project may see it."""
+
+
+class WideLook:
+    """
+    List TPUs, and remember which zones have answered by themselves.
+
+    A list over all zones leaves out those that the project may not see, without a word: of a zone that it
+    does not show it tells something only if that zone has shown itself a short while ago.
+    """
+
+    def __init__(self) -> None:
+        self._vouched_at = float("-inf")
+        self._vouched: frozenset[str] = frozenset()
+
+    def tpus(
+        self, nodes: Nodes, spec: Spec, record: Record, zones: Sequence[str], now: float
+    ) -> Sight[tuple[Node, ...]]:
+        """
+        Return our TPUs: where one should be by the zone's own list, in many others by one over all zones.
+
+        Where the API refuses such a list, each zone is asked.
+        """
+        label, near = names.DEPLOYMENT_LABEL, expected_in(record, zones)
+        far = [zone for zone in zones if zone not in near]
+        # Silence about a zone is evidence only if that zone has just answered by itself.
+        if len(far) >= FEW and self._vouched.issuperset(far) and now - self._vouched_at < VOUCHED:
+            wide = nodes.everywhere(label, spec.name)
+            # A passing failure leaves the zones Unknown; a refusal of such lists makes us ask each zone.
+            if not isinstance(wide, Unknown) or wide.retry is Retry.TRANSIENT:
+                return both(nodes.labelled(label, spec.name, near), within(wide, far))
+        found = nodes.labelled(label, spec.name, zones)
+        if isinstance(found, Present):
+            self._vouched, self._vouched_at = frozenset(zones), now
+        return found
 
 
 @cache
@@ -62,24 +104,24 @@ def observe(
     """Return the world of this moment; *reports* and *wide* remember what earlier looks have read."""
     zones, reports = zones_to_look_at(spec, record), reports or Heartbeats(cloud.store)
     with threads.pool(8) as pool:
-        seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
-        seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
-        seen_nodes = pool.submit(
+        bucket_sight = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
+        vm_sight = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
+        node_sight = pool.submit(
             _guarded,
             lambda: (wide or WideLook()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
-        told = pool.submit(_guarded, lambda: reports.read(record.node.incarnation))
+        beats = pool.submit(_guarded, lambda: reports.read(record.node.incarnation))
         polled = pool.map(lambda operation: _poll(cloud, operation), record.operations)
         return World(
-            bucket=seen_bucket.result(),
-            vm=seen_vm.result(),
-            nodes=seen_nodes.result(),
-            heartbeats=_of(told.result(), script=False),
+            bucket=bucket_sight.result(),
+            vm=vm_sight.result(),
+            nodes=node_sight.result(),
+            heartbeats=_of(beats.result(), script=False),
             operations=tuple(r for r in polled if r is not None),
-            seen_at=now,
+            observed_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
-            claim=_guarded(lambda: _claim(cloud, record, seen_nodes.result())),
-            boots=boots.value if isinstance(boots := _of(told.result(), script=True), Present) else (),
+            claim=_guarded(lambda: _claim(cloud, record, node_sight.result())),
+            boots=boots.value if isinstance(boots := _of(beats.result(), script=True), Present) else (),
         )
 
 
@@ -87,11 +129,11 @@ def _claim(cloud: Cloud, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sigh
     return read_claim(cloud.store, round_to_look_up(record, nodes), record, nodes)
 
 
-def _of(told: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:
+def _of(beats: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:
     """Return the reports of startup scripts, or of agents."""
-    if not isinstance(told, Present):
-        return told
-    return Present(tuple(beat for beat in told.value if beat.script is script))
+    if not isinstance(beats, Present):
+        return beats
+    return Present(tuple(beat for beat in beats.value if beat.script is script))
 
 
 def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
@@ -104,22 +146,22 @@ def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
         return Absent()
     earlier = (span.zone for span in record.spans if span.kind is Kind.VM)
     for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
-        seen = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
-        if not isinstance(seen, Absent):
-            return seen
+        sight = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
+        if not isinstance(sight, Absent):
+            return sight
     return Absent()
 
 
 def _bucket(cloud: Cloud, spec: Spec, name: str) -> Sight[Bucket]:
-    seen = cloud.buckets.observe(name)
-    return seen if spec.bucket.adopt else _ours(seen, spec)
+    sight = cloud.buckets.observe(name)
+    return sight if spec.bucket.adopt else _ours(sight, spec)
 
 
-def _ours(seen: Sight[L], spec: Spec) -> Sight[L]:
+def _ours(sight: Sight[L], spec: Spec) -> Sight[L]:
     """Take a stranger's resource of our name for none of ours: asking for ours then meets the taken name."""
-    if isinstance(seen, Present) and seen.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
+    if isinstance(sight, Present) and sight.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
         return Absent()
-    return seen
+    return sight
 
 
 def _guarded(look: Callable[[], T]) -> T | Unknown:
@@ -152,7 +194,7 @@ def as_error(fault: Exception) -> TpuctlError:
 
 def _poll(cloud: Cloud, operation: Operation) -> OperationResult | None:
     """Poll one operation; one that the cloud has forgotten is over, its effect is seen elsewhere."""
-    adapter = cloud.nodes if operation.kind == "node" else cloud.vms
+    adapter = cloud.nodes if operation.kind is Kind.NODE else cloud.vms
     try:
         return adapter.poll(operation)
     except NotFoundError:

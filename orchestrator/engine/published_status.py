@@ -44,8 +44,8 @@ class Publisher:
 
     def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
         """Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed."""
-        told = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
-        data = bytes_with_checksum(proven(told, self.key) if self.key else told)
+        envelope = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
+        data = bytes_with_checksum(proven(envelope, self.key) if self.key else envelope)
         with suppress(DiskError):
             write_atomically(self.folder / HERE, data)
         words = repr(news)

@@ -129,4 +129,4 @@ class NodesInQueue:
 
 def _as_node(operation: Operation) -> Operation:
     """Return an operation of the queue as one of the node: the record and the loop know nodes only."""
-    return replace(operation, kind=Kind.NODE.value)
+    return replace(operation, kind=Kind.NODE)

@@ -12,8 +12,8 @@ from orchestrator.planning.race import candidates, undecided
 
 def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
     """Return the race whose winner is not known, 0 for none; a lost record's race is on its TPUs' labels."""
-    seen = nodes.value if isinstance(nodes, Present) else ()
-    newest = max((round_of(node.labels) for node in seen), default=0)
+    listed = nodes.value if isinstance(nodes, Present) else ()
+    newest = max((round_of(node.labels) for node in listed), default=0)
     if newest > record.race.round:
         return newest
     return record.race.round if undecided(record) else 0
@@ -48,8 +48,8 @@ def _claimed(data: bytes, race: int, record: Record, nodes: Sight[tuple[Node, ..
         return Present(Claim(race, number))
     if not isinstance(nodes, Present):
         return Unknown(f"incarnation {number} is named, and which TPUs there are is not known")
-    seen = {node.incarnation for node in nodes.value if round_of(node.labels) == race}
-    return Present(Claim(race, number)) if number in seen else Absent()
+    listed = {node.incarnation for node in nodes.value if round_of(node.labels) == race}
+    return Present(Claim(race, number)) if number in listed else Absent()
 
 
 def winner(store: Store, record: Record, world: World) -> Sight[Claim]:

@@ -19,7 +19,6 @@ from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.race import accepted, asked_for
 from orchestrator.planning.record_limits import check_record
 
-ASKING = Verb.CREATE.name.lower()
 UNTOLD = 1000
 """So many TPUs more than the journal tells of may have been asked for: entries may be lost."""
 
@@ -36,9 +35,9 @@ def rebuilt(store: Store) -> Record:
     reports = [place_of(found.name) for found in store.list(HEARTBEAT)]
     asked = max((_incarnation(entry) for entry in found), default=0)
     # Machines write the names of reports: one far beyond the journal is of no TPU of ours.
-    told = (place[0] for place in reports if place is not None)
-    newest = max((number for number in told if number <= asked + UNTOLD), default=0)
-    record = Record(bucket=BucketRecord(seen=True), node=NodeRecord(incarnation=newest, queued=True))
+    reported = (place[0] for place in reports if place is not None)
+    newest = max((number for number in reported if number <= asked + UNTOLD), default=0)
+    record = Record(bucket=BucketRecord(observed=True), node=NodeRecord(incarnation=newest, queued=True))
     for entry in sorted(found, key=lambda e: float(e["at"])):
         with suppress(*UNFORESEEN):
             after = _after(record, entry)
@@ -51,7 +50,8 @@ def _entry(store: Store, name: str) -> dict[str, Any] | None:
     stored = store.read(name)
     try:
         body = verified(stored.data) if stored else {}
-        return {"at": float(body["at"]), "kind": body["kind"], "verb": body["verb"], **body}
+        kind, verb = Kind(body["kind"]), Verb[body["verb"].upper()]
+        return {**body, "at": float(body["at"]), "kind": kind, "verb": verb}
     except UNFORESEEN:
         return None
 
@@ -65,11 +65,11 @@ def _incarnation(entry: dict[str, Any]) -> int:
 def _after(record: Record, entry: dict[str, Any]) -> Record:
     """Return *record* after one intent."""
     record = replace(record, started_at=record.started_at or entry["at"])
-    if entry["verb"] != ASKING:
+    if entry["verb"] is not Verb.CREATE:
         return record
-    if entry["kind"] == Kind.VM.value:
+    if entry["kind"] is Kind.VM:
         return replace(record, vm=replace(record.vm, accepted=True))
-    if entry["kind"] != Kind.NODE.value:
+    if entry["kind"] is not Kind.NODE:
         return record
     zone, incarnation = str(entry.get("zone", "")), int(entry.get("incarnation") or 0)
     race = int(entry.get("round") or 0)

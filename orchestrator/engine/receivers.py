@@ -114,13 +114,13 @@ class Apprise:
         except ImportError:
             hint = "run: pip install 'tpuctl[notify]'"
             raise UsageError(f"{self.name}: apprise is not installed", hint=hint) from None
-        told = apprise.Apprise()
-        if not told.add(self.url):
+        service = apprise.Apprise()
+        if not service.add(self.url):
             raise UsageError(f"{self.name}: Apprise does not know this address")
         title = f"{notice.deployment}: {notice.event}"
         # As text it is escaped for services that read markup; the rest is kept from being any.
         body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notice.text)
-        if not told.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
+        if not service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
             raise TransientError(f"{self.name} did not take it")
 
 

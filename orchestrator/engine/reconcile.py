@@ -1,27 +1,26 @@
 """One pass: observe, learn, decide, apply."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Present, Unknown, World
-from orchestrator.domain.plan import Outcome, Plan
+from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
-from orchestrator.engine.all_zone_list import WideLook
 from orchestrator.engine.apply import Actor, Failure
-from orchestrator.engine.budget_step import tell_stockouts, with_budget
 from orchestrator.engine.capacity_memory import CapacityMemory
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.observe import observe, unforeseen
+from orchestrator.engine.observe import WideLook, observe, unforeseen
 from orchestrator.engine.race_claim import winner
 from orchestrator.errors import UNFORESEEN, Retry
+from orchestrator.planning.create_budget import Budget
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.news import news, preemption, start_from_zero
-from orchestrator.planning.stale_list import not_older
 from orchestrator.planning.termination import expiry
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import learn, not_older
 
 
 @dataclass(frozen=True)
@@ -45,22 +44,27 @@ class Reconciler:
         self._reports = Heartbeats(deployment.cloud.store)
         self._wide = WideLook()
         self._alarm = ""
-        self._told = 0.0
+        self._stockouts_shared = 0.0
         self._disk = ""
         self._from_zero = 0
 
     def one_pass(self) -> Pass:
         """Observe, learn, decide and apply once."""
+        # Before anything is believed or done: whoever lost the lease must not even learn.
         self._deployment.lease.keep()
         world, before = self._observe()
         world, learned = self._learn(before, world)
         # What was learned is only noted: the first intent, or the end of the pass, writes it.
         self._records.update_later(lambda _: learned)
+        # Before deciding: what is decided without a lease in an existing bucket, two computers may decide.
         self._lease_in_new_bucket(world)
         learned = self._records.current
         world, plan = self._decide(learned, world)
+        # A plan that the user has approved is held to here, before the first change.
         self._deployment.approve(plan)
+        # Failures come back as values: one zone that refuses keeps nothing else from being done.
         failures = self._actor.act(plan, world)
+        # Last, so that one write holds what was learned, intended and brought about.
         self._close(learned, world, plan)
         return Pass(world, plan, failures)
 
@@ -72,6 +76,7 @@ class Reconciler:
         # A list may be older than our own create: what it does not show yet is no absence.
         world = not_older(world, record)
         record = updated(record, node=updated(record.node, type=record.node.type or parts.spec.tpu.type))
+        # Zones are remembered apart from the record: a lost record must not cost what was learned of them.
         record = self._memory.recalled(record, world)
         return with_budget(world, parts.budget, parts.spec.tpu.zones, record.node.type), record
 
@@ -87,6 +92,7 @@ class Reconciler:
         lost = preemption(spec, before, after, world)
         if lost is not None:
             events.append(lost)
+            # Counted with the event, in the one pass that sees the loss first: never twice.
             after = replace(after, node=replace(after.node, preemptions=after.node.preemptions + 1))
         for event in events:
             self._sink(event)
@@ -96,6 +102,7 @@ class Reconciler:
         """Return what the record learns from a look; without the reports, where they bring about a fault."""
         try:
             learned = learn(record, world)
+            # The record must know its candidates before a winner is named among them.
             claim = winner(self._deployment.cloud.store, learned, world)
             if claim != world.claim:
                 world = replace(world, claim=claim)
@@ -113,13 +120,14 @@ class Reconciler:
         # Of two first commands only the one that wrote the record comes this far.
         if not self._records.in_bucket:
             self._records.flush()
+        # Now there is something that another computer could act on, so from here on only one may.
         parts.lease.acquire()
         self._records.update_later(lambda record: replace(record, fence=parts.lease.token or record.fence))
 
     def _decide(self, record: Record, world: World) -> tuple[World, Plan]:
         """Return the plan; without the reports, where they bring about a fault: budget and ttl need none."""
         spec = self._deployment.spec
-        spent = self._deployment.spent(record, world.seen_at)
+        spent = self._deployment.spent(record, world.observed_at)
         try:
             plan = decide(spec, world, record, spent)
         except UNFORESEEN as error:
@@ -134,33 +142,35 @@ class Reconciler:
         text = unforeseen(error)
         if text != self._alarm:
             self._alarm = text
-            self._sink(Event(world.seen_at, "failure", f"the machines' reports are left out: {text}"))
+            self._sink(Event(world.observed_at, "failure", f"the machines' reports are left out: {text}"))
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
         """Return the plan, or one without changes when it would break a promise, which is said; looking goes on."""
+        # The rules share no code with the decisions: a fault there must not pass here.
         promise = broken(self._deployment.spec, plan, world, record)
         if not promise:
             return plan
         text = f"nothing is changed, because this tpuctl has a fault ({promise}); please report it"
         if text != self._alarm:
             self._alarm = text
-            self._sink(Event(world.seen_at, "invariant", text, {"promise": promise}))
+            self._sink(Event(world.observed_at, "invariant", text, {"promise": promise}))
         return Plan(waiting=(text,))
 
     def _close(self, learned: Record, world: World, plan: Plan) -> None:
         """Write what this pass has found out, at once where the deployment has ended."""
-        self._tell_of_the_disk(world.seen_at)
-        self._memory.keep(self._records.current.places, world.seen_at)
-        histories = (self._records.current, learned)
-        self._told = tell_stockouts(self._deployment.budget, histories, self._told)
+        self._report_disk(world.observed_at)
+        self._memory.keep(self._records.current.places, world.observed_at)
+        # Both: what was refused in this pass, and what an operation told at its beginning.
+        records = (self._records.current, learned)
+        self._stockouts_shared = share_stockouts(self._deployment.budget, records, self._stockouts_shared)
         outcome = plan.outcome
         if outcome is not None and outcome is not Outcome.REFUSED:
             self._records.update(lambda record: replace(record, outcome=outcome.value, reason=plan.reason))
         elif not self._records.rest():
             self._records.flush()
 
-    def _tell_of_the_disk(self, now: float) -> None:
+    def _report_disk(self, now: float) -> None:
         """Say once that record and journal are in the bucket only, and once that they are here again."""
         trouble = self._records.disk or self._deployment.journal.disk
         if bool(trouble) != bool(self._disk):
@@ -177,3 +187,23 @@ def blind(result: Pass) -> Unknown | None:
     """Return what the pass could not see for a reason that waiting does not cure, or None."""
     sights = (result.world.nodes, result.world.vm, result.world.bucket)
     return next((s for s in sights if isinstance(s, Unknown) and s.retry is Retry.PERMANENT), None)
+
+
+def with_budget(world: World, budget: Budget, zones: Sequence[str], kind: str) -> World:
+    """Return the world with what the budget says of *zones* and of one type."""
+    held, stockouts = budget.held(zones, world.observed_at), budget.stockouts(kind, world.observed_at)
+    return replace(world, held=held, stockouts=stockouts) if held or stockouts else world
+
+
+def share_stockouts(budget: Budget, records: Sequence[Record], shared_until: float) -> float:
+    """Tell others of the stockouts after *shared_until*; return the time of the last one that they know."""
+    new = {
+        (refusal.zone, refusal.at): record.node.type
+        for record in records
+        for refusal in record.refusals
+        if refusal.at > shared_until and refusal.kind is Kind.NODE and refusal.retry is Retry.CAPACITY
+        if not refusal.on_demand
+    }
+    for (zone, at), kind in sorted(new.items()):
+        budget.refused(zone, kind, at)
+    return max([shared_until, *(at for _, at in new)])

@@ -24,7 +24,7 @@ from orchestrator.domain.first_seen import (
     of_node,
 )
 from orchestrator.domain.observation import NodeState
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Record, Refusal, Shape
 from orchestrator.errors import UNFORESEEN, ConflictError, DamagedRecordError, TpuctlError
 from orchestrator.planning.record_limits import check_record
@@ -48,7 +48,7 @@ NESTED = {
     "claimed": "race.claimed",
     "rivals": "race.rivals",
     "vm_accepted": "vm.accepted",
-    "bucket_seen": "bucket.seen",
+    "bucket_seen": "bucket.observed",
     "bucket_ready": "bucket.ready",
     "grants": "bucket.grants",
     "granted_at": "bucket.granted_at",
@@ -100,6 +100,8 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     body[BODY]["shape"] = str(sane.node.shape or "")
     for refusal in body[BODY]["refusals"]:
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
+    for operation in body[BODY]["operations"]:
+        operation["verb"] = _WORDS.get(operation["verb"], operation["verb"])
     body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
     return bytes_with_checksum(proven(body, key) if key else body)
 
@@ -109,8 +111,8 @@ def _readable(record: Record) -> Record:
     if _is_sane(record):
         return record
     alone = {key: {key: value} for key, value in stored_values(record).items()}
-    kept = {key: one[key] for key, one in alone.items() if _is_sane(with_stored(Record(), one))}
-    return with_stored(Record(), kept)
+    sane = {key: one[key] for key, one in alone.items() if _is_sane(with_stored(Record(), one))}
+    return with_stored(Record(), sane)
 
 
 def _is_sane(record: Record) -> bool:
@@ -158,6 +160,8 @@ def _record(stored: Mapping[str, Any]) -> Record:
     nested = _nested(stored)
     since = _times().validate_python(nested.pop("first_seen", {}))
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
+    stored_operations = nested.get("operations", ())
+    nested["operations"] = [{**one, "verb": _SIGNS[one["verb"]]} for one in stored_operations]
     record: Record = _adapter().validate_python(nested)
     refusals = tuple(_with_code(refusal) for refusal in record.refusals)
     node = replace(record.node, shape=_shape(*shape.groups()) if shape else None)
@@ -174,14 +178,14 @@ def _with_code(refusal: Refusal) -> Refusal:
     return replace(refusal, code=found[1], message=found[2] or "") if found else refusal
 
 
-def state_text(seen: FirstSeen) -> str:
+def state_text(doubt: FirstSeen) -> str:
     """Return the stored key of a doubtful state."""
-    state = seen.state.name.lower() if isinstance(seen.state, NodeState) else seen.state.value
-    if seen.kind is not Kind.NODE:
-        return f"{seen.kind.value}:{state}"
-    if seen.state is Sign.MADE or isinstance(seen.id, str):
-        return f"{state}:{seen.id}"
-    return f"node:{seen.id}:{state}"
+    state = doubt.state.name.lower() if isinstance(doubt.state, NodeState) else doubt.state.value
+    if doubt.kind is not Kind.NODE:
+        return f"{doubt.kind.value}:{state}"
+    if doubt.state is Sign.MADE or isinstance(doubt.id, str):
+        return f"{state}:{doubt.id}"
+    return f"node:{doubt.id}:{state}"
 
 
 def states_of(since: Mapping[str, float]) -> dict[FirstSeen, float]:
@@ -220,10 +224,12 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+_WORDS = {verb.value: verb.word for verb in Verb}
+_SIGNS = {word: sign for sign, word in _WORDS.items()}
 _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
-_BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.STRANGER.value, Sign.LAST_CREATING.value})
+_BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.UNRECORDED.value, Sign.LAST_CREATING.value})
 # A node's own state comes last: `creating` and `deleting` of an incarnation are states, of a name signs.
 _STATES = {sign.value: sign for sign in Sign} | {state.name.lower(): state for state in NodeState}
 

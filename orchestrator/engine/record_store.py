@@ -86,26 +86,26 @@ class RecordStore:
             stored = None
         self._generation = stored.generation if stored else None
         here = self._path.read_bytes() if self._path.exists() else None
-        kept, broken = self._read(here, forgiving=forgiving)
+        local, broken = self._read(here, forgiving=forgiving)
         found, damage = self._read(stored.data if stored else None, forgiving=forgiving)
         self.doubt, self.unproven = "", False
-        if found is not None and kept is None and here is None and stored is not None:
+        if found is not None and local is None and here is None and stored is not None:
             self.unproven = origin_of(json.loads(stored.data), self._key) is not Origin.OURS
-        if found is not None and kept is not None and found.serial < kept.serial:
+        if found is not None and local is not None and found.serial < local.serial:
             # The bucket is written first: its copy is older only when somebody has put an old one back.
-            damage = f"its serial {found.serial} is older than that of the copy here, {kept.serial}"
+            damage = f"its serial {found.serial} is older than that of the copy here, {local.serial}"
         elif found is not None and stored is not None:
-            self.doubt = self._doubt(stored.data, here if kept is not None else None)
+            self.doubt = self._doubt(stored.data, here if local is not None else None)
         self.damaged = damage or (broken if found is None else "")
         self._damaged_copy = stored.data if stored and damage else b""
-        if found is not None and kept is not None and self.doubt and forgiving:
+        if found is not None and local is not None and self.doubt and forgiving:
             # What is deleted is found by its label; the record only adds where to look.
-            zones = dict.fromkeys((*kept.zones_used, *found.zones_used, *(s.zone for s in found.spans)))
-            self.current, self.damaged, self.doubt = replace(kept, zones_used=tuple(zones)), self.doubt, ""
+            zones = dict.fromkeys((*local.zones_used, *found.zones_used, *(s.zone for s in found.spans)))
+            self.current, self.damaged, self.doubt = replace(local, zones_used=tuple(zones)), self.doubt, ""
         elif found is not None and not damage:
             self.current = found
-        elif kept is not None:
-            self.current = kept
+        elif local is not None:
+            self.current = local
         else:
             self.current = rebuilt(self._store) if self.damaged and stored else Record()
         self._saved = self.current
@@ -152,19 +152,21 @@ class RecordStore:
         """
         if token is None:
             return
+        # Nobody is left whose write could come late, so the token can wait for the first real write.
         if not over and not self._damaged_copy:
-            if self.current.bucket.seen:
+            if self.current.bucket.observed:
                 self.update_later(lambda record: replace(record, fence=token))
             return
         if self._damaged_copy:
             self._store.write(f"{RECORD}.damaged-{self._generation}", self._damaged_copy)
             self._damaged_copy = b""
-        for tries_left in reversed(range(CLAIM_TRIES)):
+        # The last write of the earlier holder may arrive between our read and our write: read again.
+        for attempts_remaining in reversed(range(CLAIM_TRIES)):
             try:
-                if self.current.bucket.seen:
+                if self.current.bucket.observed:
                     self.update(lambda record: replace(record, fence=token))
             except LeaseHeldError:
-                if not tries_left:
+                if not attempts_remaining:
                     raise
                 self.load()
             else:
@@ -191,6 +193,7 @@ class RecordStore:
             self.update_later(change)
             try:
                 self.flush()
+            # A kill too: what was not written must not count in whatever still runs in this process.
             except BaseException:
                 self.current = before
                 raise
@@ -208,6 +211,7 @@ class RecordStore:
     def flush(self) -> None:
         """Save what is noted, in one write; nothing is written when nothing is. Errors: as of `update`."""
         with self._lock:
+            # Most passes learn nothing: then nothing is written, and the object's rate is left to others.
             if self.current == self._saved:
                 return
             # A deployment that is made anew, its bucket too, begins beyond all serials that it had before:
@@ -215,7 +219,7 @@ class RecordStore:
             first = int(self._now() * SERIALS_A_SECOND)
             fresh = replace(self.current, serial=self._saved.serial + 1 if self._saved.serial else first)
             data = encode(fresh, self._deployment, self._writer, self._key)
-            if fresh.bucket.seen:
+            if fresh.bucket.observed:
                 # First the bucket: what it refuses must not count as newer here.
                 self._save_in_bucket(data)
                 self._written_at = self._now()
@@ -239,6 +243,7 @@ class RecordStore:
 
     def _save_in_bucket(self, data: bytes) -> None:
         try:
+            # The generation is what fences off a holder that was paused: its late write meets another one.
             self._generation = self._store.write(RECORD, data, if_generation=self._generation or 0)
         except NotFoundError:
             # The bucket is gone, which the next look tells; until then the copy here is the record.
@@ -249,6 +254,7 @@ class RecordStore:
                 raise _lost(error) from error
             # Our own write, whose answer was lost.
             self._generation = found.generation
+            # The bucket holds an earlier attempt at this very write: what it lacks is written once more.
             self._save_over(data)
 
     def _save_over(self, data: bytes) -> None:

@@ -1,8 +1,9 @@
 """Where each machine is reached over SSH: its address, its pinned host keys and the way that leads there."""
 
+from enum import Enum
+
 from orchestrator.domain.observation import Absent, Node, Present, Vm, VmState, Worker, World
 from orchestrator.domain.ports import Cloud, Host, Iap
-from orchestrator.domain.ssh_route import RouteKind, route_to_vm, route_to_worker
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.errors import AuthError, RemoteError
 
@@ -31,10 +32,12 @@ def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
     except AuthError:
         # A constraint of the organisation, or a role that lacks it (docs/facts.md 2.7).
         beats = read_heartbeats(cloud.store, node.incarnation) if node.incarnation else Absent()
-        told = [b.host_keys for b in beats.value if b.worker == worker] if isinstance(beats, Present) else []
-        if not any(told):
+        reported = (
+            [b.host_keys for b in beats.value if b.worker == worker] if isinstance(beats, Present) else []
+        )
+        if not any(reported):
             raise
-        return told[0]
+        return reported[0]
 
 
 def worker_host(cloud: Cloud, world: World, node: Node, worker: Worker, keys: tuple[str, ...]) -> Host:
@@ -51,3 +54,31 @@ def _vm(world: World) -> Vm:
     if not isinstance(world.vm, Present):
         raise RemoteError("the VM is not in sight", hint="run: tpuctl status")
     return world.vm.value
+
+
+class RouteKind(Enum):
+    """Name a kind of route: to the external or internal address, through the VM, or through Google's proxy."""
+
+    OUTSIDE = "external address"
+    INSIDE = "internal address"
+    JUMP = "through the VM"
+    IAP = "through Identity-Aware Proxy"
+
+
+def route_to_vm(external_ip: str, *, inside: bool) -> RouteKind:
+    """Return the route to the VM; *inside* says that we run on a machine of the same network."""
+    if inside:
+        return RouteKind.INSIDE
+    return RouteKind.OUTSIDE if external_ip else RouteKind.IAP
+
+
+def route_to_worker(external_ip: str, *, inside: bool, vm: bool) -> RouteKind:
+    """
+    Return the route to a TPU worker; *vm* says that the deployment has a VM.
+
+    Identity-Aware Proxy for TPU workers is documented in part only, so without a VM the internal address
+    is tried: it answers where this computer's own network leads to it.
+    """
+    if inside or not (external_ip or vm):
+        return RouteKind.INSIDE
+    return RouteKind.OUTSIDE if external_ip else RouteKind.JUMP

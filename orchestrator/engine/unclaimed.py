@@ -57,7 +57,7 @@ class UnclaimedFiles:
             "moment": self.parts[0].why.value,
             "at": max(one.at for one in self.parts),
             "size": self.size,
-            "files": [kept.name for one in self.parts for kept in one.files],
+            "files": [stored.name for one in self.parts for stored in one.files],
             "skipped": [{"name": s.name, "why": s.why.value} for one in self.parts for s in one.skipped],
         }
 
@@ -108,19 +108,23 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     Its size is what the bucket says: a manifest may name anything, and the disk needs room for what comes.
     """
     several = len(one.parts) > 1 or one.parts[0].workers > 1
-    files = [kept for part in one.parts for kept in part.files]
+    files = [stored for part in one.parts for stored in part.files]
     # An object may lie in no folder at all: then its own name is what is listed.
-    above = {"".join(kept.object.partition("/")[:2]) for kept in files}
+    above = {"".join(stored.object.partition("/")[:2]) for stored in files}
     prefixes = sorted(above) if len(above) <= MOST_FOLDERS else [""]
     held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
     return Parcel(
         what=f"what incarnation {one.incarnation} has left",
-        size=sum(held.get(kept.object, 0) for kept in files),
+        size=sum(held.get(stored.object, 0) for stored in files),
         files=tuple(
-            (kept.object, kept.sha256, inside(f"w{part.worker}/{kept.name}" if several else kept.name))
+            (
+                stored.object,
+                stored.sha256,
+                inside(f"w{part.worker}/{stored.name}" if several else stored.name),
+            )
             for part in one.parts
-            for kept in part.files
+            for stored in part.files
         ),
-        told={"unclaimed": True, "incarnation": one.incarnation, "complete": one.complete},
+        details={"unclaimed": True, "incarnation": one.incarnation, "complete": one.complete},
         again="copy the rest by hand with: gcloud storage cp -r",
     )

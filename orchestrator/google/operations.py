@@ -7,7 +7,6 @@ from typing import Any
 
 from orchestrator.domain.observation import Operation, OperationResult
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.queued_resource import KIND
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.google.client_errors import translate_compute, translate_status, translated
 from orchestrator.google.operation_state import described, failed, polled
@@ -18,8 +17,7 @@ _NAME = re.compile(r"projects/[^/]+/locations/[^/]+/operations/[^/]+")
 def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
     """Refer to the operation behind the future of a TPU call; the future itself is not used."""
     started = _created(future.operation.metadata)
-    kind, word = Kind.NODE.value, verb.name.lower()
-    return Operation(future.operation.name, kind, word, name, zone, incarnation, started)
+    return Operation(future.operation.name, Kind.NODE, verb, name, zone, incarnation, started)
 
 
 def of_json(
@@ -28,7 +26,7 @@ def of_json(
     """Refer to the operation of a queued resource that a call without a client's types has answered."""
     metadata = answer.get("metadata")
     created = str(metadata.get("createTime", "")) if isinstance(metadata, dict) else ""
-    return Operation(str(answer["name"]), KIND, verb.name.lower(), name, zone, incarnation, epoch(created))
+    return Operation(str(answer["name"]), Kind.QUEUED, verb, name, zone, incarnation, epoch(created))
 
 
 def _created(metadata: Any) -> float:
@@ -51,7 +49,7 @@ def _created(metadata: Any) -> float:
 def of_compute(answer: Any, verb: Verb, name: str, zone: str) -> Operation:
     """Refer to the operation that a `*_unary` call returned."""
     started = epoch(answer.insert_time or answer.start_time)
-    return Operation(answer.name, Kind.VM.value, verb.name.lower(), name, zone, None, started)
+    return Operation(answer.name, Kind.VM, verb, name, zone, None, started)
 
 
 def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> OperationResult:

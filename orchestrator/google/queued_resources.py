@@ -7,9 +7,9 @@ from typing import Any
 from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Operation, OperationResult, Sight
-from orchestrator.domain.plan import Verb
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import NodeOrder
-from orchestrator.domain.queued_resource import KIND, QueuedResource, QueuedState
+from orchestrator.domain.queued_resource import QueuedResource, QueuedState
 from orchestrator.errors import NotFoundError
 from orchestrator.google import operations
 from orchestrator.google.bodies import queued_body
@@ -148,4 +148,4 @@ def _state(number: int) -> QueuedState:
 
 
 def _operation(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
-    return replace(operations.of_tpu(future, verb, name, zone, incarnation), kind=KIND)
+    return replace(operations.of_tpu(future, verb, name, zone, incarnation), kind=Kind.QUEUED)

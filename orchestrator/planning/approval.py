@@ -62,8 +62,7 @@ def sights_of(world: World, record: Record) -> dict[str, str]:
             f"no plan can be made: {blind[0].why}",
             hint=blind[0].hint or "repeat the command", changed="nothing was changed",
         )  # fmt: skip
-    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
-    found = {f"TPU {node.name}": f"{node.state.name} in {node.zone}" for node in nodes}
+    found = {f"TPU {node.name}": f"{node.state.name} in {node.zone}" for node in world.known_nodes}
     return {
         "bucket": _word(world.bucket, lambda bucket: f"in {bucket.location}"),
         "VM": _word(world.vm, lambda vm: f"{vm.state.value} in {vm.zone}"),

@@ -1,22 +1,18 @@
 """
 Spot or on demand: how to finish in time for the least money.
 
-`choose(policy, situation) -> Choice` is all there is to know from outside. It is pure and looks only at
-what was seen until now. The engine asks it in each pass, the replay over traces at each tick.
+`choose(situation) -> Choice` is all there is to know from outside. It is pure and looks only at
+what was observed until now. The engine asks it in each pass, the replay over traces at each tick.
 
 Words: *slack* is the time to the deadline less the work that is left. It stays the same while a job makes
 progress and shrinks in every other second. *cold* is the time from asking for a node to its first new
 step, *loss* the most work that a sudden end throws away: one checkpoint interval.
 
-Three policies:
+The policy: it waits as long as the slack is not needed for changes that are still to come, then takes
+on demand in each gap and leaves it when spot is back. It takes only offers whose price the pace allows.
 
-- greedy: spot as long as it is there, else wait; on demand to the end when the slack is nearly used up.
-- uniform: Uniform Progress (Can't Be Late, NSDI 2024): never behind a straight line from nothing to all.
-- thrifty: ours. It waits as long as the slack is not needed for changes that are still to come, then takes
-  on demand in each gap and leaves it when spot is back. It takes only offers whose price the pace allows.
-
-All three share the safety net, which is what makes a deadline safe: without a node, and with a slack below
-two cold starts and one loss, the next node is on demand and it is kept.
+The safety net is what makes a deadline safe: without a node, and with a slack below two cold starts and one
+loss, the next node is on demand and it is kept.
 """
 
 from dataclasses import dataclass
@@ -36,14 +32,6 @@ class Mode(Enum):
     SPOT = "spot"
     ON_DEMAND = "on-demand"
     WAIT = "wait"
-
-
-class Policy(Enum):
-    """Name the ways to choose."""
-
-    GREEDY = "greedy"
-    UNIFORM = "uniform"
-    THRIFTY = "thrifty"
 
 
 @dataclass(frozen=True)
@@ -88,14 +76,14 @@ class Situation:
     starting: bool = False
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Return the work that is left."""
         return max(0.0, self.work - self.done)
 
     @property
     def slack(self) -> float:
         """Return the time that may pass without progress."""
-        return self.deadline - self.now - self.left
+        return self.deadline - self.now - self.remaining
 
     @property
     def change(self) -> float:
@@ -112,15 +100,15 @@ class Choice:
     why: str = ""
 
 
-def choose(policy: Policy, situation: Situation) -> Choice:
+def choose(situation: Situation) -> Choice:
     """Return what the job should run on from now on."""
-    if situation.left <= 0:
+    if situation.remaining <= 0:
         return Choice(Mode.WAIT, why="all the work is done")
     if situation.mode is Mode.SPOT:
-        return _hold(policy, situation)
+        return _hold(situation)
     if situation.mode is Mode.ON_DEMAND:
-        return _on_demand(policy, situation)
-    return _idle(policy, situation)
+        return _on_demand(situation)
+    return _idle(situation)
 
 
 def share_of(granted: float, asked: float) -> float:
@@ -142,19 +130,19 @@ def on_time(situation: Situation) -> str:
     return "at risk" if situation.slack < sudden else "on time"
 
 
-def _hold(policy: Policy, s: Situation) -> Choice:
+def _hold(s: Situation) -> Choice:
     """
     Keep a spot node until it is taken: leaving it costs a cold start for certain.
 
-    Only the thrifty policy moves on, when another place is so much cheaper that the move pays for itself.
+    It moves on only when another place is so much cheaper that the move pays for itself.
     """
     if s.starting and s.slack < s.cold + s.loss:
         return Choice(Mode.ON_DEMAND, why="spot does not start in time")
     stay = Choice(Mode.SPOT, s.place, "spot is kept until it is taken away")
     here = next((offer for offer in s.offers if offer.place == s.place), None)
-    if policy is not Policy.THRIFTY or here is None or s.slack < 2 * s.change + s.unsaved:
+    if here is None or s.slack < 2 * s.change + s.unsaved:
         return stay
-    horizon = min(s.left, here.life)
+    horizon = min(s.remaining, here.life)
     wasted = s.cold + s.unsaved
     for offer in _cheapest(s, [o for o in s.offers if o.up and o.place != s.place]):
         saved = (here.usd_hour - offer.usd_hour) * min(horizon, offer.life)
@@ -163,46 +151,32 @@ def _hold(policy: Policy, s: Situation) -> Choice:
     return stay
 
 
-def _on_demand(policy: Policy, s: Situation) -> Choice:
+def _on_demand(s: Situation) -> Choice:
     """Leave on demand when spot is back, the slack can bear it, and it pays."""
     stay = Choice(Mode.ON_DEMAND, s.place, "on demand is kept: the slack is needed")
-    if policy is Policy.GREEDY or s.slack < s.change + s.unsaved:
+    if s.slack < s.change + s.unsaved:
         return stay
-    if policy is Policy.UNIFORM:
-        ahead = s.done >= _line(s, s.now + 2 * s.cold)
-        return (_best(policy, s, "spot is back and progress is ahead") or stay) if ahead else stay
-    found = _best(policy, s, "spot is back")
+    found = _best(s, "spot is back")
     if found is None or s.slack - s.unsaved < _reserve(s) * RETURN:
         return stay
     offer = next(o for o in s.offers if o.place == found.place)
-    saved = (s.on_demand_usd_hour - offer.usd_hour) * min(offer.life, s.left)
+    saved = (s.on_demand_usd_hour - offer.usd_hour) * min(offer.life, s.remaining)
     saved *= 1.0 if offer.up else offer.share
     spent = offer.usd_hour * (s.cold + s.unsaved) + s.on_demand_usd_hour * (s.cold + s.loss)
     return found if saved > spent else Choice(Mode.ON_DEMAND, s.place, "a move to spot would not pay")
 
 
-def _idle(policy: Policy, s: Situation) -> Choice:
+def _idle(s: Situation) -> Choice:
     """Take spot where it is to be had; without it wait, or take on demand when waiting is too dear."""
     if s.slack < s.change:
         return Choice(Mode.ON_DEMAND, why="the slack is nearly used up: on demand is safe")
-    found = _best(policy, s, "spot is to be had")
+    found = _best(s, "spot is to be had")
     if found is not None:
         return found
     wait = Choice(Mode.WAIT, why="there is no spot, and there is time to wait")
-    if policy is Policy.GREEDY:
-        return wait
-    if policy is Policy.UNIFORM:
-        behind = s.done < _line(s, s.now)
-        return Choice(Mode.ON_DEMAND, why="progress is behind the line") if behind else wait
     if s.slack < _reserve(s):
         return Choice(Mode.ON_DEMAND, why="the slack left is needed for the changes to come")
     return wait
-
-
-def _line(s: Situation, at: float) -> float:
-    """Return the progress that a straight line from begin to deadline has at a time."""
-    span = max(1.0, s.deadline - s.began)
-    return s.work * min(1.0, max(0.0, (at - s.began) / span))
 
 
 def _reserve(s: Situation) -> float:
@@ -212,12 +186,9 @@ def _reserve(s: Situation) -> float:
     return s.change * (1.0 + max(0.0, s.deadline - s.now) / cycle)
 
 
-def _best(policy: Policy, s: Situation, why: str) -> Choice | None:
+def _best(s: Situation, why: str) -> Choice | None:
     """Return the offer to take now, or None."""
-    offers = _cheapest(s, s.offers) if policy is Policy.THRIFTY else list(s.offers)
-    if policy is Policy.THRIFTY:
-        offers = _affordable(s, offers)
-    found = next((offer for offer in offers if offer.up is not False), None)
+    found = next((offer for offer in _affordable(s) if offer.up is not False), None)
     return None if found is None else Choice(Mode.SPOT, found.place, f"{why} in {found.place}")
 
 
@@ -231,20 +202,20 @@ def _cheapest(s: Situation, offers: "list[Offer] | tuple[Offer, ...]") -> list[O
     return sorted(offers, key=lambda offer: _worth(s, offer))
 
 
-def _affordable(s: Situation, offers: list[Offer]) -> list[Offer]:
+def _affordable(s: Situation) -> list[Offer]:
     """
     Return the cheapest offers that together are there often enough for the pace that is needed.
 
     Whatever costs less than on demand is affordable when the cheap ones are too rare.
     """
-    pace = s.left / max(1.0, s.deadline - s.now - _reserve(s))
-    missing, kept, last = 1.0, list[Offer](), 0.0
-    for offer in offers:
+    pace = s.remaining / max(1.0, s.deadline - s.now - _reserve(s))
+    missing, worthwhile, last = 1.0, list[Offer](), 0.0
+    for offer in _cheapest(s, s.offers):
         price = _worth(s, offer)
         enough = (1.0 - missing) >= pace * HEADROOM
         if price >= s.on_demand_usd_hour or (enough and price > 1.02 * last):
             break
-        kept.append(offer)
+        worthwhile.append(offer)
         missing *= 1.0 - offer.share
         last = price
-    return kept
+    return worthwhile

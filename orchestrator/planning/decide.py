@@ -4,22 +4,19 @@ Decide what one pass changes: (spec, world, record) -> Plan, one short function 
 Pure. Unknown never leads to a change; an absence counts after it was seen twice, 30 s apart.
 """
 
-from collections.abc import Sequence
-
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import VM_ABSENT
-from orchestrator.domain.observation import Absent, Operation, Present, Unknown, Vm, VmState, World
+from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
-from orchestrator.domain.record import Record, lasted
+from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import decide_job
-from orchestrator.planning.next_zone import SECOND_WITNESS, held_back
+from orchestrator.planning.next_zone import held_back
 from orchestrator.planning.race import undecided
 from orchestrator.planning.sidecars import decide_sidecars
 from orchestrator.planning.step import Step
 from orchestrator.planning.termination import judge_end, wind_down
-from orchestrator.planning.tpu import CREATE_DEADLINE, decide_node
-from orchestrator.planning.vm_start import give_up_start
+from orchestrator.planning.tpu import decide_node
+from orchestrator.planning.vm import decide_vm
 
 
 def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> Plan:
@@ -66,7 +63,7 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
             "its grants may be unfinished",
             region,
         )
-    elif record.bucket.seen:
+    elif record.bucket.observed:
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
@@ -81,42 +78,3 @@ def decide_bundle(spec: Spec, world: World, record: Record) -> Step:
         return Step()
     change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], "the bucket does not have it yet")
     return held_back(spec, record, world, Kind.BUNDLE) or Step((change,))
-
-
-def decide_vm(spec: Spec, world: World, record: Record) -> Step:
-    """Create the VM, or start it when it was stopped or preempted."""
-    if spec.vm == "none":
-        return Step()
-    name, zone = names.vm_name(spec), names.vm_zone(spec)
-    vm = world.vm
-    if isinstance(vm, Unknown):
-        return Step(waiting=f"VM: not known ({vm.why})")
-    asked = [o for o in record.operations if o.kind == "vm"]
-    late = [o for o in asked if o.started_at and world.seen_at - o.started_at >= CREATE_DEADLINE]
-    if len(late) < len(asked):
-        return Step(waiting="VM: an operation is running", wake_in=5.0)
-    if isinstance(world.bucket, Absent) and record.bucket.seen:
-        return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
-    if isinstance(vm, Absent):
-        if record.vm.accepted and not lasted(record, world, VM_ABSENT, SECOND_WITNESS):
-            return Step(waiting="VM: not in sight; looking once more before it counts as gone")
-        why = "it is gone" if record.vm.accepted else "there is none yet"
-        create = Change(Kind.VM, Verb.CREATE, name, why, zone)
-        return held_back(spec, record, world, Kind.VM, zone) or Step((create,))
-    if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
-        why = "it was preempted" if vm.value.spot else "it is stopped"
-        start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
-        return held_back(spec, record, world, Kind.VM, vm.value.zone) or Step((start,))
-    if vm.value.state is VmState.RUNNING:
-        return Step()
-    return _unfinished(vm.value, late, world, record)
-
-
-def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record) -> Step:
-    """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
-    if any(o.verb == "create" for o in late):
-        # It has never run, so nothing is lost with its disk.
-        why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
-        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),))
-    given_up = give_up_start(world, record, CREATE_DEADLINE)
-    return Step((given_up,)) if given_up else Step(waiting=f"VM: {vm.state.value}", wake_in=5.0)

@@ -4,7 +4,7 @@ from orchestrator.domain.observation import Present, Vm, VmState, World
 from orchestrator.domain.spec import Spec
 
 
-def left_alone(spec: Spec, world: World) -> tuple[str, ...]:
+def drift_notes(spec: Spec, world: World) -> tuple[str, ...]:
     """Return a sentence without a full stop for each thing that `up` does not change."""
     if spec.vm == "none":
         return ()

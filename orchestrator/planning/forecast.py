@@ -24,7 +24,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import push_mark
 from orchestrator.planning.race import accepted, asked_for
-from orchestrator.planning.sidecars import told
+from orchestrator.planning.sidecars import with_settings
 from orchestrator.planning.update_record import learn
 
 PASSES = 10
@@ -67,14 +67,15 @@ def _succeed(
         )
     if change.kind is Kind.SIDECARS:
         role = "vm" if change.name == names.vm_name(spec) else "tpu"
-        return world, replace(record, sidecars=told(record, spec, role))
+        return world, replace(record, sidecars=with_settings(record, spec, role))
     if change.verb is Verb.DELETE:
-        left = world.nodes.value if isinstance(world.nodes, Present) else ()
-        return replace(world, nodes=Present(tuple(n for n in left if n.name != change.name))), record
+        return replace(
+            world, nodes=Present(tuple(n for n in world.known_nodes if n.name != change.name))
+        ), record
     if change.kind is Kind.VM:
         state = VmState.TERMINATED if change.verb is Verb.STOP else VmState.RUNNING
         vm = Vm(change.name, change.zone, state, labels=names.labels(spec, "vm"))
-        return replace(world, vm=Present(vm)), replace(record, sidecars=told(record, spec, "vm"))
+        return replace(world, vm=Present(vm)), replace(record, sidecars=with_settings(record, spec, "vm"))
     if change.kind is Kind.BUNDLE:
         return world, replace(
             record, job=replace(record.job, uploaded=f"{record.job.bundle}:{record.job.agent}")
@@ -83,20 +84,26 @@ def _succeed(
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
         number = change.incarnation or 0
-        record = asked_for(record, change.zone, number, change.round, world.seen_at, change.type)
+        record = asked_for(record, change.zone, number, change.round, world.observed_at, change.type)
         record = accepted(record, number)
-        record = replace(record, sidecars=told(record, spec, "tpu"))
+        record = replace(record, sidecars=with_settings(record, spec, "tpu"))
         # Of a race the first one wins; the others have no time to become READY.
         first = number == record.node.incarnation
         shows = NodeState.READY if first else NodeState.CREATING
         labels = names.labels(spec, "tpu", number, change.round)
         node = Node(change.name, change.zone, shows, number, workers=workers, labels=labels)
         claim = Present(Claim(record.race.round, record.node.incarnation))
-        others = world.nodes.value if isinstance(world.nodes, Present) else ()
-        return replace(world, nodes=Present((*others, node)), heartbeats=Present(()), claim=claim), record
+        return replace(
+            world, nodes=Present((*world.known_nodes, node)), heartbeats=Present(()), claim=claim
+        ), record
     beats = tuple(
         Heartbeat(
-            record.node.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=record.job.bundle
+            record.node.incarnation,
+            index,
+            Phase.RUN,
+            world.observed_at,
+            workers=count,
+            bundle=record.job.bundle,
         )
         for index in range(count)
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record, deletion_asked
-from orchestrator.planning.never_reported import with_beacon, with_silent_tpu
+from orchestrator.planning.never_reported import with_boot_report, with_silent_tpu
 from orchestrator.planning.race import asked_for
 
 
@@ -38,4 +38,4 @@ def _with_intent(record: Record, change: Change, *, queued: bool, now: float) ->
         deadline=replace(asked.deadline, on_demand=tuple(sorted(on_demand)), flex_start=tuple(sorted(flex))),
     )
     asked = replace(asked, node=replace(asked.node, queued=asked.node.queued or queued or bool(flex)))
-    return with_beacon(asked, number)
+    return with_boot_report(asked, number)

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import Sign, of_name
-from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.observation import Node, NodeState, Unknown, World
+from orchestrator.domain.plan import MAKING, Change, Kind, Plan, Verb
 from orchestrator.domain.record import TERMINAL, Record
 from orchestrator.domain.spec import Spec
 
 GOING = TERMINAL | {NodeState.DELETING}
 MOST_IN_A_RACE = 3
-MAKING = frozenset({Verb.CREATE, Verb.START})
 
 
 def broken(spec: Spec, plan: Plan, world: World, record: Record) -> str:
@@ -25,7 +24,7 @@ def broken(spec: Spec, plan: Plan, world: World, record: Record) -> str:
 
 def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple[str, str]]:
     for change in plan.changes:
-        what = f"{change.verb.name.lower()} {change.kind.value} {change.name}"
+        what = f"{change.verb.word} {change.kind.value} {change.name}"
         if _unseen(change, world):
             yield "unknown is not absent", f"{what}, which was not seen"
         if change.kind is Kind.BUCKET and change.verb is Verb.DELETE:
@@ -45,15 +44,11 @@ def _unseen(change: Change, world: World) -> bool:
     return isinstance(sights.get(change.kind), Unknown)
 
 
-def _nodes(world: World) -> tuple[Node, ...]:
-    return world.nodes.value if isinstance(world.nodes, Present) else ()
-
-
 def _second(plan: Plan, change: Change, world: World, record: Record) -> Iterator[tuple[str, str]]:
     """Find a TPU beside the one that is to be made: in sight, or made by the same plan."""
     gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
-    asked = {o.name for o in record.operations if o.verb == "delete"}
-    for node in _nodes(world):
+    asked = {o.name for o in record.operations if o.verb is Verb.DELETE}
+    for node in world.known_nodes:
         if _rivals(change, node, record):
             continue
         going = node.state in GOING or of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
@@ -61,7 +56,7 @@ def _second(plan: Plan, change: Change, world: World, record: Record) -> Iterato
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
     racing = len({c.zone for c in twins}) == len(twins) and len({c.round or c.name for c in twins}) == 1
-    runners = [n for n in _nodes(world) if _rivals(change, n, record) and n.state not in GOING]
+    runners = [n for n in world.known_nodes if _rivals(change, n, record) and n.state not in GOING]
     if len(twins) + len(runners) > (MOST_IN_A_RACE if racing and change.round else 1):
         yield "one TPU, never two", f"create {len(twins)} nodes at once beside {len(runners)}"
 
@@ -87,5 +82,5 @@ def _reused(spec: Spec, change: Change, record: Record) -> Iterator[tuple[str, s
 
 def _ours(spec: Spec, change: Change, world: World) -> bool:
     """Say whether the node is one that carries our label."""
-    found = (node for node in _nodes(world) if node.name == change.name)
+    found = (node for node in world.known_nodes if node.name == change.name)
     return any(node.labels.get(names.DEPLOYMENT_LABEL) == spec.name for node in found)

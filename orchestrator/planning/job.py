@@ -70,12 +70,12 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting=f"job: not known ({world.heartbeats.why})")
     if not record.job.uploaded:
         return Step(waiting="job: waits for the bundle", blocked=True)
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    beats = world.known_beats
     why = _why_push(spec, world, record, node, beats)
     if not why:
         return _waiting_for(beats, expected_workers(spec, node))
-    if world.seen_at < record.ssh.next_try_at:
-        return Step(waiting=f"job: {why}; next try soon", wake_in=record.ssh.next_try_at - world.seen_at)
+    if world.observed_at < record.ssh.next_try_at:
+        return Step(waiting=f"job: {why}; next try soon", wake_in=record.ssh.next_try_at - world.observed_at)
     # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code,
     # nor for a worker that trains on while it cannot reach the bucket.
     same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
@@ -115,11 +115,11 @@ def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ..
 def silent_worker(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
     """Say which worker ought to report and does not; empty when all do. Machines get time for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
-    ready_since = record.first_seen.get(of_node(record.node.incarnation, NodeState.READY), world.seen_at)
+    ready_since = record.first_seen.get(of_node(record.node.incarnation, NodeState.READY), world.observed_at)
     reported = {b.worker: b for b in beats}
     for worker in range(expected_workers(spec, node)):
         beat = reported.get(worker)
-        if beat is None and world.seen_at - ready_since >= BOOT_GRACE:
+        if beat is None and world.observed_at - ready_since >= BOOT_GRACE:
             return f"worker {worker} has never reported"
         over = beat is None or beat.phase in OVER
         if beat is not None and not over and _silence(beat, world) > silent:
@@ -144,14 +144,13 @@ def reports(spec: Spec, world: World, node: Node) -> bool:
     if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
         return False
     fresh = SILENCE * heartbeat_interval(spec)
-    told = (*world.heartbeats.value, *world.boots)
-    beats = (b for b in told if b.incarnation == node.incarnation)
+    beats = (b for b in (*world.known_beats, *world.boots) if b.incarnation == node.incarnation)
     return any(_silence(b, world) <= fresh for b in beats)
 
 
 def _silence(beat: Heartbeat, world: World) -> float:
     """Return the seconds since a worker's last report."""
-    return world.seen_at - beat.updated
+    return world.observed_at - beat.updated
 
 
 def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> str:
@@ -163,12 +162,12 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> str:
     script works, nor while the machines' role on the bucket may not count yet.
     """
     since = record.ssh.failed_since
-    fresh = world.seen_at - record.ssh.next_try_at < latest_try(spec)
-    if since is None or not fresh or world.seen_at - since < REACH * heartbeat_interval(spec):
+    fresh = world.observed_at - record.ssh.next_try_at < latest_try(spec)
+    if since is None or not fresh or world.observed_at - since < REACH * heartbeat_interval(spec):
         return ""
     if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":
         return ""
-    begins = world.boots or settling(record.bucket.granted_at, world.seen_at)
+    begins = world.boots or settling(record.bucket.granted_at, world.observed_at)
     if begins and not world.heartbeats.value:
         return ""
     why = silent_worker(spec, world, record, node, world.heartbeats.value)

@@ -71,19 +71,19 @@ def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
     yet, TIMEOUT is also what warms up, and a zone that was given up early often enough gets more time.
     """
     node = current_node(world, record)
-    settled = not settling(record.bucket.granted_at, world.seen_at)
+    settled = not settling(record.bucket.granted_at, world.observed_at)
     reports_first = record.node.incarnation in record.silence.reports_at_boot
     warm = node is None or not node.timed_out
     return reports_first and settled and warm and not often_silent(spec, record, record.node.zone)
 
 
 def _ready_for(world: World, record: Record) -> float:
-    return world.seen_at - record.first_seen.get(
-        of_node(record.node.incarnation, NodeState.READY), world.seen_at
+    return world.observed_at - record.first_seen.get(
+        of_node(record.node.incarnation, NodeState.READY), world.observed_at
     )
 
 
-def with_beacon(record: Record, number: int) -> Record:
+def with_boot_report(record: Record, number: int) -> Record:
     """Return the record with the TPU that is about to be made with our startup script; those gone are left out."""
     known = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     return updated(
@@ -104,8 +104,8 @@ def as_never_reported(change: Change, world: World) -> Change:
 
 def learn_reports(record: Record, world: World) -> Record:
     """Forget the silent ones as soon as one reports."""
-    spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
-    return updated(record, silence=updated(record.silence, never_reported=())) if spoken else record
+    reported = world.known_beats
+    return updated(record, silence=updated(record.silence, never_reported=())) if reported else record
 
 
 def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
@@ -132,10 +132,9 @@ def all_silent(spec: Spec, world: World, record: Record) -> str:
             return SILENT_VM
         # While the TPU goes it is READY no more, so the record has to tell. An end that a report has brought
         # about is told by that report.
-        spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
-        return record.reason if record.outcome == Outcome.FAILED.value and not spoken else ""
+        return record.reason if record.outcome == Outcome.FAILED.value and not world.known_beats else ""
     given_up = record.silence.never_reported
-    if len(given_up) < SILENT_TPUS or world.seen_at - given_up[0][1] < SILENT_TIME:
+    if len(given_up) < SILENT_TPUS or world.observed_at - given_up[0][1] < SILENT_TIME:
         return ""
     return (
         f"{len(given_up)} TPUs in a row came up and never reported: their startup script does not come "

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from orchestrator.domain.events import Event
 from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.maintenance import maintenance_text
-from orchestrator.domain.observation import NodeState, Phase, Present, World
+from orchestrator.domain.observation import NodeState, Phase, World
 from orchestrator.domain.record import TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.queued_tpu import has_failed, loss_text
@@ -14,7 +14,7 @@ from orchestrator.planning.unclaimed import has_no_steps, lost_text
 
 def news(before: Record, after: Record, world: World) -> Iterator[Event]:
     """Yield what is new: the TPU is READY, Google announces maintenance, a create or start was refused."""
-    number, now = after.node.incarnation, world.seen_at
+    number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
     if of_node(number, NodeState.READY) in new:
         text = f"TPU of incarnation {number} is READY in {after.node.zone}"
@@ -31,27 +31,26 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
     """Return the loss of the newest TPU in the one pass that sees it first: it has left, or is terminal."""
     node = current_node(world, after)
-    left = {Sign.LEFT} if spec.job.run_on == "tpu" else set()
-    signs = {of_node(after.node.incarnation, state) for state in TERMINAL | left}
+    stopped = {Sign.WORKERS_STOPPED} if spec.job.run_on == "tpu" else set()
+    signs = {of_node(after.node.incarnation, state) for state in TERMINAL | stopped}
     if node is None or has_failed(node) or signs & before.first_seen.keys():
         return None
     if not signs & after.first_seen.keys():
         return None
     what = "is being preempted"
     if node.state in TERMINAL:
-        what = loss_text(spec, before, node, world.seen_at)
+        what = loss_text(spec, before, node, world.observed_at)
     work = lost_text(spec.job.checkpoint, world, after)
     text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
-    return Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation})
+    return Event(world.observed_at, "preempted", text, {"incarnation": node.incarnation})
 
 
 def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
     """Return the event of a replacement whose job begins at step 0: what was trained before is gone."""
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    runs = [b for b in beats if b.incarnation == record.node.incarnation and b.phase is Phase.RUN]
+    runs = [b for b in world.known_beats if b.incarnation == record.node.incarnation and b.phase is Phase.RUN]
     if not record.node.preemptions or not runs or any(b.resumed_from is not None for b in runs):
         return None
     if has_no_steps(spec.job.checkpoint):
         return None
     text = f"incarnation {record.node.incarnation} begins at STEP 0: nothing was committed before"
-    return Event(world.seen_at, "anew", text, {"incarnation": record.node.incarnation})
+    return Event(world.observed_at, "anew", text, {"incarnation": record.node.incarnation})

@@ -5,18 +5,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from orchestrator.contract.backoff import Backoff
-from orchestrator.domain.capacity import holds_one, order, passed_over, place_of, told
+from orchestrator.domain.capacity import holds_one, order, passed_over, place_of, zone_summary
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.node_price import Prices
-from orchestrator.domain.observation import Present, World
+from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Refusal
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 from orchestrator.planning.step import Step
-
-SECOND_WITNESS = 30.0
-"""Seconds between two looks at an absence before it is believed: our choice (docs/facts.md 8)."""
 
 FIRST_DELAY = {
     Retry.CAPACITY: 5.0,
@@ -86,7 +83,7 @@ def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
     """Return what is remembered of the file's zones, each with the time of its last event."""
     found = (place_of(record.places, zone, record.node.type) for zone in spec.tpu.zones)
     known = [one for one in found if one.out_at or one.granted_at]
-    return [(max(one.out_at, one.granted_at), f"{one.zone}: {told(one)}") for one in known]
+    return [(max(one.out_at, one.granted_at), f"{one.zone}: {zone_summary(one)}") for one in known]
 
 
 def quota_held(world: World, record: Record, zone: str) -> bool:
@@ -97,12 +94,12 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     as long as the deletion takes no longer than it should.
     """
     refused = [r.retry for r in record.refusals if r.kind is Kind.NODE and r.zone == zone]
-    old = [n for n in (world.nodes.value if isinstance(world.nodes, Present) else ()) if n.zone == zone]
+    old = [n for n in world.known_nodes if n.zone == zone]
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
-    since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.seen_at) for n in old)
-    going = any(world.seen_at - asked < LONGEST_GOING for asked in since)
-    return going and holds_one(record.places, zone, record.node.type, world.seen_at)
+    since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.observed_at) for n in old)
+    going = any(world.observed_at - asked < LONGEST_GOING for asked in since)
+    return going and holds_one(record.places, zone, record.node.type, world.observed_at)
 
 
 def waits_for_quota(zone: str) -> Step:
@@ -159,8 +156,8 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     final = hopeless(record)
     if final is not None:
         return Step(waiting=f"{kind.value}: not asked for again ({final.text})")
-    gate = create_gate(spec, record, zone, kind) - world.seen_at
-    held = world.held.get(zone, 0.0) - world.seen_at if kind is Kind.NODE else 0.0
+    gate = create_gate(spec, record, zone, kind) - world.observed_at
+    held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
         return Step(waiting=f"TPU: held back for {held:.0f} s by the create budget", wake_in=held)
     return Step(waiting=f"{kind.value}: next try in {gate:.0f} s", wake_in=gate) if gate > 0 else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.contract.redaction import masked
-from orchestrator.domain.observation import Heartbeat, Phase, Present, World
+from orchestrator.domain.observation import Heartbeat, Phase, World
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
@@ -61,7 +61,7 @@ def due(
     life = f"{spec.name}-{record.started_at:.0f}"
     found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
     return tuple(
-        Notice(f"{life}-{mark}", event, world.seen_at, spec.name, masked(text), data)
+        Notice(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
         for event, mark, text, data in found
     )
 
@@ -119,7 +119,7 @@ def _stalled(spec: Spec, world: World, record: Record, beats: tuple[Heartbeat, .
     """
     moved = max((max(b.progress_at or 0.0, b.committed_at or 0.0) for b in beats), default=0.0)
     running = any(beat.phase is Phase.RUN for beat in beats)
-    if running and moved and spec.watch.stall and world.seen_at - moved >= spec.watch.stall:
+    if running and moved and spec.watch.stall and world.observed_at - moved >= spec.watch.stall:
         text = f"no new step for {spec.watch.stall}; the last one was {beats[0].step}"
         mark = max(moved, record.node.requested_at) // spec.watch.stall
         yield "stalled", f"stalled-{mark:.0f}", text, {"step": beats[0].step}
@@ -151,8 +151,7 @@ def _end(outcome: Outcome | None, reason: str, record: Record) -> Iterator[_Foun
 
 def _beats(world: World, record: Record) -> tuple[Heartbeat, ...]:
     """Return the reports of the newest incarnation."""
-    found = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    return tuple(beat for beat in found if beat.incarnation == record.node.incarnation)
+    return tuple(beat for beat in world.known_beats if beat.incarnation == record.node.incarnation)
 
 
 def _s(count: int) -> str:

@@ -6,12 +6,13 @@ the type and each zone, and what is remembered of the zones.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from orchestrator.domain.capacity import place_of
+from orchestrator.domain.capacity import Place, place_of
 from orchestrator.domain.job_progress import with_reports
 from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.queued_resource import IN_QUEUE
@@ -20,16 +21,14 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.deadline import (
-    Choice,
     Mode,
     Offer,
-    Policy,
     Situation,
     choose,
     life_of,
     on_time,
+    share_of,
 )
-from orchestrator.planning.deadline_rates import on_demand_usd, rates, share_in
 from orchestrator.planning.next_zone import create_gate, hopeless
 from orchestrator.planning.step import Step
 
@@ -53,14 +52,13 @@ def due_at(spec: Spec, record: Record) -> float | None:
 
 def learn_progress(record: Record, world: World) -> Record:
     """Return the record with the progress that the workers report, and the last refusal of spot."""
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    progress = with_reports(record.deadline.progress, beats, current_node(world, record))
+    progress = with_reports(record.deadline.progress, world.known_beats, current_node(world, record))
     refused = [
         r.at
         for r in record.refusals
         if r.at > progress.spot_refused_at and _lack_of_spot(r.kind, r.retry, on_demand=r.on_demand)
     ]
-    latest = min(max([progress.spot_refused_at, *refused]), world.seen_at)
+    latest = min(max([progress.spot_refused_at, *refused]), world.observed_at)
     if latest != progress.spot_refused_at:
         progress = replace(progress, spot_refused_at=latest)
     return (
@@ -82,10 +80,10 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     mode = (
         Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _is_on_demand(record, node) else Mode.SPOT
     )
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) and node is not None else ()
+    beats = world.known_beats if node is not None else ()
     at = min((beat.step or 0 for beat in beats), default=0)
     return Situation(
-        now=world.seen_at,
+        now=world.observed_at,
         began=record.started_at,
         deadline=due,
         work=target * pace,
@@ -101,13 +99,13 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     )
 
 
-def told(spec: Spec, world: World, record: Record) -> dict[str, str] | None:
+def deadline_status(spec: Spec, world: World, record: Record) -> dict[str, str] | None:
     """Return what `status` says of the deadline, None without one."""
     found = situation(spec, world, record)
     if found is None:
         return None
     due = datetime.fromtimestamp(found.deadline, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    forecast = "missed" if found.now >= found.deadline and found.left else on_time(found)
+    forecast = "missed" if found.now >= found.deadline and found.remaining else on_time(found)
     return {"due": due, "forecast": forecast, "runs_on": found.mode.value}
 
 
@@ -121,7 +119,7 @@ def to_leave(spec: Spec, world: World, record: Record) -> str:
     found = _open(spec, world, record)
     if found is None or _live(world, record) is None or not isinstance(world.heartbeats, Present):
         return ""
-    choice = _choice(found)
+    choice = choose(found)
     if choice.mode in {found.mode, Mode.WAIT}:
         return ""
     if choice.mode is Mode.ON_DEMAND and _barred(spec, world, record, on_demand=True):
@@ -139,7 +137,7 @@ def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:
     if found is None:
         return False
     idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
-    return _choice(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, record, on_demand=True)
+    return choose(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, record, on_demand=True)
 
 
 def of_mode(record: Record, *, on_demand: bool) -> Record:
@@ -159,7 +157,7 @@ def wants_flex_start(spec: Spec, record: Record) -> bool:
     return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in record.refusals)
 
 
-def marked(step: Step, *, flex: bool) -> Step:
+def as_on_demand(step: Step, *, flex: bool) -> Step:
     """Return the step with its TPUs asked for on demand or, with *flex*, as flex-start."""
     changes = (
         replace(change, on_demand=True, flex_start=flex)
@@ -192,10 +190,6 @@ def _in_queue(node: Node | None) -> bool:
     return node is not None and node.queued is not None and node.queued.state in IN_QUEUE
 
 
-def _choice(found: Situation) -> Choice:
-    return choose(Policy.THRIFTY, found)
-
-
 def _live(world: World, record: Record) -> Node | None:
     node = current_node(world, record)
     return None if node is None or node.state in TERMINAL | {NodeState.DELETING} else node
@@ -212,16 +206,16 @@ def _works(beats: tuple[Heartbeat, ...]) -> bool:
 def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer, ...]:
     """Return the zones of the file with what is known of spot there."""
     spans = [s for s in record.spans if s.kind is Kind.NODE and s.spot is not False]
-    life = life_of(sum((s.until or world.seen_at) - s.since for s in spans), record.node.preemptions)
+    life = life_of(sum((s.until or world.observed_at) - s.since for s in spans), record.node.preemptions)
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
-    age = world.seen_at - record.deadline.progress.spot_refused_at
+    age = world.observed_at - record.deadline.progress.spot_refused_at
     doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
     doubted = doubted or _in_queue(_live(world, record))
     usd = rates(spec, world, record)
 
     def offer(zone: str) -> Offer:
         one = place_of(record.places, zone, record.node.type)
-        shut = doubted or create_gate(spec, cheap, zone) > world.seen_at
+        shut = doubted or create_gate(spec, cheap, zone) > world.observed_at
         share = share_in(one, len(spans), vain)
         lasts = (life + one.lived) / (1.0 + one.lives)
         return Offer(zone, usd[zone].spot, up=False if shut else None, share=share, life=lasts)
@@ -241,7 +235,7 @@ def _barred(spec: Spec, world: World, record: Record, *, on_demand: bool) -> boo
     ours = replace(known, refusals=tuple(replace(r, on_demand=False) for r in known.refusals))
     if hopeless(ours) is not None:
         return True
-    return all(create_gate(spec, known, zone) > world.seen_at for zone in spec.tpu.zones)
+    return all(create_gate(spec, known, zone) > world.observed_at for zone in spec.tpu.zones)
 
 
 def _lack_of_spot(kind: Kind, retry: Retry, *, on_demand: bool) -> bool:
@@ -251,3 +245,49 @@ def _lack_of_spot(kind: Kind, retry: Retry, *, on_demand: bool) -> bool:
 def span_spot(record: Record, name: str) -> bool | None:
     """Return False for the span of a TPU that was asked for on demand though the file says spot."""
     return False if incarnation_of(name, {}) in record.deadline.on_demand else None
+
+
+SPOT_PRICE = 0.4
+"""Price of spot where on demand costs 1, if one is unknown; the tables say 0.3 to 0.5 for most types."""
+
+
+def share_in(one: Place, granted: int, vain: int) -> float:
+    """Return how often spot can be had in a zone: by its hours with and without, else by all TPUs so far."""
+    with_one, without = sum(hour[1] for hour in one.hours), sum(hour[2] for hour in one.hours)
+    if not with_one + without:
+        return share_of(granted, granted + vain)
+    return share_of(with_one, with_one + max(without, vain))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Hold USD per hour of a TPU in one zone, with the traffic between it and a bucket elsewhere."""
+
+    spot: float
+    on_demand: float
+
+
+def rates(spec: Spec, world: World, record: Record) -> dict[str, Rate]:
+    """
+    Return the prices of each zone; one that is not in the table has those of another one.
+
+    Where nothing is known only their ratio counts: what is compared is always the one with the other.
+    """
+    kind = record.node.type or spec.tpu.type
+    found = {zone: _rate(world.prices, kind, zone) for zone in spec.tpu.zones}
+    other = next((rate for rate in found.values() if rate is not None), Rate(SPOT_PRICE, 1.0))
+    return {zone: rate or other for zone, rate in found.items()}
+
+
+def _rate(prices: Prices, kind: str, zone: str) -> Rate | None:
+    price, way = prices.tpu(kind, zone), prices.egress_hour(zone)
+    on_demand = price.ondemand or (price.spot / SPOT_PRICE if price.spot else None)
+    if on_demand is None:
+        return None
+    return Rate((price.spot or on_demand * SPOT_PRICE) + way, on_demand + way)
+
+
+def on_demand_usd(spec: Spec, world: World, record: Record, node: Node | None) -> float:
+    """Return the price of on demand where the TPU is, or else where the file's first zone is."""
+    known = rates(spec, world, record)
+    return known.get(node.zone if node else "", known[spec.tpu.zones[0]]).on_demand

@@ -1,6 +1,6 @@
 """What workers say about the end of their machines, before the cloud does."""
 
-from orchestrator.domain.observation import Heartbeat, Node, Phase, Present, World
+from orchestrator.domain.observation import Heartbeat, Node, Phase, World
 from orchestrator.domain.spec import Spec
 
 FRESH = 60.0
@@ -10,24 +10,23 @@ _AT_REST = frozenset({Phase.STOPPED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 
 def noticed(world: World, node: Node) -> bool:
     """Say whether a worker of *node* has just had its notice: what becomes of it is known within seconds."""
-    return any(b.notice and world.seen_at - b.updated < FRESH for b in _beats(world, node))
+    return any(b.notice and world.observed_at - b.updated < FRESH for b in _beats(world, node))
 
 
-def has_left(spec: Spec, world: World, node: Node) -> bool:
+def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
     """
     Say whether nothing trains on *node* any more, nor will again: a replacement then trains alone.
 
     Of a job on the VM the reports tell nothing about the TPU.
     """
-    return spec.job.run_on == "tpu" and left(world, node)
+    return spec.job.run_on == "tpu" and workers_stopped(world, node)
 
 
-def left(world: World, node: Node) -> bool:
+def workers_stopped(world: World, node: Node) -> bool:
     """Say whether every worker of *node* is being preempted, has stopped its job and committed what it had."""
     at_rest = {b.worker for b in _beats(world, node) if b.preempted and b.phase in _AT_REST}
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}
 
 
 def _beats(world: World, node: Node) -> tuple[Heartbeat, ...]:
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    return tuple(b for b in beats if b.incarnation == node.incarnation)
+    return tuple(b for b in world.known_beats if b.incarnation == node.incarnation)

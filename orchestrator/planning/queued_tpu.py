@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_node
-from orchestrator.domain.observation import Node, NodeState, Present, World
+from orchestrator.domain.observation import Node, NodeState, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.queued_resource import ENDED, IN_QUEUE, LONGEST_RUN, QueuedResource, QueuedState
-from orchestrator.domain.record import Record, Refusal, lasted
+from orchestrator.domain.record import Record, Refusal, as_absent, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 from orchestrator.planning.on_demand import refusal_of
@@ -29,12 +29,12 @@ CLOCKS = 60.0
 
 def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Node, ...]:
     """Return each TPU once: nodes with the queued resource that made them, and places in the queue as nodes."""
-    left = {(node.zone, node.name): node for node in nodes}
+    unmatched = {(node.zone, node.name): node for node in nodes}
     found = []
     for place in queued:
-        node = left.pop((place.zone, place.nodes[0] if place.nodes else place.name), None)
+        node = unmatched.pop((place.zone, place.nodes[0] if place.nodes else place.name), None)
         found.append(_without_node(place) if node is None else _with_node(node, place))
-    return (*found, *left.values())
+    return (*found, *unmatched.values())
 
 
 def _with_node(node: Node, place: QueuedResource) -> Node:
@@ -142,18 +142,18 @@ def doubts(node: Node) -> set[FirstSeen]:
 def learn_places(record: Record, world: World) -> Record:
     """Return the record with each failed queued resource as a refusal, counted once."""
     asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
-    for node in world.nodes.value if isinstance(world.nodes, Present) else ():
+    for node in world.known_nodes:
         failed = of_node(node.incarnation, Sign.QUEUE_FAILED)
         new = node.incarnation in asked and failed not in record.first_seen
         if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
             continue
-        refusal = _refusal(node.queued, world.seen_at)
+        refusal = _refusal(node.queued, world.observed_at)
         if node.incarnation in record.deadline.flex_start:
             retry = refusal_of(refusal.retry, flex=True)
             refusal = replace(refusal, on_demand=True, retry=retry)
         record = replace(record, refusals=(*record.refusals, refusal))
         if node.incarnation == record.node.incarnation:
-            record = replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
+            record = as_absent(record, node.incarnation)
     return record
 
 

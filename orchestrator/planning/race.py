@@ -8,18 +8,27 @@ first or by the controller for the first TPU that it sees READY. Who is not name
 
 from dataclasses import replace
 
-from orchestrator.domain.first_seen import Sign, of_node
-from orchestrator.domain.names import round_of
-from orchestrator.domain.observation import Node, NodeState, Present, World
-from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Candidate, Record, Refusal, lasted, newest_incarnation
+from orchestrator.domain import names
+from orchestrator.domain.names import region_of, round_of
+from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.record import (
+    Candidate,
+    Record,
+    Refusal,
+    as_absent,
+    newest_incarnation,
+    surely_absent,
+)
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
+from orchestrator.planning.next_zone import create_gate, held_back, quota_held, waits_for_quota, zone_order
+from orchestrator.planning.step import Step
+from orchestrator.planning.tpu_types import current_type
 
 WIDTH = 3
 """Most TPUs in one race: two more than are needed."""
-SECOND_SIGHT = 30.0
-"""Seconds between two looks at an absence before a loser counts as gone."""
 LOST = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED, NodeState.DELETING, NodeState.STOPPED})
 REFUSING = frozenset({Retry.CAPACITY, Retry.QUOTA, Retry.PERMANENT})
 """Classes of refusals after which there is surely no TPU; after others an answer may have been lost."""
@@ -92,17 +101,8 @@ def accepted(record: Record, incarnation: int) -> Record:
 def refused(record: Record, refusal: Refusal, incarnation: int | None) -> Record:
     """Return the record after a refusal; a rival that surely was not made is none any more."""
     record = replace(record, refusals=(*record.refusals, refusal))
-    return without(record, incarnation) if refusal.retry in REFUSING else record
-
-
-def without(record: Record, incarnation: int | None) -> Record:
-    """Return the record without a candidate that surely is not there."""
-    return replace(
-        record,
-        race=replace(
-            record.race, rivals=tuple(r for r in record.race.rivals if r.incarnation != incarnation)
-        ),
-    )
+    rival = incarnation != record.node.incarnation
+    return as_absent(record, incarnation) if rival and refusal.retry in REFUSING else record
 
 
 def found_again(record: Record, newest: Node, nodes: tuple[Node, ...]) -> Record:
@@ -122,46 +122,43 @@ def found_again(record: Record, newest: Node, nodes: tuple[Node, ...]) -> Record
 
 def learn_race(record: Record, world: World) -> Record:
     """Return the record with the winner, or else with the best candidate, as the newest TPU."""
-    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
-    seen = {n.incarnation: n for n in nodes}
-    known = tuple(
-        r if r.accepted or r.incarnation not in seen else replace(r, accepted=True)
+    listed = {n.incarnation: n for n in world.known_nodes}
+    rivals = tuple(
+        r if r.accepted or r.incarnation not in listed else replace(r, accepted=True)
         for r in record.race.rivals
     )
-    record = (
-        replace(record, race=replace(record.race, rivals=known)) if known != record.race.rivals else record
-    )
+    record = updated(record, race=updated(record.race, rivals=rivals))
     if undecided(record):
         claim = world.claim.value if isinstance(world.claim, Present) else None
         if claim is not None and claim.round == record.race.round:
-            record = _won(record, claim.incarnation, seen, world.seen_at)
+            record = _won(record, claim.incarnation, listed, world.observed_at)
         elif isinstance(world.nodes, Present):
-            record = _led(record, seen)
+            record = _led(record, listed)
     return _without_the_gone(record, world)
 
 
-def _won(record: Record, incarnation: int, seen: dict[int | None, Node], now: float) -> Record:
+def _won(record: Record, incarnation: int, listed: dict[int | None, Node], now: float) -> Record:
     """Make the named TPU the newest one; one that the record does not know was taken for refused, and is there."""
     if incarnation != record.node.incarnation:
-        stranger = seen.get(incarnation)
-        zone = stranger.zone if stranger else record.node.zone
+        observed = listed.get(incarnation)
+        zone = observed.zone if observed else record.node.zone
         known = {r.incarnation: r for r in record.race.rivals}
         record = _promoted(record, known.get(incarnation, Candidate(incarnation, zone, now, accepted=True)))
     return replace(record, race=replace(record.race, claimed=True))
 
 
-def _led(record: Record, seen: dict[int | None, Node]) -> Record:
+def _led(record: Record, listed: dict[int | None, Node]) -> Record:
     """Let the candidate lead that is nearest to being of use."""
     leader = Candidate(
         record.node.incarnation, record.node.zone, record.node.requested_at, record.node.accepted
     )
     refused = _refused(record)
-    best = max((leader, *candidates(record)), key=lambda c: _rank(c, seen, gone=refused and c is leader))
+    best = max((leader, *candidates(record)), key=lambda c: _rank(c, listed, gone=refused and c is leader))
     return record if best is leader else _promoted(record, best, forget=refused)
 
 
-def _rank(one: Candidate, seen: dict[int | None, Node], *, gone: bool) -> int:
-    node = seen.get(one.incarnation)
+def _rank(one: Candidate, listed: dict[int | None, Node], *, gone: bool) -> int:
+    node = listed.get(one.incarnation)
     if gone or (node is not None and node.state in LOST):
         return 0
     if node is None:
@@ -203,13 +200,57 @@ def _without_the_gone(record: Record, world: World) -> Record:
     """Forget losers that are surely not there: a create whose answer was lost may still make one."""
     if not record.race.rivals or not isinstance(world.nodes, Present):
         return record
-    here = {n.incarnation for n in world.nodes.value}
+    here = {n.incarnation for n in world.known_nodes}
     racing = {r.incarnation for r in candidates(record)}
-    coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == ("node", "create")}
-    left = tuple(
+    coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == (Kind.NODE, Verb.CREATE)}
+    rivals = tuple(
         r
         for r in record.race.rivals
-        if r.incarnation in here | racing | coming
-        or not lasted(record, world, of_node(r.incarnation, Sign.ABSENT), SECOND_SIGHT)
+        if r.incarnation in here | racing | coming or not surely_absent(record, world, r.incarnation)
     )
-    return replace(record, race=replace(record.race, rivals=left)) if left != record.race.rivals else record
+    return updated(record, race=updated(record.race, rivals=rivals))
+
+
+def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
+    """Ask for a TPU in each of the first zones that may be asked now; else wait for the first that may."""
+    zones = zone_order(spec, record, world.observed_at, world.prices)
+    ready = [zone for zone in zones if _free(spec, world, record, zone)]
+    free = [zone for zone in ready if _may_meet(spec, zone, ready[0])][:WIDTH]
+    if not free:
+        soonest = min(zones, key=lambda zone: create_gate(spec, record, zone))
+        wait = held_back(spec, record, world, Kind.NODE, soonest)
+        return wait or waits_for_quota(soonest)
+    return Step(_creates(spec, record, free, newest_incarnation(record) + 1, why))
+
+
+def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
+    """Return who joins the race under way, in zones that have refused before and may be asked again."""
+    if not races(spec) or not undecided(record) or isinstance(world.claim, Unknown):
+        return ()
+    taken = {record.node.zone, *(one.zone for one in candidates(record))}
+    room = WIDTH - 1 - len(candidates(record))
+    zones = zone_order(spec, record, world.observed_at, world.prices)
+    others = [zone for zone in zones if zone not in taken and _may_meet(spec, zone, record.node.zone)]
+    free = [zone for zone in others if _free(spec, world, record, zone)][: max(0, room)]
+    return _creates(spec, record, free, record.race.round, "a place in the race is free")
+
+
+def _may_meet(spec: Spec, zone: str, other: str) -> bool:
+    """Say whether two zones may be in one race; of several regions only where the file says so."""
+    return spec.tpu.strategy == "race-regions" or region_of(zone) == region_of(other)
+
+
+def _free(spec: Spec, world: World, record: Record, zone: str) -> bool:
+    held = held_back(spec, record, world, Kind.NODE, zone)
+    return held is None and not quota_held(world, record, zone)
+
+
+def _creates(spec: Spec, record: Record, zones: list[str], race: int, why: str) -> tuple[Change, ...]:
+    first = newest_incarnation(record) + 1
+    kind = current_type(spec, record)
+    other = kind != spec.tpu.type
+    asked = [(number, names.node_name(spec, number), zone) for number, zone in enumerate(zones, first)]
+    return tuple(
+        Change(Kind.NODE, Verb.CREATE, name, why, zone, number, race, kind, substitute=other)
+        for number, name, zone in asked
+    )

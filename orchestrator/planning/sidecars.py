@@ -56,7 +56,7 @@ def sidecar_digest(spec: Spec, role: str) -> str:
     return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
 
-def told(record: Record, spec: Spec, role: str) -> dict[str, str]:
+def with_settings(record: Record, spec: Spec, role: str) -> dict[str, str]:
     """Return `Record.sidecars` for a machine of *role* that has the settings of *spec*."""
     return {**record.sidecars, role: sidecar_digest(spec, role)}
 

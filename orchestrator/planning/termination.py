@@ -1,17 +1,15 @@
 """The end of a deployment: when it has come, and how its machines go."""
 
 from orchestrator.domain import names
-from orchestrator.domain.first_seen import Sign, of_node
 from orchestrator.domain.observation import Heartbeat, Operation, Phase, Present, Unknown, VmState, World
-from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
-from orchestrator.domain.record import Record, finished, lasted
+from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
+from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
 from orchestrator.planning.never_reported import all_silent
-from orchestrator.planning.next_zone import SECOND_WITNESS
 from orchestrator.planning.tpu import CREATE_DEADLINE, delete_node, deleting
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
-from orchestrator.planning.vm_start import give_up_start
+from orchestrator.planning.vm import give_up_start
 
 VM_STARTING = frozenset(
     {VmState.PROVISIONING, VmState.STAGING, VmState.PENDING, VmState.REPAIRING, VmState.OTHER}
@@ -30,7 +28,7 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
         return Outcome.REFUSED, misplaced
     if finished(world):
         return Outcome.DONE, "every worker reports that the job is done"
-    unclaimed = ended_unclaimed(world.heartbeats)
+    unclaimed = ended_unclaimed(world.known_beats)
     if unclaimed:
         return Outcome.UNCLAIMED, unclaimed_text(spec.job.checkpoint, unclaimed)
     failed = _failed(spec, world)
@@ -39,7 +37,7 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     silent = all_silent(spec, world, record)
     if silent:
         return Outcome.FAILED, silent
-    if record.started_at and world.seen_at - record.started_at >= spec.watch.ttl:
+    if record.started_at and world.observed_at - record.started_at >= spec.watch.ttl:
         return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
     if budget is not None and spent_usd >= budget:
@@ -57,11 +55,11 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     A worker that falls silent is not waited for, nor one that takes longer than an hour: its machine may be
     gone, and the others cost money.
     """
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    beats = world.known_beats
     failed = [b for b in beats if b.phase is Phase.FAILED]
     patience = SILENCE * heartbeat_interval(spec)
-    busy = [b for b in beats if b.phase not in _RESTING and world.seen_at - b.updated < patience]
-    late = bool(failed) and world.seen_at - failed[0].updated > LONGEST_RESCUE
+    busy = [b for b in beats if b.phase not in _RESTING and world.observed_at - b.updated < patience]
+    late = bool(failed) and world.observed_at - failed[0].updated > LONGEST_RESCUE
     return failed[0] if failed and (late or not busy) else None
 
 
@@ -85,16 +83,13 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
 
     With *vm_last* the loop may run on that VM: it is stopped when no node is left and the end is recorded.
     """
-    changes = []
-    if isinstance(world.nodes, Present):
-        left = [n for n in world.nodes.value if not deleting(n, world, record)]
-        changes = [delete_node(n, f"the job is {outcome.value}") for n in left]
-    vm = world.vm
+    vm, nodes = world.vm, world.known_nodes
+    why = f"the job is {outcome.value}"
+    changes = [delete_node(n, why) for n in nodes if not deleting(n, world, record)]
     unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
-    going = isinstance(world.nodes, Present) and bool(world.nodes.value)
     waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
-    waiting = waiting or (("the TPU is being deleted",) if going else ())
-    if not unsure and not going and not _surely_gone(world, record):
+    waiting = waiting or (("the TPU is being deleted",) if nodes else ())
+    if not unsure and not nodes and not _surely_gone(world, record):
         waiting = ("the TPU is not in sight; looking once more before it counts as gone",)
     if _on_its_way(world, record):
         waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
@@ -103,7 +98,6 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
         if vm_last and (waiting or record.outcome != outcome.value):
             waiting, wake_in = (*waiting, "the VM is stopped last"), VM_LAST_WAKE
         else:
-            why = f"the job is {outcome.value}"
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
     elif (given_up := give_up_start(world, record, CREATE_DEADLINE)) and not _recent(world, record):
         # An operation that hangs for ever must not keep the end waiting for ever.
@@ -118,16 +112,16 @@ def _surely_gone(world: World, record: Record) -> bool:
         *([record.node.incarnation] if asked_for else []),
         *(r.incarnation for r in record.race.rivals),
     ]
-    return all(lasted(record, world, of_node(number, Sign.ABSENT), SECOND_WITNESS) for number in numbers)
+    return all(surely_absent(record, world, number) for number in numbers)
 
 
 def _on_its_way(world: World, record: Record) -> bool:
     """Say whether a machine may still appear: an end that does not wait for it would leave it running."""
     vm = world.vm
     starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
-    return starting or any(o.verb in {"create", "start"} for o in _recent(world, record))
+    return starting or any(o.verb in MAKING for o in _recent(world, record))
 
 
 def _recent(world: World, record: Record) -> tuple[Operation, ...]:
     """Return the operations that may still end: those younger than the time a creation is given."""
-    return tuple(o for o in record.operations if world.seen_at - o.started_at < CREATE_DEADLINE)
+    return tuple(o for o in record.operations if world.observed_at - o.started_at < CREATE_DEADLINE)

@@ -5,16 +5,18 @@ from enum import Enum
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name, of_node
-from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown, World
+from orchestrator.domain.observation import Absent, Node, NodeState, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import (
+    CONFIRMED_AFTER,
     TERMINAL,
     Record,
     Refusal,
     current_node,
     lasted,
     newest_incarnation,
-    strangers,
+    surely_absent,
+    unrecorded_nodes,
 )
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_shape import unwanted
@@ -28,7 +30,6 @@ from orchestrator.planning.never_reported import (
     with_silent_tpu,
 )
 from orchestrator.planning.next_zone import (
-    SECOND_WITNESS,
     full_zones,
     held_back,
     next_zone,
@@ -36,11 +37,10 @@ from orchestrator.planning.next_zone import (
     waits_for_quota,
     why_there,
 )
-from orchestrator.planning.on_demand import marked, of_mode, to_leave, wants_flex_start, wants_on_demand
-from orchestrator.planning.preemption import has_left, noticed
+from orchestrator.planning.on_demand import as_on_demand, of_mode, to_leave, wants_flex_start, wants_on_demand
+from orchestrator.planning.preemption import noticed, stopped_for_good
 from orchestrator.planning.queued_tpu import judge_place
-from orchestrator.planning.race import may_win, races, undecided
-from orchestrator.planning.race_round import joining, new_round
+from orchestrator.planning.race import joining, may_win, new_round, races, undecided
 from orchestrator.planning.step import Step
 from orchestrator.planning.tpu_types import current_type, next_type
 from orchestrator.planning.unclaimed import lost_text
@@ -97,11 +97,12 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     """Keep one usable node: replace what is lost, delete what is not the newest incarnation."""
     if isinstance(world.nodes, Unknown):
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
-    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     current = current_node(world, record)
-    unknown = strangers(world, record)
-    left_over = [n for n in nodes if n is not current and n not in unknown and not may_win(n, record)]
-    old = [n for n in left_over if not deleting(n, world, record)]
+    unknown = unrecorded_nodes(world, record)
+    superseded = [
+        n for n in world.known_nodes if n is not current and n not in unknown and not may_win(n, record)
+    ]
+    old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
     if judgement.verdict is Verdict.KEEP:
@@ -109,7 +110,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         waiting = "TPU: it has yet to win its race" if undecided(record) else ""
         return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely or waiting else None)
     if judgement.verdict is Verdict.WAIT:
-        age = world.seen_at - record.node.requested_at
+        age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
         return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
     if unknown:
@@ -121,7 +122,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         gone = as_never_reported(gone, world) if judgement.silent else gone
         removals.append(gone)
         # The next one is asked for in the same plan, and not where this one was silent.
-        record = with_silent_tpu(record, gone, world.seen_at)
+        record = with_silent_tpu(record, gone, world.observed_at)
     creation = _create(spec, world, record, judgement)
     return replace(creation, changes=(*removals, *creation.changes))
 
@@ -140,7 +141,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> J
     place = judge_place(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
-    if has_left(spec, world, node):
+    if stopped_for_good(spec, world, node):
         return Judgement(
             Verdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
         )
@@ -186,7 +187,7 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgeme
     born = spec.job.run_on == "tpu" and unheard(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return Judgement(Verdict.WAIT, why)
-    patience = SECOND_WITNESS if born else SICK_DEADLINE
+    patience = CONFIRMED_AFTER if born else SICK_DEADLINE
     late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
     return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, silent=True)
 
@@ -219,10 +220,10 @@ def _judge_missing(world: World, record: Record) -> Judgement:
         return Judgement(Verdict.REPLACE, "it was deleted")
     if not record.node.accepted:
         return Judgement(Verdict.CREATE, "this incarnation is not there yet")
-    if any((o.kind, o.verb, o.incarnation) == ("node", "create", number) for o in record.operations):
-        late = world.seen_at - record.node.requested_at >= CREATE_DEADLINE
+    if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
+        late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE
         return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
-    if lasted(record, world, of_node(record.node.incarnation, Sign.ABSENT), SECOND_WITNESS):
+    if surely_absent(record, world, number):
         return Judgement(Verdict.REPLACE, "it has vanished")
     return Judgement(Verdict.WAIT, "not in sight; looking once more before it counts as gone")
 
@@ -234,7 +235,7 @@ def _create(spec: Spec, world: World, record: Record, judgement: Judgement) -> S
     on_demand = was if again else wants_on_demand(spec, world, record)
     asked = _asked(spec, world, of_mode(record, on_demand=on_demand), judgement)
     flex = record.node.incarnation in record.deadline.flex_start if again else wants_flex_start(spec, record)
-    return marked(asked, flex=flex) if on_demand else asked
+    return as_on_demand(asked, flex=flex) if on_demand else asked
 
 
 def _without_vm(spec: Spec, record: Record) -> Refusal | None:
@@ -248,7 +249,7 @@ def _without_vm(spec: Spec, record: Record) -> Refusal | None:
 def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> Step:
     # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
-    if (missed or isinstance(world.bucket, Absent)) and record.bucket.seen:
+    if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
         return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
     vm = _without_vm(spec, record)
     if vm is not None:
@@ -258,18 +259,18 @@ def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> St
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is Verdict.REPLACE or record.node.incarnation == 0
-    kind = next_type(spec, record, world.seen_at) if fresh else current_type(spec, record)
+    kind = next_type(spec, record, world.observed_at) if fresh else current_type(spec, record)
     record = replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
         return new_round(spec, world, record, judgement.why)
     incarnation = newest_incarnation(record) + 1 if fresh else record.node.incarnation
     full = full_zones(spec, world, record)
-    zone = next_zone(spec, record, world.seen_at, world.prices, full) if fresh else record.node.zone
+    zone = next_zone(spec, record, world.observed_at, world.prices, full) if fresh else record.node.zone
     if quota_held(world, record, zone):
         return waits_for_quota(zone)
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else record.race.round
-    why = judgement.why + (why_there(spec, record, world.seen_at, zone, world.prices) if fresh else "")
+    why = judgement.why + (why_there(spec, record, world.observed_at, zone, world.prices) if fresh else "")
     change = Change(
         Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type
     )
@@ -288,8 +289,8 @@ def deleting(node: Node, world: World, record: Record) -> bool:
     Only the node's state shows that it is: the service drops the deletion of a node that is being created,
     and its operation may end well all the same (docs/facts.md 1.3).
     """
-    asked = record.first_seen.get(of_name(node.name, Sign.DELETION_ASKED), world.seen_at)
+    asked = record.first_seen.get(of_name(node.name, Sign.DELETION_ASKED), world.observed_at)
     if node.state is NodeState.DELETING:
-        return world.seen_at - asked < DELETE_AGAIN
-    pending = any(o.name == node.name and o.verb == "delete" for o in record.operations)
-    return pending and world.seen_at - asked < DELETE_SETTLES
+        return world.observed_at - asked < DELETE_AGAIN
+    pending = any(o.name == node.name and o.verb is Verb.DELETE for o in record.operations)
+    return pending and world.observed_at - asked < DELETE_SETTLES

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from orchestrator.contract.formats.base import State
 from orchestrator.contract.formats.choose import format_of
-from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, World
+from orchestrator.domain.amounts import size_text
+from orchestrator.domain.observation import Heartbeat, Phase, World
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec
 
@@ -22,13 +23,12 @@ _PLACES = {
 _ELSEWHERE = ("work", "home")
 
 
-def ended_unclaimed(reports: Sight[tuple[Heartbeat, ...]]) -> tuple[Heartbeat, ...]:
+def ended_unclaimed(beats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
     """
     Return the reports when the job of every worker is over and one of them lacks a checkpoint, else none.
 
     A worker that still brings its files to the bucket says so with another phase.
     """
-    beats = reports.value if isinstance(reports, Present) else ()
     saved = [b for b in beats if b.phase is Phase.DONE and b.committed_step is not None]
     over = [*saved, *(b for b in beats if b.phase is Phase.UNCLAIMED)]
     whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
@@ -52,7 +52,7 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     verb = "lies" if count == 1 else "lie"
     return (
         f"the job ended with status 0 and nothing was committed: {first}{more} {verb} in unclaimed/ in the "
-        f"bucket ({_bytes(size)}); {wanted}"
+        f"bucket ({size_text(size)}); {wanted}"
     )
 
 
@@ -75,14 +75,14 @@ def has_no_steps(saving: CheckpointSpec) -> bool:
     return format_of(saving.format, saving.marker).at_end
 
 
-def kept_text(beats: Sequence[Heartbeat]) -> str:
+def brought_text(beats: Sequence[Heartbeat]) -> str:
     """Return how much lies in `unclaimed/` as the newest reports tell, empty for nothing."""
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     if not count:
         return ""
     partial = any(b.unclaimed_complete is False for b in beats)
     rest = ", some may be missing" if partial else ""
-    return f"{count} file{'' if count == 1 else 's'}, {_bytes(size)}{rest} ({FETCH})"
+    return f"{count} file{'' if count == 1 else 's'}, {size_text(size)}{rest} ({FETCH})"
 
 
 def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
@@ -103,16 +103,15 @@ def wants_text(saving: CheckpointSpec) -> str:
 
 def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     """Return what became of the work of a machine that is being taken away."""
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-    mine = [b for b in beats if b.incarnation == record.node.incarnation]
+    mine = [b for b in world.known_beats if b.incarnation == record.node.incarnation]
     if not mine:
         return ""
     saved = [b.committed_step for b in mine]
     if all(step is not None for step in saved):
         least = min(mine, key=lambda beat: beat.committed_step or 0)
         return f"its work is committed up to {checkpoint_name(least)}"
-    kept = kept_text(mine)
-    also = f"; {kept} came to unclaimed/" if kept else ""
+    brought = brought_text(mine)
+    also = f"; {brought} came to unclaimed/" if brought else ""
     if has_no_steps(saving):
         stay = "; what it wrote to the bucket stays there" if saving.dir == "bucket" else also
         return f"its job has no steps and starts again{stay}"
@@ -120,12 +119,3 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     if stray:
         return f"nothing is committed; {stray} is {_PLACES[_BUCKET]}: the job itself may find it there{also}"
     return f"NOTHING is committed, so the next one begins at step 0{also}"
-
-
-def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"

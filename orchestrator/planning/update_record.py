@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from orchestrator.domain.capacity import Places, after_full, after_grant, after_loss, after_refusal, place_of
 from orchestrator.domain.first_seen import BUCKET_ABSENT, FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.observation import (
     Absent,
@@ -9,53 +10,54 @@ from orchestrator.domain.observation import (
     NodeState,
     OperationResult,
     Present,
+    Unknown,
     VmState,
     World,
 )
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import MAKING, Kind, Verb
 from orchestrator.domain.record import (
+    CONFIRMED_AFTER,
     LATEST_TRY,
     TERMINAL,
     Record,
     Refusal,
     Span,
+    as_absent,
     current_node,
     forgiven,
     lasted,
     newest_incarnation,
-    strangers,
+    unrecorded_nodes,
 )
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.never_reported import learn_reports
 from orchestrator.planning.on_demand import learn_progress, refusal_of, span_spot
-from orchestrator.planning.preemption import left
+from orchestrator.planning.preemption import workers_stopped
 from orchestrator.planning.queued_tpu import doubts as doubts_in_queue
 from orchestrator.planning.queued_tpu import learn_places
-from orchestrator.planning.race import SECOND_SIGHT, found_again, learn_race, without
-from orchestrator.planning.stale_list import made
-from orchestrator.planning.update_capacity import learn_capacity
-from orchestrator.planning.vm_start import vm_doubts
-from orchestrator.pricing.billed_since import billed_since, last_creating
+from orchestrator.planning.race import found_again, learn_race
+from orchestrator.planning.vm import vm_doubts
+from orchestrator.pricing.bill import billed_since, last_creating
 
 FORGIVEN = 3600.0
 """Seconds after which a refusal counts no more: what was refused then is asked for again."""
-SEEN_ANEW = frozenset({Sign.ABSENT, Sign.STRANGER, Sign.MADE, Sign.LAST_CREATING})
+OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CREATING})
 """What does not stay over a look that failed, or is told by functions of its own."""
 
 
 def learn(record: Record, world: World) -> Record:
     """Return the record with what *world* adds to it."""
-    now = world.seen_at
+    now = world.observed_at
     record = _adopt(_up_to(record, now), world)
     for result in world.operations:
         record = _learn_operation(record, result, now)
-    record = _heard(record, world)
+    record = _accepted_by_report(record, world)
     record = learn_capacity(learn_places(learn_race(record, world), world), world)
     record = _learn_success(record, world)
     record = learn_reports(learn_progress(record, world), world)
     record = updated(record, spans=_spans(record, world, now))
-    return updated(record, first_seen=_first_seen(record, world, now))
+    return updated(record, first_seen=_doubtful_since(record, world, now))
 
 
 def _up_to(record: Record, now: float) -> Record:
@@ -89,15 +91,15 @@ def _up_to(record: Record, now: float) -> Record:
 def _adopt(record: Record, world: World) -> Record:
     """Take over what carries our label though the record does not know it."""
     if isinstance(world.bucket, Present):
-        record = updated(record, bucket=updated(record.bucket, seen=True))
+        record = updated(record, bucket=updated(record.bucket, observed=True))
     if isinstance(world.vm, Present):
         record = updated(record, vm=updated(record.vm, accepted=True))
     if not isinstance(world.nodes, Present):
         return record
     doubtful = {
         n.name
-        for n in strangers(world, record)
-        if not lasted(record, world, of_name(n.name, Sign.STRANGER), SECOND_SIGHT)
+        for n in unrecorded_nodes(world, record)
+        if not lasted(record, world, of_name(n.name, Sign.UNRECORDED), CONFIRMED_AFTER)
     }
     newest = max(
         (n for n in world.nodes.value if n.incarnation and n.name not in doubtful),
@@ -124,55 +126,42 @@ def _adopt(record: Record, world: World) -> Record:
     )
 
 
-def _heard(record: Record, world: World) -> Record:
+def _accepted_by_report(record: Record, world: World) -> Record:
     """
     Return the record with the TPU as accepted whose workers report, whatever the answer to its create was.
 
     Asked for again by its own name after it has vanished, a second machine would write under its number.
     """
-    beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
     refused = [r.retry for r in record.refusals if r.kind is Kind.NODE]
     unsure = record.node.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
-    spoken = unsure and any(b.incarnation == record.node.incarnation for b in beats)
+    spoken = unsure and any(
+        b.incarnation == record.node.incarnation for b in (*world.known_beats, *world.boots)
+    )
     return updated(record, node=updated(record.node, accepted=True)) if spoken else record
 
 
 def _learn_operation(record: Record, result: OperationResult, now: float) -> Record:
+    """Return the record after a look at an operation: one that has ended is not polled again."""
     if not result.done:
         return record
-    operations = tuple(o for o in record.operations if o.id != result.operation.id)
-    record = replace(record, operations=operations)
-    failed = result.retry is not None
-    done = result.operation
-    if failed and done.kind == "vm" and done.verb in {"create", "start"}:
-        accepted = record.vm.accepted and done.verb == "start"
-        return replace(
-            record, vm=replace(record.vm, accepted=accepted), refusals=_refused(record, result, now)
-        )
-    if (
-        failed
-        and done.kind == "node"
-        and done.verb == "create"
-        and done.incarnation == record.node.incarnation
-    ):
-        refusals = _refused(record, result, now)
-        return replace(record, node=replace(record.node, accepted=False, requested_at=0.0), refusals=refusals)
-    if failed and done.kind == "node" and done.verb == "create" and _races(record, done.incarnation):
-        return without(replace(record, refusals=_refused(record, result, now)), done.incarnation)
-    if not failed and (done.kind, done.verb, done.incarnation) == ("node", "delete", record.node.incarnation):
-        return replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
-    if not failed and (done.kind, done.verb) == ("node", "delete"):
-        return without(record, done.incarnation)
-    return record
-
-
-def _races(record: Record, incarnation: int | None) -> bool:
-    return any(r.incarnation == incarnation for r in record.race.rivals)
+    ended, failed = result.operation, result.retry is not None
+    record = replace(record, operations=tuple(o for o in record.operations if o.id != ended.id))
+    what, newest = (ended.kind, ended.verb), ended.incarnation == record.node.incarnation
+    if failed and ended.kind is Kind.VM and ended.verb in MAKING:
+        accepted = record.vm.accepted and ended.verb is Verb.START
+        record = replace(record, vm=replace(record.vm, accepted=accepted))
+        return replace(record, refusals=_refused(record, result, now))
+    rival = any(r.incarnation == ended.incarnation for r in record.race.rivals)
+    if failed and what == (Kind.NODE, Verb.CREATE) and (newest or rival):
+        record = replace(record, refusals=_refused(record, result, now))
+    elif failed or what != (Kind.NODE, Verb.DELETE):
+        return record
+    return as_absent(record, ended.incarnation)
 
 
 def _refused(record: Record, result: OperationResult, now: float) -> tuple[Refusal, ...]:
     operation = result.operation
-    kind = Kind(operation.kind)
+    kind = operation.kind
     on_demand = kind is Kind.NODE and operation.incarnation in record.deadline.on_demand
     flex = kind is Kind.NODE and operation.incarnation in record.deadline.flex_start
     retry = refusal_of(result.retry or Retry.UNKNOWN, flex=flex)
@@ -191,34 +180,38 @@ def _learn_success(record: Record, world: World) -> Record:
     return record
 
 
-def _first_seen(record: Record, world: World, now: float) -> dict[FirstSeen, float]:
+def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen, float]:
     """
     Return the doubtful states seen now, each with the time it was first seen without a break.
 
     On Unknown the old ones stay: not seeing is no evidence for either side. Only the absence of a node
     has to be seen anew: it is believed after two complete lists in a row.
     """
-    seen, kept = vm_doubts(world.vm)
+    observed, unobserved = vm_doubts(world.vm)
     if isinstance(world.bucket, Absent):
-        seen.add(BUCKET_ABSENT)
+        observed.add(BUCKET_ABSENT)
     elif not isinstance(world.bucket, Present):
-        kept.add(BUCKET_ABSENT)
+        unobserved.add(BUCKET_ABSENT)
     if isinstance(world.nodes, Present):
         node = current_node(world, record)
-        seen |= _node_doubts(node, record.node.incarnation)
+        observed |= _node_doubts(node, record.node.incarnation)
         here = {n.incarnation: n for n in world.nodes.value} if record.race.rivals else {}
         for rival in record.race.rivals:
-            seen |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
+            observed |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
         # What has left does not come back, so a report that cannot be read later changes nothing.
-        gone = of_node(record.node.incarnation, Sign.LEFT)
-        (seen if node is not None and left(world, node) else kept).add(gone)
-        seen |= {of_name(n.name, Sign.STRANGER) for n in strangers(world, record)}
+        gone = of_node(record.node.incarnation, Sign.WORKERS_STOPPED)
+        (observed if node is not None and workers_stopped(world, node) else unobserved).add(gone)
+        observed |= {of_name(n.name, Sign.UNRECORDED) for n in unrecorded_nodes(world, record)}
         asked = {of_name(n.name, Sign.DELETION_ASKED): n.state for n in world.nodes.value}
-        seen |= {key for key, state in asked.items() if state is NodeState.DELETING}
-        kept |= asked.keys()
+        observed |= {key for key, state in asked.items() if state is NodeState.DELETING}
+        unobserved |= asked.keys()
     else:
-        kept |= {key for key in record.first_seen if key.kind is Kind.NODE and key.state not in SEEN_ANEW}
-    found = {key: record.first_seen.get(key, now) for key in seen | (kept & record.first_seen.keys())}
+        unobserved |= {
+            key for key in record.first_seen if key.kind is Kind.NODE and key.state not in OBSERVED_ANEW
+        }
+    found = {
+        key: record.first_seen.get(key, now) for key in observed | (unobserved & record.first_seen.keys())
+    }
     return {**found, **made(record, world), **last_creating(record, world, now)}
 
 
@@ -263,3 +256,92 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
     )
     open_now = {(s.kind, s.name) for s in spans if s.until is None}
     return (*spans, *(span for key, span in live.items() if key not in open_now))
+
+
+def not_older(world: World, record: Record) -> World:
+    """
+    Return *world*, with its TPUs Unknown where one was made before the one that was seen under its name.
+
+    Both times are of the API's own clock.
+    """
+    if not isinstance(world.nodes, Present):
+        return world
+    old = [node.name for node in world.nodes.value if _is_older(node, record)]
+    if not old:
+        return world
+    return replace(
+        world, nodes=Unknown(f"the list shows an earlier {old[0]}: it is older than the one before")
+    )
+
+
+def made(record: Record, world: World) -> dict[FirstSeen, float]:
+    """Return when the TPUs in question were made, by the API's clock."""
+    asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
+    times = {
+        _key(number): record.first_seen[_key(number)] for number in asked if _key(number) in record.first_seen
+    }
+    for node in world.known_nodes:
+        if node.incarnation in asked and node.machine and node.created_at:
+            times[_key(node.incarnation)] = max(node.created_at, times.get(_key(node.incarnation), 0.0))
+    return times
+
+
+def _is_older(node: Node, record: Record) -> bool:
+    # A queued resource without a machine has the time at which it was asked for.
+    return node.machine and 0 < node.created_at < record.first_seen.get(_key(node.incarnation), 0.0)
+
+
+def _key(incarnation: int | None) -> FirstSeen:
+    return of_node(incarnation, Sign.MADE)
+
+
+LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
+
+
+def learn_capacity(record: Record, world: World) -> Record:
+    """Return the record with what is new about the zones' capacity; each refusal, grant and loss counts once."""
+    places = _refusals(_shared(record.places, record, world), record)
+    racing = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)} - set(
+        record.deadline.on_demand
+    )
+    for node in world.known_nodes:
+        if node.incarnation in racing:
+            places = _of_node(places, node, record, world)
+    return record if places is record.places else replace(record, places=places)
+
+
+def _shared(places: Places, record: Record, world: World) -> Places:
+    """Return the memory with the stockouts that other deployments of this computer have met."""
+    for stockout in world.stockouts:
+        known = place_of(places, stockout.zone, record.node.type)
+        if stockout.type == record.node.type and stockout.out_at > max(known.out_at, known.granted_at):
+            places = after_refusal(places, stockout.zone, record.node.type, stockout.out_at)
+    return places
+
+
+def _refusals(places: Places, record: Record) -> Places:
+    last = {one.zone: max(one.out_at, one.granted_at) for one in places if one.type == record.node.type}
+    for refusal in record.refusals:
+        if refusal.full and not refusal.on_demand:
+            places = after_full(places, refusal.zone, record.node.type, refusal.at)
+        if refusal.at > last.get(refusal.zone, 0.0) and _tells_of_capacity(refusal):
+            places = after_refusal(places, refusal.zone, record.node.type, refusal.at)
+            last[refusal.zone] = refusal.at
+    return places
+
+
+def _tells_of_capacity(refusal: Refusal) -> bool:
+    lacking = refusal.kind is Kind.NODE and refusal.retry in LACKING
+    return lacking and not refusal.full and not refusal.on_demand
+
+
+def _of_node(places: Places, node: Node, record: Record, world: World) -> Places:
+    now = world.observed_at
+    ready = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
+    if ready is None:
+        fresh = node.state is NodeState.READY and node.healthy
+        return after_grant(places, node.zone, record.node.type, now) if fresh else places
+    lost = node.state in TERMINAL or workers_stopped(world, node)
+    if lost and of_node(node.incarnation, Sign.WORKERS_STOPPED) not in record.first_seen:
+        return after_loss(places, node.zone, record.node.type, now, now - ready)
+    return places

@@ -28,16 +28,16 @@ def prices_of(skus: Iterable[Mapping[str, Any]]) -> dict[Place, Price]:
     Where two SKUs fit one place, the greater price counts. An SKU that is not understood is left out.
     """
     spot: dict[Place, float] = {}
-    dear: dict[Place, float] = {}
+    on_demand: dict[Place, float] = {}
     for sku in skus:
         read = _read(sku)
         if read is None:
             continue
         places, is_spot, usd = read
-        table = spot if is_spot else dear
+        table = spot if is_spot else on_demand
         for place in places:
             table[place] = max(usd, table.get(place, 0.0))
-    return {place: Price(dear.get(place), spot.get(place)) for place in sorted({*spot, *dear})}
+    return {place: Price(on_demand.get(place), spot.get(place)) for place in sorted({*spot, *on_demand})}
 
 
 def _read(sku: Mapping[str, Any]) -> tuple[list[Place], bool, float] | None:

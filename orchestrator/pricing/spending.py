@@ -49,7 +49,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredAmount:
     """Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch."""
 
     gib: float
@@ -108,26 +108,27 @@ def spending(
     record: Record,
     beats: Sequence[Heartbeat],
     now: float,
-    kept: Sequence[Kept] = (),
+    stored: Sequence[StoredAmount] = (),
 ) -> Spending:
     """
     Return what was spent up to *now*; *beats* are the last reports of all incarnations.
 
-    Of storage it counts what the bucket has *kept* up to now, since it was written. What was deleted before,
+    Of storage it counts what the bucket has *stored* up to now, since it was written. What was deleted before,
     requests and traffic are not in it, and budgets do not count it.
     """
     bill = _Bill(spec, catalog, now)
     parts = stretches(record.spans, beats, now)
     uses, days, zones = ({} for _ in range(3)) if not record.spans else _split(bill, record.spans, parts)
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
-    dear = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
-    items = (*_items(bill, dear, record.spans), *_storage(spec, catalog, kept, now, zones, days, uses))
+    on_demand = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
+    items = (*_items(bill, on_demand, record.spans), *_storage(spec, catalog, stored, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
     most = spent(spec, catalog, record, now).most_usd
     whole = hourly(spec, catalog, record.node.zone or spec.tpu.zones[0])
     goes_on = record.started_at and not record.outcome
-    left = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else None
-    budget = spec.watch.budget_usd
+    remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else None
+    hour, budget = whole.billed_usd, spec.watch.budget_usd
+    to_ttl = None if remaining is None or hour is None else usd + hour * remaining / 3600
     return Spending(
         usd=usd,
         most_usd=most,
@@ -138,31 +139,31 @@ def spending(
         uses=uses,
         unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
         rate_usd=sum(bill.rate(span) for span in record.spans if span.until is None),
-        ttl_left=left,
-        to_ttl_usd=None if left is None or whole.billed_usd is None else usd + whole.billed_usd * left / 3600,
+        ttl_left=remaining,
+        to_ttl_usd=to_ttl,
         budget_usd=budget,
         budget_lasts=max(0.0, budget - most) / whole.most_usd * 3600
         if goes_on and budget and whole.most_usd
         else None,
         prices=whole,
-        storage_gib=sum(one.gib for one in kept),
+        storage_gib=sum(one.gib for one in stored),
     )
 
 
 def _storage(
-    spec: Spec, catalog: Catalog, kept: Sequence[Kept], now: float,
+    spec: Spec, catalog: Catalog, stored: Sequence[StoredAmount], now: float,
     zones: dict[str, float], days: dict[str, float], uses: dict[str, float],
 ) -> tuple[Item, ...]:  # fmt: skip
     """Return what the bucket has cost as an item, and add it to the shares by place, day and use."""
-    if not kept:
+    if not stored:
         return ()
     region = home_region(spec)
-    longest = max(0.0, now - min(one.since for one in kept))
+    longest = max(0.0, now - min(one.since for one in stored))
     price = catalog.storage_price(region)
     if price is None:
         return (Item("storage", region, 1, longest, None, None),)
     total = 0.0
-    for one in kept:
+    for one in stored:
         rate = one.gib * price / (HOURS_A_MONTH * 3600)
         for day, since, until in _days(one.since, now):
             days[day] = days.get(day, 0.0) + (until - since) * rate
@@ -285,11 +286,11 @@ def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
         since = end
 
 
-def _items(bill: _Bill, dear: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
-    """Yield the cost of each priced thing by zone; *dear* prices the same on demand."""
+def _items(bill: _Bill, on_demand: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
+    """Yield the cost of each priced thing by zone; *on_demand* prices the same on demand."""
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for span in spans:
-        for line, other in zip(bill.lines(span), dear.lines(replace(span, spot=None)), strict=True):
+        for line, other in zip(bill.lines(span), on_demand.lines(replace(span, spot=None)), strict=True):
             dearer = span.spot is False and line.meter is Meter.NODE and not line.minor
             groups[line.what, span.zone, dearer].append((span, line, other))
     for (what, zone, dearer), members in groups.items():

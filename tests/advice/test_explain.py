@@ -18,7 +18,7 @@ from orchestrator.domain.observation import (
     Unknown,
     VmState,
 )
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.record import Candidate, Refusal, Shape
 from orchestrator.domain.units import Duration
@@ -72,7 +72,7 @@ REFUSED = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(STOC
 FORBIDDEN = replace(STOCKOUT, retry=Retry.PERMANENT, message="TPU-202 not allowed", hint="ask the owner")
 ONE_ZONE = spec(tpu=replace(spec().tpu, zones=("us-central1-a",)))
 LARGER = Shape("v4-8", "tpu-ubuntu2204-base", spot=True, external_ip=True)
-UNDER_WAY = Operation("op", "vm", "start", "demo-vm", "us-central1-a")
+UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 
 CASES = {
     "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "look again"),
@@ -174,7 +174,7 @@ def test_every_change_of_the_next_pass_is_announced(rule):
     told = " ".join(p.next for p in explain(shown).parts)
     for change in shown.plan.changes:
         if change.kind not in {Kind.BUNDLE, Kind.SIDECARS}:
-            assert f"{change.verb.name.lower()} {change.kind.value} {change.name}".rstrip() in told
+            assert f"{change.verb.word} {change.kind.value} {change.name}".rstrip() in told
 
 
 def test_what_nobody_watches_has_no_time_and_says_what_to_type():

@@ -42,7 +42,7 @@ def lines(capsys):
 def seen(at, plan=None, **beat):
     """Return a pass that saw one worker's report."""
     report = Heartbeat(**{"incarnation": 1, "worker": 0, "phase": Phase.RUN, "updated": at, **beat})
-    world = World(Absent(), Absent(), Absent(), Present((report,)), seen_at=at)
+    world = World(Absent(), Absent(), Absent(), Present((report,)), observed_at=at)
     return Pass(world, plan or Plan())
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.domain.observation import Absent, NodeState, Operation, Present, Unknown, VmState
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.errors import Retry
 from orchestrator.google.bodies import as_json, instance_body
 from tests.contract.ports_kit import NODE, VM, case, each
@@ -302,13 +303,13 @@ def a_node_that_is_being_deleted_is_busy(way):
     assert way.refused(way.nodes.delete, NODE, ZONE).aborted
 
 
-@each(["node", "vm"])
+@each([Kind.NODE, Kind.VM])
 def an_operation_that_nobody_remembers_is_over(way, value):
     """Only the resource can tell how it ended."""
     way.furnish()
-    place = f"projects/local-project/locations/{ZONE}/operations/" if value == "node" else ""
-    port = way.nodes if value == "node" else way.vms
-    result = way.ok(port.poll, Operation(f"{place}operation-0", value, "create", "x", ZONE))
+    place = f"projects/local-project/locations/{ZONE}/operations/" if value is Kind.NODE else ""
+    port = way.nodes if value is Kind.NODE else way.vms
+    result = way.ok(port.poll, Operation(f"{place}operation-0", value, Verb.CREATE, "x", ZONE))
     assert (result.done, result.retry) == (True, Retry.UNKNOWN)
 
 

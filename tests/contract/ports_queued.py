@@ -1,7 +1,8 @@
 """Cases about queued resources: orders, states, deadlines, deletions, faults."""
 
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown
-from orchestrator.domain.queued_resource import KIND, QueuedState
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.queued_resource import QueuedState
 from orchestrator.errors import Retry
 from tests.contract.ports_kit import NODE, case, each
 from tests.emulator.cloud_kit import node_body
@@ -34,7 +35,7 @@ def a_queued_resource_is_made_as_ordered(way, value):
     order = a_node(**ORDERS[value])
     outcome = way.tried(way.queued.create, order, 3600.0)
     if isinstance(outcome, Operation):
-        assert outcome.kind == KIND
+        assert outcome.kind is Kind.QUEUED
         way.ok(way.queued.poll, outcome)
     way.tried(way.queued.observe, order.name, order.zone)
     way.tried(way.queued.labelled, LABEL, "demo", [order.zone])

@@ -3,6 +3,7 @@
 from random import Random
 
 from orchestrator.domain.observation import Operation
+from orchestrator.domain.plan import Kind
 from tests.contract.ports_kit import BUCKET, each
 from tests.contract.ports_refusals import STEPS
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
@@ -35,7 +36,7 @@ def _calls(way, rng, operations):
         lambda: way.tried(way.store.read, name, number % 3),
         lambda: way.tried(way.store.list, "o/"),
         lambda: way.tried(way.store.delete, name),
-        lambda: [way.tried((way.nodes if o.kind == "node" else way.vms).poll, o) for o in operations[-3:]],
+        lambda: [way.tried((way.nodes if o.kind is Kind.NODE else way.vms).poll, o) for o in operations[-3:]],
     ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from orchestrator.domain import ports, queue_port, ssh_port
+from orchestrator.domain import ports
 from orchestrator.domain.observation import Present
 
 READING = frozenset(
@@ -32,7 +32,7 @@ PORTS = {
     "remote": "Remote",
 }
 LISTS = frozenset({"Nodes.labelled", "QueuedResources.labelled"})
-SEAMS = {module.__name__ for module in (ports, queue_port, ssh_port)}
+SEAMS = {ports.__name__}
 ENGINE = Path(ports.__file__).parents[1] / "engine"
 
 

@@ -154,7 +154,7 @@ class DirectNodes:
     ) -> Operation:
         place = f"projects/{self._door.project}/locations/{zone}/operations/{started.name}"
         at = micros(started.created)
-        return Operation(place, Kind.NODE.value, verb.name.lower(), name, zone, incarnation, at)
+        return Operation(place, Kind.NODE, verb, name, zone, incarnation, at)
 
 
 def public_keys(attributes: dict[tuple[str, str], str]) -> tuple[str, ...]:

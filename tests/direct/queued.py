@@ -7,9 +7,9 @@ from functools import partial
 from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Operation, OperationResult, Sight
-from orchestrator.domain.plan import Verb
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import NodeOrder
-from orchestrator.domain.queued_resource import KIND, QueuedResource, QueuedState
+from orchestrator.domain.queued_resource import QueuedResource, QueuedState
 from orchestrator.emulator.state import operations as model_operations
 from orchestrator.emulator.state import queued as model
 from orchestrator.emulator.state.kernel import Place
@@ -103,8 +103,8 @@ class DirectQueued:
         self, started: model_operations.Operation, verb: Verb, name: str, zone: str, incarnation: int | None
     ) -> Operation:
         place = f"projects/{self._door.project}/locations/{zone}/operations/{started.name}"
-        word, at = verb.name.lower(), micros(started.created)
-        return Operation(place, KIND, word, name, zone, incarnation, at)
+        at = micros(started.created)
+        return Operation(place, Kind.QUEUED, verb, name, zone, incarnation, at)
 
 
 def queued_of(found: model.QueuedResource) -> QueuedResource:

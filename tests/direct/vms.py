@@ -136,7 +136,7 @@ class DirectVms:
         return self._door.compute(what, method, place, lambda: self._keys(zone, name))
 
     def _verb(self, verb: Verb, name: str, zone: str, act: Callable[[], model.Operation]) -> Operation:
-        word = verb.name.lower()
+        word = verb.word
         what, method = f"{word} VM '{name}' in {zone}", f"compute.instances.{word}"
         return _operation(self._door.compute(what, method, Place(zone, name), act), verb, name, zone)
 
@@ -214,7 +214,7 @@ def vm_of(vm: Instance, disk_gb: int) -> Vm:
 
 def _operation(started: model.Operation, verb: Verb, name: str, zone: str) -> Operation:
     at = millis(started.created)
-    return Operation(started.name, Kind.VM.value, verb.name.lower(), name, zone, None, at)
+    return Operation(started.name, Kind.VM, verb, name, zone, None, at)
 
 
 def _error_of(found: model.Operation, what: str) -> TpuctlError | None:

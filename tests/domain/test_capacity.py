@@ -120,10 +120,10 @@ def test_each_refusal_grant_and_loss_counts_once():
         made = learn(made, world(nodes=Present(())))
     assert place_of(made.places, ZONE, KIND).refused == 1
     up = learn(record(sightings={}, places=made.places), world())
-    up = learn(up, world(seen_at=NOW + 60))
+    up = learn(up, world(observed_at=NOW + 60))
     assert (place_of(up.places, ZONE, KIND).granted, place_of(up.places, ZONE, KIND).out_at) == (1, 0.0)
-    gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + HOUR)
-    lost = learn(learn(up, gone), replace(gone, seen_at=NOW + HOUR + 15))
+    gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), observed_at=NOW + HOUR)
+    lost = learn(learn(up, gone), replace(gone, observed_at=NOW + HOUR + 15))
     found = place_of(lost.places, ZONE, KIND)
     assert (found.lives, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
 
@@ -132,7 +132,7 @@ def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     """The worker says it first."""
     told = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
     warned = learn(record(), world(heartbeats=told))
-    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=told, seen_at=NOW + 30)
+    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=told, observed_at=NOW + 30)
     assert place_of(warned.places, ZONE, KIND).lives == 1
     assert place_of(learn(warned, dead).places, ZONE, KIND).lives == 1
 

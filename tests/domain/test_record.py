@@ -14,15 +14,14 @@ from orchestrator.domain.observation import (
     Unknown,
     VmState,
 )
-from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Record, Refusal
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.record import CONFIRMED_AFTER, Record, Refusal
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
-from orchestrator.planning.next_zone import SECOND_WITNESS
 from orchestrator.planning.update_record import learn
 from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
 
-CREATE = Operation("o1", "node", "create", "demo-tpu-g1", ZONE, 1)
+CREATE = Operation("o1", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
 
 
 def test_a_lost_record_is_rebuilt_from_labels():
@@ -61,21 +60,21 @@ def test_an_absence_keeps_the_time_of_its_first_sighting():
     """The second witness needs to know when the first one spoke."""
     first = learn(record(), world(nodes=Present(())))
     assert first.first_seen[of_node(1, Sign.ABSENT)] == NOW
-    later = learn(first, world(nodes=Present(()), seen_at=NOW + 40))
+    later = learn(first, world(nodes=Present(()), observed_at=NOW + 40))
     assert later.first_seen[of_node(1, Sign.ABSENT)] == NOW
 
 
 def test_a_sighting_in_between_clears_the_absence():
     """Absent, present, absent: the count starts again."""
     first = learn(record(), world(nodes=Present(())))
-    seen = learn(first, world(seen_at=NOW + 10))
+    seen = learn(first, world(observed_at=NOW + 10))
     assert of_node(1, Sign.ABSENT) not in seen.first_seen
 
 
 def test_blindness_neither_confirms_nor_clears_an_absence():
     """Not seeing is no evidence."""
     first = learn(record(), world(vm=Absent()))
-    blind = learn(first, world(vm=Unknown("timeout"), seen_at=NOW + 100))
+    blind = learn(first, world(vm=Unknown("timeout"), observed_at=NOW + 100))
     assert blind.first_seen[VM_ABSENT] == NOW
 
 
@@ -83,7 +82,7 @@ def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
     """CREATING and PREEMPTED nodes are not counted as running."""
     ready = learn(record(), world())
     assert [(s.kind, s.until) for s in ready.spans] == [(Kind.NODE, None), (Kind.VM, None)]
-    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + 60)
+    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), observed_at=NOW + 60)
     assert [(s.kind, s.until) for s in learn(ready, dead).spans] == [(Kind.NODE, NOW + 60), (Kind.VM, None)]
 
 
@@ -98,7 +97,7 @@ def seen_creating(times):
     known = record(spans=())
     for at in times:
         nodes = Present((node(state=NodeState.CREATING, created_at=NOW - 3600),))
-        known = learn(known, world(nodes=nodes, seen_at=at))
+        known = learn(known, world(nodes=nodes, observed_at=at))
     return known
 
 
@@ -106,7 +105,7 @@ def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its
     """Creating costs nothing, however long it takes; each look is noted to the minute only."""
     waited = seen_creating([NOW + 15 * n for n in range(40)])
     assert [s.kind for s in waited.spans] == [Kind.VM]
-    ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), seen_at=NOW + 600))
+    ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), observed_at=NOW + 600))
     assert NOW + 525 <= ready.spans[-1].since < NOW + 600
     assert not [seen for seen in ready.first_seen if seen.state is Sign.LAST_CREATING]
 
@@ -115,22 +114,22 @@ def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_s
     """Three quarters of an hour of failing lists hid from the budget what the TPU cost in them."""
     blind = seen_creating([NOW])
     for minute in range(1, 45):
-        blind = learn(blind, world(nodes=Unknown("503"), seen_at=NOW + 60 * minute))
-    ready = learn(blind, world(nodes=Present((node(created_at=NOW - 3600),)), seen_at=NOW + 2700))
+        blind = learn(blind, world(nodes=Unknown("503"), observed_at=NOW + 60 * minute))
+    ready = learn(blind, world(nodes=Present((node(created_at=NOW - 3600),)), observed_at=NOW + 2700))
     assert ready.spans[-1].since == NOW
 
 
 def test_the_bill_of_a_node_runs_on_while_nobody_can_see_it():
     """Unknown may cost money: it is never booked as gone."""
     ready = learn(record(), world())
-    blind = learn(ready, world(nodes=Unknown("503"), seen_at=NOW + 60))
+    blind = learn(ready, world(nodes=Unknown("503"), observed_at=NOW + 60))
     assert blind.spans[0].until is None
 
 
 def test_a_stopped_vm_is_no_longer_billed_as_running():
     """TERMINATED costs its disk only."""
     ready = learn(record(), world())
-    stopped = learn(ready, world(vm=Present(vm(state=VmState.TERMINATED)), seen_at=NOW + 5))
+    stopped = learn(ready, world(vm=Present(vm(state=VmState.TERMINATED)), observed_at=NOW + 5))
     assert [s.until for s in stopped.spans if s.kind is Kind.VM] == [NOW + 5]
 
 
@@ -140,8 +139,8 @@ def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():
     once = learn(record(), world(**both))
     assert once.node.incarnation == 1
     assert decide(spec(), world(**both), once).changes == ()
-    assert learn(once, world(seen_at=NOW + 29, **both)).node.incarnation == 1
-    assert learn(once, world(seen_at=NOW + 30, **both)).node.incarnation == 6
+    assert learn(once, world(observed_at=NOW + 29, **both)).node.incarnation == 1
+    assert learn(once, world(observed_at=NOW + 30, **both)).node.incarnation == 6
 
 
 def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
@@ -157,8 +156,8 @@ def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
 def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
     """Two complete lists in a row have to show it."""
     once = learn(record(), world(nodes=Present((node(1), node(6)))))
-    gone = learn(once, world(seen_at=NOW + 20))
-    again = learn(gone, world(seen_at=NOW + 40, nodes=Present((node(1), node(6)))))
+    gone = learn(once, world(observed_at=NOW + 20))
+    again = learn(gone, world(observed_at=NOW + 40, nodes=Present((node(1), node(6)))))
     assert again.node.incarnation == 1
 
 
@@ -172,7 +171,7 @@ def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats,
     gone = world(nodes=Present(()), heartbeats=Present(beats))
     first = learn(asked, gone)
     assert first.node.accepted is accepted
-    later = replace(gone, seen_at=NOW + SECOND_WITNESS)
+    later = replace(gone, observed_at=NOW + CONFIRMED_AFTER)
     made = [c for c in decide(spec(), later, learn(first, later)).changes if c.kind is Kind.NODE]
     assert [c.incarnation for c in made] == [2 if accepted else 1]
     now = [c for c in decide(spec(), gone, first).changes if c.kind is Kind.NODE]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.ssh_route import RouteKind, route_to_vm, route_to_worker
+from orchestrator.engine.routes import RouteKind, route_to_vm, route_to_worker
 
 OUTSIDE = "203.0.113.7"
 

@@ -195,7 +195,7 @@ class Controller:
         else:
             claim_record(self.lease, self.records)
         self.journal = Journal(folder / "journal.jsonl", self.cloud.store, self.clock)
-        self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.record.bucket.seen)
+        self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.record.bucket.observed)
         catalog = load_catalog()
 
         def cost(record, now):

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.units import Duration, Until
 from orchestrator.errors import SpendStopError
-from orchestrator.planning.on_demand import told
+from orchestrator.planning.on_demand import deadline_status
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import ZONE, Lab, a_spec
@@ -149,7 +149,7 @@ def test_without_quota_for_on_demand_spot_goes_on(lab):
     controller.run(seconds=1.2 * HOUR, passes=3000)
     assert tiers(lab) == []
     result = controller.one_pass()
-    forecast = told(controller.spec, result.world, controller.record)
+    forecast = deadline_status(controller.spec, result.world, controller.record)
     assert forecast["forecast"] == "cannot be met"
     lab.change(stockouts=frozenset())
     to_the_end(controller)

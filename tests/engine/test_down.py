@@ -7,8 +7,8 @@ import pytest
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import Absent, NodeState, Unknown
 from orchestrator.domain.ports import BucketOrder
+from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.errors import LeaseHeldError
-from orchestrator.planning.next_zone import SECOND_WITNESS
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 from tests.kit.records import changed
 
@@ -44,7 +44,7 @@ def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
     began = lab.clock.now()
     assert controller.sweep().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
-    assert lab.clock.now() - began < SECOND_WITNESS
+    assert lab.clock.now() - began < CONFIRMED_AFTER
 
 
 def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):

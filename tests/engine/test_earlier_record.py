@@ -15,7 +15,7 @@ from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_HAS_RUN, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import (
     BucketRecord,
     Candidate,
@@ -66,7 +66,9 @@ def test_every_value_has_its_place_in_the_nested_record(left):
     )  # fmt: skip
     assert left.race == RaceRecord(3, rivals=(Candidate(4, THERE, REQUESTED, accepted=True),))
     assert (left.vm, left.ssh) == (VmRecord(accepted=True), SshRecord())
-    assert left.bucket == BucketRecord(seen=True, ready=True, grants="2:::0:0", granted_at=1795477712.4837377)
+    assert left.bucket == BucketRecord(
+        observed=True, ready=True, grants="2:::0:0", granted_at=1795477712.4837377
+    )
     assert left.job == JobRecord(BUNDLE, AGENT, f"{BUNDLE}:{AGENT}", BUNDLE, "149f71e8abb2f576")
     reached = Progress(
         118, pace=0.5100136395299043, cold=12.325292825698853, loss=5.112518072128296,
@@ -88,7 +90,7 @@ def test_every_value_has_its_place_in_the_nested_record(left):
         (Kind.NODE, HERE, Retry.QUOTA, True)
     ]
     assert [(o.kind, o.verb, o.incarnation) for o in left.operations] == [
-        ("node", "delete", 1), ("node", "create", 4)
+        (Kind.NODE, Verb.DELETE, 1), (Kind.NODE, Verb.CREATE, 4)
     ]  # fmt: skip
     assert [(p.zone, p.type, p.granted, p.refused, p.lives) for p in left.places] == [
         (THERE, "v5litepod-1", 0, 1, 0), (HERE, "v5litepod-1", 1, 0, 1)

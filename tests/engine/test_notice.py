@@ -31,7 +31,7 @@ def passes(controller, seconds, happen=None, at=0.0):
 
     done = []
     lab.clock.wait = interrupted
-    controller.run(lambda r: seen.append(r.world.seen_at - start), seconds=seconds)
+    controller.run(lambda r: seen.append(r.world.observed_at - start), seconds=seconds)
     lab.clock.wait = wait
     return seen
 

@@ -12,12 +12,12 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.notify_spec import EVENTS, NotifySpec
 from orchestrator.domain.observation import Heartbeat, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
+from orchestrator.domain.spec import EVENTS, NotifySpec
 from orchestrator.engine import receivers
-from orchestrator.engine.outbox import OUTBOX, PAUSES, SENT, Outbox, Postman
+from orchestrator.engine.notifications import OUTBOX, PAUSES, SENT, Outbox, Postman
 from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import PreconditionError, TransientError
 from orchestrator.planning.notices import Notice, due, stopped
@@ -196,7 +196,7 @@ def beat(phase=Phase.RUN, incarnation=1, **more):
 
 def told(record, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
     """Return what is due, by event."""
-    found = due(spec, world(heartbeats=Present(beats), seen_at=at), record, outcome, "why", spent)
+    found = due(spec, world(heartbeats=Present(beats), observed_at=at), record, outcome, "why", spent)
     return {one.event: one for one in found}
 
 

@@ -9,7 +9,7 @@ from orchestrator.contract.limits import LATEST_TIME
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.job_progress import Progress
 from orchestrator.domain.observation import NodeState, Operation
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Record, Refusal, Shape, Span
 from orchestrator.engine.record_format import STORED, decode, encode, state_text, stored_values
 from orchestrator.errors import Retry
@@ -60,7 +60,7 @@ SANE = {
         st.builds(Span, st.sampled_from([Kind.NODE, Kind.VM]), names, zones, times, st.none() | times, type=zones)
     ),
     "operations": several(
-        st.builds(Operation, names, st.just("node"), st.just("create"), names, zones, st.none() | numbers)
+        st.builds(Operation, names, st.just(Kind.NODE), st.sampled_from(Verb), names, zones, st.none() | numbers)
     ),
     "progress": st.builds(Progress, st.integers(0, 1 << 53), times, times, times, times, times),
 }  # fmt: skip

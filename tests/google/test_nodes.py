@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.domain.observation import NodeState, Present, Unknown
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.errors import ConflictError, NotFoundError, QuotaError, Retry, UsageError
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_node
@@ -14,7 +15,7 @@ def test_a_node_is_created_and_seen_with_what_was_asked_for():
     """The node that the list shows has our name, labels, incarnation, tier and worker."""
     lab = a_lab()
     operation = lab.nodes.create(a_node())
-    assert (operation.kind, operation.verb, operation.incarnation) == ("node", "create", 3)
+    assert (operation.kind, operation.verb, operation.incarnation) == (Kind.NODE, Verb.CREATE, 3)
     assert operation.started_at == pytest.approx(lab.clock.now(), abs=1)
     assert lab.nodes.poll(operation).done
     sight = lab.nodes.labelled(LABEL, "demo", [ZONE])
@@ -184,7 +185,7 @@ def test_a_forgotten_operation_is_done_with_an_unknown_end():
     """Only the resource itself can tell how it ended."""
     lab = a_lab()
     operation = lab.nodes.create(a_node())
-    gone = type(operation)(operation.id + "0", "node", "create", operation.name, ZONE)
+    gone = type(operation)(operation.id + "0", Kind.NODE, Verb.CREATE, operation.name, ZONE)
     result = lab.nodes.poll(gone)
     assert (result.done, result.retry) == (True, Retry.UNKNOWN)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.domain.observation import Operation
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.errors import Retry
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.queued_resources import TpuQueued
@@ -17,7 +18,7 @@ TYPES = (
     "google.cloud.tpu.v2alpha1.OperationMetadata",
     "google.cloud.nobody.knows.This",
 )
-POLLED = Operation(NAME, "node", "create", "demo-tpu-g3", ZONE, 3)
+POLLED = Operation(NAME, Kind.NODE, Verb.CREATE, "demo-tpu-g3", ZONE, 3)
 
 
 def body(kind, **more):

@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.domain.observation import Absent, Present, Unknown, VmState
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.errors import AuthError, ConflictError, NotFoundError, Retry, TransientError
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_vm, canned, vms_of
@@ -13,7 +14,7 @@ def test_a_vm_is_created_and_observed():
     lab = a_lab()
     vms = vms_of(lab)
     operation = vms.create(a_vm())
-    assert (operation.kind, operation.verb, operation.zone) == ("vm", "create", ZONE)
+    assert (operation.kind, operation.verb, operation.zone) == (Kind.VM, Verb.CREATE, ZONE)
     assert operation.started_at == pytest.approx(lab.clock.now(), abs=1)
     assert vms.poll(operation).done
     vm = vms.observe("demo-vm", ZONE).value
@@ -124,7 +125,7 @@ def test_an_operation_error_without_http_status_is_a_failure():
         "error": {"errors": [{"code": "RESOURCE_NOT_READY", "message": "x"}]},
     }
     with canned(lambda _: (200, body)) as server:
-        result = ComputeVms(server.clients()).poll(Operation("op", "vm", "start", "demo-vm", ZONE))
+        result = ComputeVms(server.clients()).poll(Operation("op", Kind.VM, Verb.START, "demo-vm", ZONE))
     assert (result.done, result.code) == (True, "TPU-406")
 
 

@@ -106,7 +106,7 @@ def test_on_unknown_no_plan_is_made(what):
 
 def test_from_nothing_it_foresees_what_the_forecast_says():
     """The two roads to a plan are one."""
-    nothing = World(Absent(), Absent(), Present(()), Present(()), seen_at=NOW)
+    nothing = World(Absent(), Absent(), Present(()), Present(()), observed_at=NOW)
     fresh = record(
         incarnation=0, bucket_seen=False, bucket_ready=False, uploaded="", pushed="", vm_accepted=False,
         accepted=False, zone="", sightings={}, requested_at=0.0,
@@ -132,4 +132,4 @@ def test_from_what_exists_it_foresees_the_rest_and_comes_to_rest(case):
     """Deletions, starts and ends are foreseen too."""
     shown, steps = WORLDS[case]
     plan = foresee(spec(), KIND, world(**shown), record())
-    assert [f"{c.verb.name.lower()} {c.kind.value}" for c in plan.changes] == steps
+    assert [f"{c.verb.word} {c.kind.value}" for c in plan.changes] == steps

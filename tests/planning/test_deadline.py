@@ -5,16 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.planning.deadline import (
-    Mode,
-    Offer,
-    Policy,
-    Situation,
-    choose,
-    life_of,
-    on_time,
-    share_of,
-)
+from benchmarks.policies.compared import Policy, choose
+from orchestrator.planning.deadline import Mode, Offer, Situation, life_of, on_time, share_of
 
 HOUR = 3600.0
 CHEAP = Offer("a", 1.0, up=True, share=0.9, life=6 * HOUR)

@@ -10,9 +10,8 @@ from orchestrator.domain.catalog import Price
 from orchestrator.domain.node_price import Prices, prices
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.planning.deadline_rates import SPOT_PRICE
 from orchestrator.planning.decide import decide
-from orchestrator.planning.on_demand import situation, to_leave
+from orchestrator.planning.on_demand import SPOT_PRICE, situation, to_leave
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, world
 

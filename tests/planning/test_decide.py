@@ -93,14 +93,14 @@ def test_a_create_that_was_never_confirmed_is_repeated_under_the_same_name():
 
 def test_a_create_whose_operation_runs_is_waited_for():
     """The node may not be in sight yet although its create was accepted."""
-    running = Operation("o", "node", "create", "demo-tpu-g1", ZONE, 1)
+    running = Operation("o", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
     plan = decide(spec(), world(nodes=Present(())), record(operations=(running,), requested_at=NOW - 5))
     assert plan.empty
 
 
 def test_a_create_without_end_is_given_up():
     """A stuck operation must not hold the deployment for ever."""
-    running = Operation("o", "node", "create", "demo-tpu-g1", ZONE, 1)
+    running = Operation("o", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
     old = record(operations=(running,), requested_at=NOW - CREATE_DEADLINE)
     assert steps(decide(spec(), world(nodes=Present(())), old)) == [NODE_CREATE_2]
 

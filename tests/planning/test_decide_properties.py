@@ -63,8 +63,8 @@ BEATS = st.lists(
 OPERATIONS = st.builds(
     Operation,
     st.sampled_from("ab"),
-    st.sampled_from(["node", "vm"]),
-    st.sampled_from(["create", "delete", "start", "stop"]),
+    st.sampled_from([Kind.NODE, Kind.VM]),
+    st.sampled_from([Verb.CREATE, Verb.DELETE, Verb.START, Verb.STOP]),
     st.sampled_from(["demo-tpu-g1", "demo-vm"]),
     ZONES,
     st.none() | NUMBERS,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.observation import Absent, Present, VmState
-from orchestrator.planning.drift import changed, left_alone
+from orchestrator.planning.drift import changed, drift_notes
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import vm, world
 
@@ -25,7 +25,7 @@ def test_each_difference_is_named(fields, said):
     """What the VM has comes first, then what is wanted."""
     found = replace(AS_WANTED, **fields)
     assert changed(make_spec(vm={}), found) == (said,)
-    (text,) = left_alone(make_spec(vm={}), world(vm=Present(found)))
+    (text,) = drift_notes(make_spec(vm={}), world(vm=Present(found)))
     assert said in text
     assert text.endswith("tpuctl down, tpuctl up")
 
@@ -33,7 +33,7 @@ def test_each_difference_is_named(fields, said):
 def test_nothing_is_said_of_a_vm_that_is_right_unknown_absent_or_unwanted():
     """Facts that the cloud did not show are no differences."""
     spec = make_spec(vm={})
-    assert left_alone(spec, world(vm=Present(AS_WANTED))) == ()
-    assert left_alone(spec, world(vm=Present(vm(state=VmState.TERMINATED)))) == ()
-    assert left_alone(spec, world(vm=Absent())) == ()
-    assert left_alone(make_spec(vm="none"), world(vm=Present(vm(spot=True)))) == ()
+    assert drift_notes(spec, world(vm=Present(AS_WANTED))) == ()
+    assert drift_notes(spec, world(vm=Present(vm(state=VmState.TERMINATED)))) == ()
+    assert drift_notes(spec, world(vm=Absent())) == ()
+    assert drift_notes(make_spec(vm="none"), world(vm=Present(vm(spot=True)))) == ()

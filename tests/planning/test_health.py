@@ -7,8 +7,8 @@ import pytest
 from orchestrator.domain.bucket_grants import GRANT_SETTLES
 from orchestrator.domain.observation import NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.planning.decide import decide
-from orchestrator.planning.next_zone import SECOND_WITNESS
 from orchestrator.planning.tpu import SICK_DEADLINE
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
@@ -68,8 +68,8 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
     [
         (SILENT, SICK_DEADLINE - 5, False),
         (SILENT, SICK_DEADLINE + 5, True),
-        (Present(()), SECOND_WITNESS - 5, False),  # it has never reported: born sick
-        (Present(()), SECOND_WITNESS + 5, True),
+        (Present(()), CONFIRMED_AFTER - 5, False),  # it has never reported: born sick
+        (Present(()), CONFIRMED_AFTER + 5, True),
         (Unknown("503"), 7200, False),
     ],
 )

@@ -13,7 +13,7 @@ from orchestrator.planning.never_reported import (
     SILENT_TIME,
     SILENT_TPUS,
     START_DEADLINE,
-    with_beacon,
+    with_boot_report,
     with_silent_tpu,
 )
 from orchestrator.planning.update_record import learn
@@ -117,7 +117,7 @@ def test_the_zone_of_a_mute_one_is_left_for_a_while():
 def test_the_record_says_which_scripts_report_first_as_long_as_that_matters():
     """The newest TPU and those that race with it."""
     raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), beacons=(1, 2))
-    assert with_beacon(raced, 3).silence.reports_at_boot == (2, 3)
+    assert with_boot_report(raced, 3).silence.reports_at_boot == (2, 3)
 
 
 def test_reports_that_cannot_be_read_are_no_silence():

@@ -14,7 +14,7 @@ from orchestrator.domain.units import Duration, Until
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.next_zone import hopeless
-from orchestrator.planning.on_demand import learn_progress, situation, told
+from orchestrator.planning.on_demand import deadline_status, learn_progress, situation
 from orchestrator.planning.queued_tpu import merged
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
@@ -72,7 +72,7 @@ def test_without_a_deadline_nothing_is_on_demand():
     """However late it is."""
     change = asked(spec(), lost(1000))
     assert change is None or not change.on_demand
-    assert told(spec(), world(), begun(1)) is None
+    assert deadline_status(spec(), world(), begun(1)) is None
 
 
 @pytest.mark.parametrize(("hours", "dear"), [(0.5, False), (9.9, True)])
@@ -88,7 +88,7 @@ def test_after_the_deadline_spot_is_asked_for():
     change = asked(due(), lost(21))
     assert change is not None
     assert not change.on_demand
-    assert told(due(), world(), begun(21))["forecast"] == "missed"
+    assert deadline_status(due(), world(), begun(21))["forecast"] == "missed"
 
 
 def test_a_spot_order_that_does_not_start_is_left():

@@ -31,7 +31,7 @@ def place(state, **fields):
 
 def looked(queued, nodes=(), was=None, at=NOW):
     """Return what a look learns, and the plan that follows."""
-    seen = world(nodes=Present(merged(nodes, queued)), heartbeats=Present(()), seen_at=at)
+    seen = world(nodes=Present(merged(nodes, queued)), heartbeats=Present(()), observed_at=at)
     learned = learn(was or record(queued=True), seen)
     return learned, decide(spec(), seen, learned)
 

@@ -119,7 +119,7 @@ def test_the_one_that_is_ready_leads():
 def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
     """The race goes on with who is left."""
     for failed, leader in ((1, 2), (2, 1)):
-        order = Operation("op", "node", "create", f"demo-tpu-g{failed}", ZONES[failed - 1], failed)
+        order = Operation("op", Kind.NODE, Verb.CREATE, f"demo-tpu-g{failed}", ZONES[failed - 1], failed)
         result = OperationResult(order, done=True, retry=Retry.CAPACITY, message="no more capacity")
         left = [racer(n) for n in (1, 2, 3) if n != failed]
         made = learn(running(operations=(order,)), seen(*left, operations=(result,)))

@@ -11,7 +11,7 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.spec import JupyterSpec, SidecarsSpec, TensorboardSpec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.forecast import forecast
-from orchestrator.planning.sidecars import log_folder, sidecars, told
+from orchestrator.planning.sidecars import log_folder, sidecars, with_settings
 from tests.kit.records import changed
 from tests.planning import worlds
 from tests.planning.planning_kit import make_spec
@@ -27,8 +27,8 @@ def about_sidecars(spec, world, record):
 def settled(spec, **more):
     """Return a record in which both machines have the settings of *spec*."""
     record = worlds.record(**more)
-    record = changed(record, sidecars=told(record, spec, "vm"))
-    return changed(record, sidecars=told(record, spec, "tpu"))
+    record = changed(record, sidecars=with_settings(record, spec, "vm"))
+    return changed(record, sidecars=with_settings(record, spec, "tpu"))
 
 
 def test_without_sidecars_nobody_is_told_anything():

@@ -5,8 +5,7 @@ from dataclasses import replace
 from orchestrator.domain.first_seen import Sign
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.planning.decide import decide
-from orchestrator.planning.stale_list import not_older
-from orchestrator.planning.update_record import learn
+from orchestrator.planning.update_record import learn, not_older
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, node, record, spec, world
 

@@ -98,7 +98,7 @@ def test_the_order_and_the_bill_are_for_the_type_that_was_taken():
     order = orders.node_order(made, ZONE, 1)
     assert (order.type, order.runtime) == (SECOND, "v2-alpha-tpuv6e")
     assert orders.node_order(record(), ZONE, 1).type == FIRST
-    seen = learn(made, world(seen_at=NOW))
+    seen = learn(made, world(observed_at=NOW))
     (span,) = (s for s in seen.spans if s.kind is Kind.NODE)
     assert span.type == SECOND
     dear = spent(BOTH, load_catalog(), replace(seen, spans=(span,)), NOW + 3600).known_usd

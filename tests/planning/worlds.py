@@ -65,7 +65,7 @@ def world(**overrides) -> World:
         vm=Present(vm()),
         nodes=Present((node(),)),
         heartbeats=Present((beat(),)),
-        seen_at=NOW,
+        observed_at=NOW,
     )
     return replace(base, **overrides)
 

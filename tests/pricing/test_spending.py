@@ -11,7 +11,7 @@ from orchestrator.domain.observation import Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.bill import spent
-from orchestrator.pricing.spending import Kept, Use, spending
+from orchestrator.pricing.spending import StoredAmount, Use, spending
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import beat, record
 
@@ -197,7 +197,7 @@ def test_nothing_has_cost_nothing():
 
 def test_storage_is_what_the_bucket_holds_since_it_was_written():
     """Ten GiB for half a month, in all sums: by resource, place, day and use; budgets leave it out."""
-    kept = [Kept(10.0, T0 - 365 * 3600)]
+    kept = [StoredAmount(10.0, T0 - 365 * 3600)]
     found = spending(SPEC, CATALOG, record(), [], T0, kept)
     usd = 10 * CATALOG.storage_price("europe-west4") / 2
     assert found.usd == pytest.approx(usd)

@@ -20,9 +20,9 @@ from orchestrator.domain.record import Candidate
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine import reconcile
 from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, place_of
+from orchestrator.engine.loop import Doorbell
 from orchestrator.engine.published_status import read_curve
 from orchestrator.engine.race_claim import read_claim
-from orchestrator.engine.wake import Doorbell
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import learn
 from orchestrator.pricing.spending import spending
@@ -105,7 +105,7 @@ def test_every_field_times_every_type(lab):
         learned = learn(record, seen)
         plan = decide(spec, seen, learned, 0.0)
         explain(Seen(spec, seen, learned, plan))
-        spending(spec, catalog, learned, [beat], world.seen_at)
+        spending(spec, catalog, learned, [beat], world.observed_at)
         # A machine may say that its job is done or has failed, or ask to be looked after: nothing else.
         made = [c for c in plan.changes if c.verb is Verb.CREATE and c.kind is not Kind.JOB]
         assert not made, body

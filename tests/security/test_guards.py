@@ -118,7 +118,7 @@ def test_no_deployment_spends_more_than_its_budget_and_one_poll():
         now = 0.0
         while True:
             spent = rate * now
-            seen = world(seen_at=1e9 + now, bucket=Absent())
+            seen = world(observed_at=1e9 + now, bucket=Absent())
             if judge_end(spec, seen, record_of(started_at=1e9), spent)[0] is Outcome.SPENT:
                 break
             now += poll

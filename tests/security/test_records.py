@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.domain.checksum import Origin, origin_of, proven, with_checksum
 from orchestrator.domain.observation import Operation
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Span
 from orchestrator.engine import record_format
 from orchestrator.engine.artifacts import bundle_file, find_artifacts
@@ -141,7 +141,7 @@ def test_a_proof_covers_every_byte():
 
 
 SPAN = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", 1.0e9)
-OPERATION = Operation("operations/x", "node", "create", "demo-tpu-g1", "europe-west4-b", 1, 1.0e9)
+OPERATION = Operation("operations/x", Kind.NODE, Verb.CREATE, "demo-tpu-g1", "europe-west4-b", 1, 1.0e9)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.job_progress import Progress, seconds_left, with_reports
+from orchestrator.domain.job_progress import Progress, seconds_remaining, with_reports
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.heartbeats import parse_heartbeat
@@ -83,7 +83,7 @@ def test_steps_that_a_machine_has_made_up_end_with_it():
 def test_a_time_that_nobody_lives_to_see_is_no_forecast():
     """It could not even be printed as a date."""
     slow = beat(phase=Phase.RUN, step=1, total_steps=2**50, rate=1e-7, updated=NOW)
-    assert seconds_left((slow,), None) is None
+    assert seconds_remaining((slow,), None) is None
 
 
 def test_the_name_of_a_report_sets_no_incarnation_far_beyond_the_journal(tmp_path):

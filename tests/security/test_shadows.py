@@ -6,9 +6,9 @@ from unittest import mock
 
 import pytest
 
-from orchestrator import modules
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.app.reporter import Reporter
+from orchestrator.emulator.machines import start_module
 from orchestrator.emulator.machines.apt_standin import install_apt
 from orchestrator.emulator.machines.standin import install_stand_ins
 
@@ -55,7 +55,7 @@ def test_words_and_status_of_a_module_come_through(tmp_path):
     """Spaces, quotes and empty words too."""
     (tmp_path / "shown.py").write_text("import sys; print(sys.argv[1:], __name__); sys.exit(7)")
     done = subprocess.run(
-        modules.command("shown", "a b", "", "'\""), env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        start_module.command("shown", "a b", "", "'\""), env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == "['a b', '', '\\'\"'] __main__\n"

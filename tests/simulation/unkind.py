@@ -14,7 +14,7 @@ from orchestrator.config import starter
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.observation import Present
-from orchestrator.engine import all_zone_list, apply, delete, reconcile, routes
+from orchestrator.engine import apply, delete, observe, reconcile, routes
 from orchestrator.engine.delete import Sweep
 from orchestrator.engine.queued_tpus import NodesInQueue
 from orchestrator.google import (
@@ -183,7 +183,7 @@ UNKIND = {
         ((storage.Bucket, "_upload_in_parts", _whole),),
         (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
     "U22 a zone without an answer is unknown": Switch(
-        ((all_zone_list, "within", lambda seen, zones: Present(())),),
+        ((observe, "within", lambda seen, zones: Present(())),),
         ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
     "U22 TPUs in zones that nobody names": Switch(
         ((delete, "outside", lambda seen, zones: ()),),

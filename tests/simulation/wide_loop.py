@@ -87,7 +87,7 @@ class Loop:
         self.records = RecordStore(self.host.record, cloud.store, spec.name, now=self.clock.now)
         holder = Holder(f"{self.name}/{self._count}", "a", "watch", world.now(), pid=1, boot="a")
         self.lease = Lease(cloud.store, self.clock, holder, lambda _: True)
-        self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.seen)
+        self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.observed)
         journal = Journal(self.host.journal, cloud.store, self.clock)
         blueprint = Blueprint(spec, cloud.account, f"tpuctl:ssh-ed25519 {KEY}")
         self.deployment = Deployment(

@@ -244,7 +244,7 @@ class Controller:
         self.lease = Lease(LeaseStore(cloud.store, world), self.clock, me, self._dead_here)
         self.forgiving = forgiving
         self.journal = Journal(self.folder / "journal.jsonl", cloud.store, self.clock)
-        self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.seen)
+        self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.observed)
         bundles = world.folder / "bundles"
         for name, path in (("bundle", bundle_file), ("agent", agent_file)):
             place = path(bundles, DIGEST[name])
@@ -277,7 +277,7 @@ class Controller:
     def _idle_looks(self, seconds):
         """Return how many looks it takes until the lease is to be renewed."""
         lease = self.lease
-        if lease._generation is None or lease._told is None:
+        if lease._generation is None or lease._clock_set_at is None:
             return 1
         return max(1, ceil((RENEWAL - (self.clock.monotonic() - lease._renewed)) / seconds))
 

@@ -35,7 +35,7 @@ def explain(seen: Seen) -> Explanation:
     rest = _wanted(seen) if first.calm else _ended(seen)
     parts = (first, *rest)
     named = {part.rule: RULES[part.rule] for part in parts}
-    return Explanation(seen.spec.name, _headline(seen, parts), seen.world.seen_at, parts, named)
+    return Explanation(seen.spec.name, _headline(seen, parts), seen.world.observed_at, parts, named)
 
 
 def _wanted(seen: Seen) -> tuple[Part, ...]:
@@ -63,7 +63,7 @@ def _headline(seen: Seen, parts: tuple[Part, ...]) -> str:
 
 def _deployment(seen: Seen) -> Part:
     """Explain whether the deployment goes on or has come to its end."""
-    record, plan, now = seen.record, seen.plan, seen.world.seen_at
+    record, plan, now = seen.record, seen.plan, seen.world.observed_at
     if not record.job.bundle:
         why = "nothing is wanted: `up` has not run, or `down` has"
         left = _left(seen)
@@ -83,7 +83,7 @@ def _deployment(seen: Seen) -> Part:
 
 def _left(seen: Seen) -> tuple[Evidence, ...]:
     """Name the machines that exist though nothing is wanted."""
-    nodes, vm, now = seen.world.nodes, seen.world.vm, seen.world.seen_at
+    nodes, vm, now = seen.world.nodes, seen.world.vm, seen.world.observed_at
     found = list(nodes.value) if isinstance(nodes, Present) else []
     machines = [Evidence("cloud", now, f"{n.name} in {n.zone} is {n.state.name}") for n in found]
     if isinstance(vm, Present):
@@ -92,7 +92,7 @@ def _left(seen: Seen) -> tuple[Evidence, ...]:
 
 
 def _limits(seen: Seen) -> tuple[Evidence, ...]:
-    record, now, budget = seen.record, seen.world.seen_at, seen.spec.watch.budget_usd
+    record, now, budget = seen.record, seen.world.observed_at, seen.spec.watch.budget_usd
     told = f"{seen.usd:.2f} USD spent" + (f" of {budget:g}" if budget is not None else ", no budget is set")
     more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'} so far"
     return (*_ran(record), Evidence("record", now, told + more))
@@ -169,7 +169,7 @@ def _number(beat: Heartbeat) -> str:
 
 def explain_loop(seen: Seen) -> Part:
     """Explain who takes care of the deployment."""
-    watching, now = seen.watching, seen.world.seen_at
+    watching, now = seen.watching, seen.world.observed_at
     where = " --on-vm" if seen.spec.watch.on_vm else ""
     if watching is None:
         why = "no lease is held: nobody works on the deployment"

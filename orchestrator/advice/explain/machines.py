@@ -20,22 +20,23 @@ from orchestrator.domain.observation import (
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import TERMINAL, Record, Refusal, current_node
 from orchestrator.domain.tpu_shape import unwanted
-from orchestrator.planning.decide import decide_bucket, decide_vm
-from orchestrator.planning.drift import left_alone
+from orchestrator.planning.decide import decide_bucket
+from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.job import reports
 from orchestrator.planning.never_reported import late_to_report
 from orchestrator.planning.next_zone import create_gate, full_zones, hopeless, next_zone, remembered
-from orchestrator.planning.preemption import has_left
+from orchestrator.planning.preemption import stopped_for_good
 from orchestrator.planning.race import candidates, undecided
 from orchestrator.planning.step import Step
 from orchestrator.planning.tpu import PASSING, Judgement, decide_node, judge_node
+from orchestrator.planning.vm import decide_vm
 
 LAST_REFUSALS = 3
 
 
 def not_visible(what: str, sight: Unknown, seen: Seen) -> Part:
     """Explain what could not be seen."""
-    evidence = (Evidence("cloud", seen.world.seen_at, sight.why),)
+    evidence = (Evidence("cloud", seen.world.observed_at, sight.why),)
     you = sight.hint or "nothing; it is looked at again"
     return Part(
         what, "unknown", sight.why, "sight.unknown", evidence, "look again", next_pass(seen), you
@@ -44,7 +45,7 @@ def not_visible(what: str, sight: Unknown, seen: Seen) -> Part:
 
 def explain_bucket(seen: Seen) -> Part:
     """Explain the bucket."""
-    sight, now = seen.world.bucket, seen.world.seen_at
+    sight, now = seen.world.bucket, seen.world.observed_at
     if isinstance(sight, Unknown):
         return not_visible("bucket", sight, seen)
     step = decide_bucket(seen.spec, seen.world, seen.record)
@@ -53,7 +54,7 @@ def explain_bucket(seen: Seen) -> Part:
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
         return Part("bucket", "present", "it is there", "bucket.kept", evidence, calm=True)
     asked = (_looked("bucket", sight, now), *journal_of(seen, "bucket"))
-    if isinstance(sight, Absent) and seen.record.bucket.seen:
+    if isinstance(sight, Absent) and seen.record.bucket.observed:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         you = "tpuctl down --delete-data, then tpuctl up, to begin anew"
         return Part("bucket", "gone", step.waiting, "bucket.gone", gone, you=you)
@@ -62,7 +63,7 @@ def explain_bucket(seen: Seen) -> Part:
 
 def explain_vm(seen: Seen) -> Part:
     """Explain the VM."""
-    sight, now = seen.world.vm, seen.world.seen_at
+    sight, now = seen.world.vm, seen.world.observed_at
     if seen.spec.vm == "none":
         return Part("VM", "none", "none is wanted", "vm.none", calm=True)
     if isinstance(sight, Unknown):
@@ -81,7 +82,7 @@ def explain_vm(seen: Seen) -> Part:
 
 def _differing(seen: Seen) -> str:
     """Return what the file wants otherwise in a VM that runs."""
-    return "; ".join(left_alone(seen.spec, seen.world))
+    return "; ".join(drift_notes(seen.spec, seen.world))
 
 
 def explain_tpu(seen: Seen) -> Part:
@@ -111,7 +112,7 @@ def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) 
     if node is None:
         return "tpu.make" if step.changes or not record.node.accepted else "sight.twice"
     gone = node.state in TERMINAL or node.state is NodeState.DELETING
-    if not gone and has_left(seen.spec, seen.world, node):
+    if not gone and stopped_for_good(seen.spec, seen.world, node):
         return "tpu.left"
     if unwanted(record) and node.state not in TERMINAL:
         return "tpu.unwanted"
@@ -134,7 +135,7 @@ def _odd_rule(node: Node, seen: Seen) -> str:
 
 
 def _node_evidence(seen: Seen, node: Node | None) -> tuple[Evidence, ...]:
-    record, now = seen.record, seen.world.seen_at
+    record, now = seen.record, seen.world.observed_at
     found = [Evidence("cloud", now, _node_text(node, record))]
     state = "absent" if node is None else node.state.name.lower()
     seen_as = Sign.ABSENT if node is None else node.state
@@ -149,8 +150,8 @@ def _node_evidence(seen: Seen, node: Node | None) -> tuple[Evidence, ...]:
         found.append(Evidence("record", rival.requested_at, text))
     found += [Evidence("record", *known) for known in remembered(seen.spec, record)]
     for operation in record.operations:
-        if operation.kind == "node":
-            text = f"{operation.verb} of {operation.name} is under way"
+        if operation.kind is Kind.NODE:
+            text = f"{operation.verb.word} of {operation.name} is under way"
             found.append(Evidence("record", operation.started_at or None, text))
     return tuple(found)
 
@@ -210,7 +211,7 @@ def _refused(
         zone = next_zone(
             seen.spec,
             seen.record,
-            world.seen_at,
+            world.observed_at,
             world.prices,
             full_zones(seen.spec, world, seen.record),
         )

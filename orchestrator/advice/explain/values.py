@@ -98,7 +98,7 @@ class Explanation:
 def steps_text(changes: tuple[Change, ...]) -> str:
     """Say what changes will be made."""
     return ", then ".join(
-        f"{c.verb.name.lower()} {c.kind.value} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
+        f"{c.verb.word} {c.kind.value} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
         for c in changes
     )
 
@@ -109,7 +109,7 @@ def next_pass(seen: Seen, step: Step | None = None) -> float | None:
         return None
     poll = float(seen.spec.watch.poll)
     wake = step.wake_in if step is not None and step.wake_in is not None else poll
-    return seen.world.seen_at + min(poll, wake)
+    return seen.world.observed_at + min(poll, wake)
 
 
 def journal_of(seen: Seen, *kinds: str, last: int = 3) -> tuple[Evidence, ...]:

@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from orchestrator import modules
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.session import Session
@@ -23,6 +22,7 @@ from orchestrator.app.status import status_now
 from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address
+from orchestrator.emulator.machines import start_module
 from orchestrator.errors import TpuctlError
 from orchestrator.google.compute_clients import client_class
 
@@ -100,13 +100,13 @@ class Stage:
         """Show and start one command."""
         self._show(words)
         where = self.work if self.work.exists() else self.folder
-        return subprocess.Popen(modules.command("orchestrator", *words), cwd=where, stdout=self._output)
+        return subprocess.Popen(start_module.command("orchestrator", *words), cwd=where, stdout=self._output)
 
     def run_beside(self, *words: str) -> None:
         """Run one command while another draws its live line. Raise CommandFailedError when it fails."""
         self._show(words)
         done = subprocess.run(
-            modules.command("orchestrator", *words), cwd=self.work,
+            start_module.command("orchestrator", *words), cwd=self.work,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         for line in done.stderr.splitlines():
@@ -182,7 +182,7 @@ class Stage:
             options = self.cloud / "options.json"
             marker = json.loads(options.read_text())["cloud_id"] if options.exists() else ""
             subprocess.run(
-                modules.command("orchestrator", "local", "reset"), cwd=self.folder,
+                start_module.command("orchestrator", "local", "reset"), cwd=self.folder,
                 capture_output=True, check=False,
             )  # fmt: skip
             left = [*self._mounts(), *_processes(marker)]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.amounts import rate_text, span_text, usd_text
 from orchestrator.domain.events import Event
-from orchestrator.domain.job_progress import last_step, seconds_left
+from orchestrator.domain.job_progress import last_step, seconds_remaining
 from orchestrator.domain.observation import Heartbeat, Phase, Present
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.spec import Spec
@@ -64,7 +64,7 @@ class Progress:
 
     def show(self, result: Pass, usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
-        at = result.world.seen_at
+        at = result.world.observed_at
         self._printer.waiting(result.plan.waiting, at)
         beats = result.world.heartbeats.value if isinstance(result.world.heartbeats, Present) else ()
         if not beats:
@@ -115,7 +115,7 @@ def _figures(beat: Heartbeat, spec: Spec, *, brief: bool = False) -> list[str]:
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
     if beat.phase is Phase.RUN and beat.rate:
-        left = seconds_left((beat,), spec.job.target_steps)
+        left = seconds_remaining((beat,), spec.job.target_steps)
         parts += [rate_text(beat.rate)] if left is None or not brief else []
         parts += [] if left is None else [f"{span_text(left)} left"]
     if beat.committed_step is not None:

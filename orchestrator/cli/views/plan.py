@@ -77,7 +77,7 @@ def count(plan: Plan) -> str:
             plan.reason or "; ".join(plan.waiting) or "everything is as the file wants it"
         )
     parts = [(sum(c.verb is verb for c in plan.changes), verb) for verb in Verb]
-    text = ", ".join(f"{number} to {verb.name.lower()}" for number, verb in parts if number)
+    text = ", ".join(f"{number} to {verb.word}" for number, verb in parts if number)
     return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
 
 
@@ -132,7 +132,7 @@ def _change(preview: Preview, change: Change) -> Table:
     table.add_column(width=6)
     table.add_column(overflow="fold")
     where = f" in {change.zone}" if change.zone else ""
-    sign, verb = Text(change.verb.value, colour), Text(change.verb.name.lower(), colour)
+    sign, verb = Text(change.verb.value, colour), Text(change.verb.word, colour)
     table.add_row(sign, verb, change.kind.value, Text(f"{preview.title(change)}{where}", "bold"))
     if change.why:
         table.add_row("", "", "", Text(f"why: {change.why}"))

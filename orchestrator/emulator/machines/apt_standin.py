@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.emulator.machines.standin import package_parent
-from orchestrator.modules import shell_command
+from orchestrator.emulator.machines.start_module import shell_command
 
 PROGRAMS = ("apt", "apt-get", "apt-config")
 FAILED = 100

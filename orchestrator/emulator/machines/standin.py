@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
-from orchestrator.modules import shell_command
+from orchestrator.emulator.machines.start_module import shell_command
 
 PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")
 """What scripts on a machine start; the computer may keep them on its own PATH only."""

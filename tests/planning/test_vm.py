@@ -4,10 +4,10 @@ import pytest
 
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.planning.decide import decide_vm
 from orchestrator.planning.termination import wind_down
 from orchestrator.planning.tpu import CREATE_DEADLINE
 from orchestrator.planning.update_record import learn
+from orchestrator.planning.vm import decide_vm
 from tests.kit.records import changed, record_of
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import NOW, vm, world
@@ -19,7 +19,7 @@ def story(*looks):
     """Return the last world and the record after looks at the VM: pairs of seconds and what was seen."""
     record = record_of(vm_accepted=True, bucket_seen=True, bucket_ready=True)
     for seconds, sight in looks:
-        now = world(vm=sight, seen_at=NOW + seconds)
+        now = world(vm=sight, observed_at=NOW + seconds)
         record = learn(record, now)
     return now, record
 
@@ -64,7 +64,9 @@ def test_the_end_of_a_deployment_gives_it_up_too():
     found, record = story((0, seen(VmState.STAGING)), (CREATE_DEADLINE, seen(VmState.STAGING)))
     plan = wind_down(found, record, Outcome.SPENT, "its budget is used up")
     assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
-    operation = Operation("delete", "vm", "delete", "demo-vm", "us-central1-a", started_at=found.seen_at - 9)
+    operation = Operation(
+        "delete", Kind.VM, Verb.DELETE, "demo-vm", "us-central1-a", started_at=found.observed_at - 9
+    )
     going = changed(record, operations=(operation,))
     assert [c for c in wind_down(found, going, Outcome.SPENT, "x").changes if c.kind is Kind.VM] == []
 
@@ -73,7 +75,12 @@ def test_a_creation_that_hangs_for_ever_does_not_keep_the_end_waiting():
     """Its operation stays in the record for as long as the service says that it runs."""
     found, record = story((0, seen(VmState.STAGING)), (CREATE_DEADLINE, seen(VmState.STAGING)))
     hanging = Operation(
-        "create", "vm", "create", "demo-vm", "us-central1-a", started_at=found.seen_at - CREATE_DEADLINE
+        "create",
+        Kind.VM,
+        Verb.CREATE,
+        "demo-vm",
+        "us-central1-a",
+        started_at=found.observed_at - CREATE_DEADLINE,
     )
     plan = wind_down(found, changed(record, operations=(hanging,)), Outcome.DONE, "the job is done")
     assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]

@@ -1,0 +1,88 @@
+"""
+Decide about the VM: create it, start it again, and give up one that never comes to run.
+
+Nothing is lost with the disk of a VM that has never run. Any other disk may hold what exists nowhere else.
+"""
+
+from collections.abc import Sequence
+
+from orchestrator.domain import names
+from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
+from orchestrator.domain.observation import Absent, Operation, Present, Sight, Unknown, Vm, VmState, World
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
+from orchestrator.domain.spec import Spec
+from orchestrator.planning.next_zone import held_back
+from orchestrator.planning.step import Step
+from orchestrator.planning.tpu import CREATE_DEADLINE
+
+COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
+
+
+def decide_vm(spec: Spec, world: World, record: Record) -> Step:
+    """Create the VM, or start it when it was stopped or preempted."""
+    if spec.vm == "none":
+        return Step()
+    name, zone = names.vm_name(spec), names.vm_zone(spec)
+    vm = world.vm
+    if isinstance(vm, Unknown):
+        return Step(waiting=f"VM: not known ({vm.why})")
+    asked = [o for o in record.operations if o.kind is Kind.VM]
+    late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_DEADLINE]
+    if len(late) < len(asked):
+        return Step(waiting="VM: an operation is running", wake_in=5.0)
+    if isinstance(world.bucket, Absent) and record.bucket.observed:
+        return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
+    if isinstance(vm, Absent):
+        if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
+            return Step(waiting="VM: not in sight; looking once more before it counts as gone")
+        why = "it is gone" if record.vm.accepted else "there is none yet"
+        create = Change(Kind.VM, Verb.CREATE, name, why, zone)
+        return held_back(spec, record, world, Kind.VM, zone) or Step((create,))
+    if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
+        why = "it was preempted" if vm.value.spot else "it is stopped"
+        start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
+        return held_back(spec, record, world, Kind.VM, vm.value.zone) or Step((start,))
+    if vm.value.state is VmState.RUNNING:
+        return Step()
+    return _unfinished(vm.value, late, world, record)
+
+
+def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record) -> Step:
+    """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
+    if any(o.verb is Verb.CREATE for o in late):
+        # It has never run, so nothing is lost with its disk.
+        why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
+        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),))
+    given_up = give_up_start(world, record, CREATE_DEADLINE)
+    return Step((given_up,)) if given_up else Step(waiting=f"VM: {vm.state.value}", wake_in=5.0)
+
+
+def vm_doubts(sight: Sight[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
+    """
+    Return the doubtful states that a look at the VM shows, and those of which it tells nothing.
+
+    A VM counts as one that has run in every state but those before its first start.
+    """
+    if isinstance(sight, Absent):
+        return {VM_ABSENT}, set()
+    if not isinstance(sight, Present):
+        return set(), {VM_ABSENT, VM_COMING, VM_HAS_RUN}
+    if sight.value.state in COMING:
+        return {VM_COMING}, {VM_HAS_RUN}
+    return {VM_HAS_RUN}, set()
+
+
+def give_up_start(world: World, record: Record, patience: float) -> Change | None:
+    """
+    Return the deletion of a VM that was on its way for *patience* seconds and has never run.
+
+    Whoever asked for it may have been killed before the operation was written down.
+    """
+    vm = world.vm
+    if not isinstance(vm, Present) or vm.value.state not in COMING or VM_HAS_RUN in record.first_seen:
+        return None
+    if not lasted(record, world, VM_COMING, patience):
+        return None
+    why = f"its creation has not ended in {patience / 60:.0f} min"
+    return Change(Kind.VM, Verb.DELETE, vm.value.name, why, vm.value.zone)
