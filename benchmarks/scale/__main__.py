@@ -19,7 +19,7 @@ from benchmarks.scale.fleet import Fleet, nodes_in
 from benchmarks.scale.zones import PAGE, ZONES, Zones
 from benchmarks.table import goal, table, words
 from orchestrator.domain.names import DEPLOYMENT_LABEL
-from orchestrator.google.node_list import ZoneLists
+from orchestrator.google.shared_lists import ZoneLists
 
 SIZES = (1, 100, 1000, 10_000)
 PASSES = 3

@@ -16,8 +16,8 @@ from orchestrator.domain.plan import Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
 from orchestrator.google.clients import Clients, CloudSettings
-from orchestrator.google.node_list import ZoneLists
 from orchestrator.google.nodes import TpuNodes
+from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import learn
 from orchestrator.pricing.bill import spent

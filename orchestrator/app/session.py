@@ -42,7 +42,7 @@ from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TpuctlError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
-from orchestrator.google.node_list import ZoneLists
+from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.pricing.bill import spent
 from orchestrator.ssh.fleet import Ssh
 from orchestrator.ssh.keys import ensure_key

@@ -13,7 +13,7 @@ from orchestrator.app.status import newest
 from orchestrator.app.status_text import checkpoint_text, job_text
 from orchestrator.config.find import find
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.google.node_list import ZoneLists
+from orchestrator.google.shared_lists import ZoneLists
 
 AT_ONCE = 8
 """Deployments that are observed side by side."""

@@ -187,7 +187,7 @@ def as_json(body: Mapping[str, Any], *, presence: bool) -> dict[str, Any]:
     does), so are empty texts and False.
     """
     shown = {_camel(key): _as_json(key, value, presence) for key, value in body.items()}
-    return {key: value for key, value in shown.items() if not _left_out(value, presence)}
+    return {key: value for key, value in shown.items() if not _omitted(value, presence)}
 
 
 def _as_json(key: str, value: Any, presence: bool) -> Any:
@@ -198,7 +198,7 @@ def _as_json(key: str, value: Any, presence: bool) -> Any:
     return str(value) if type(value) is int else value
 
 
-def _left_out(value: Any, presence: bool) -> bool:
+def _omitted(value: Any, presence: bool) -> bool:
     return not value if not presence else isinstance(value, dict | list) and not value
 
 

@@ -1,25 +1,24 @@
 """Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps."""
 
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
-from orchestrator.domain.bucket_grants import Grant
+from orchestrator.domain.bucket_grants import TITLE, Grant, grants
 from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Bucket, Sight
 from orchestrator.domain.ports import BucketOrder
+from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.errors import ConflictError, NotFoundError
-from orchestrator.google.bucket_rules import (
-    BATCH,
-    EMPTY_TRIES,
-    POLICY_TRIES,
-    grants_of,
-    not_ours,
-    still_written,
-    with_grants,
-)
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
-from orchestrator.google.observations import seen
+from orchestrator.google.observations import observed
+
+OURS = (BUCKET_ROLE, READER_ROLE, WRITER_ROLE)
+BATCH = 100
+"""Requests in one batch call, as many as Cloud Storage takes."""
+POLICY_TRIES = 5
+EMPTY_TRIES = 3
 
 
 class GcsBuckets:
@@ -27,7 +26,7 @@ class GcsBuckets:
     Observe, create and delete buckets.
 
     Bucket names are one namespace for the whole world, and ours can be guessed. So a bucket counts as
-    ours only when the project's own list shows it; a stranger's bucket of that name never gets our data.
+    ours only when the project's own list shows it; a foreign bucket of that name never gets our data.
     *adopted* buckets were named by the user and may belong to another project.
     """
 
@@ -37,7 +36,7 @@ class GcsBuckets:
 
     def observe(self, name: str) -> Sight[Bucket]:
         """Look at one bucket; errors become Unknown."""
-        return seen(lambda: self._found(name))
+        return observed(lambda: self._found(name))
 
     def create(self, order: BucketOrder) -> None:
         """
@@ -65,6 +64,7 @@ class GcsBuckets:
             except NotFoundError:
                 return
             except ConflictError:
+                # Machines that are being stopped may still write; what they wrote is deleted, too.
                 continue
             return
         raise still_written(name)
@@ -73,6 +73,7 @@ class GcsBuckets:
         with translated(f"look at bucket '{name}'"):
             if self._adopted:
                 return bucket_of(self._clients.storage.get_bucket(name, **self._clients.reading))
+            # Not `get_bucket`: a foreign bucket that grants us reading would look like ours.
             listed = self._clients.storage.list_buckets(prefix=name, **self._clients.reading)
             return next((bucket_of(bucket) for bucket in listed if bucket.name == name), None)
 
@@ -107,6 +108,7 @@ class GcsBuckets:
             self._grant(order, tries - 1)
 
     def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...]) -> None:
+        # The policy's etag travels back with it: who wrote meanwhile makes this a ConflictError, and we read again.
         policy = bucket.get_iam_policy(requested_policy_version=3, **self._clients.reading)
         held = [{**binding, "members": set(binding["members"])} for binding in policy.bindings]
         fresh = with_grants(held, wanted)
@@ -151,4 +153,58 @@ def bucket_of(bucket: Any) -> Bucket:
         soft_delete_seconds=int(bucket.soft_delete_policy.retention_duration_seconds or 0),
         uniform_access=bool(access.uniform_bucket_level_access_enabled),
         public_access_prevented=access.public_access_prevention == "enforced",
+    )
+
+
+def grants_of(order: BucketOrder) -> tuple[Grant, ...]:
+    """Return what the machines of a bucket are granted on it."""
+    return grants(order.name, order.writer, order.vm, loop=order.loop)
+
+
+def with_grants(bindings: Sequence[dict[str, Any]], wanted: Collection[Grant]) -> list[dict[str, Any]]:
+    """
+    Return a policy's bindings, whose members are sets, with those that are *wanted*.
+
+    What an earlier version gave the same accounts without a condition is taken back. Bindings of others
+    stay, also those of an account of which nothing is wanted.
+    """
+    members = {grant.member for grant in wanted}
+    fresh = []
+    for binding in bindings:
+        title = (binding.get("condition") or {}).get("title", "")
+        made_by_us = binding["role"] in OURS and title in ("", TITLE)
+        rest = binding["members"] - (members if made_by_us else set())
+        if rest or not binding["members"]:
+            fresh.append({**binding, "members": rest})
+    for grant in wanted:
+        condition = {"condition": grant.condition} if grant.condition else {}
+        fresh.append({"role": grant.role, "members": {grant.member}, **condition})
+    # The service groups bindings in its own way: without a difference nothing is written.
+    return list(bindings) if _triples(fresh) == _triples(bindings) else fresh
+
+
+def _triples(bindings: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    return {
+        (binding["role"], member, str((binding.get("condition") or {}).get("expression", "")))
+        for binding in bindings
+        for member in binding["members"]
+    }
+
+
+def not_ours(name: str) -> ConflictError:
+    """Return the error for a bucket name that is taken."""
+    return ConflictError(
+        f"create bucket '{name}': the name is taken by another project",
+        hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
+        changed="Nothing was changed.",
+    )
+
+
+def still_written(name: str) -> ConflictError:
+    """Return the error for a bucket that fills up while it is being emptied."""
+    return ConflictError(
+        f"delete bucket '{name}': another process keeps writing to it",
+        aborted=True,
+        hint="Stop that process, then run: tpuctl down --delete-data",
+        changed="Some objects may be deleted; the bucket still exists.",
     )

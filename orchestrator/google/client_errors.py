@@ -1,13 +1,14 @@
 """Every error of the official clients becomes one of ours here; `error_mapping` says what an answer means."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.errors import TpuctlError
-from orchestrator.google import client_failures
+from orchestrator.google import refusal
 from orchestrator.google.error_mapping import CORRUPT, NETWORK, NO_LOGIN, UNKNOWN, Rule, judge, one_line
-from orchestrator.google.refusal import Failure, of_compute
+from orchestrator.google.lean_imports import imported
+from orchestrator.google.refusal import HTTP_NAMES, Failure, of_compute
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def translated(what: str) -> Iterator[None]:
         yield
     except TpuctlError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever the clients raise: `_translate` knows which are theirs
         ours = _translate(error, what)
         if ours is None:
             raise
@@ -41,7 +42,7 @@ def translate(error: BaseException, *, what: str) -> TpuctlError:
 
 def translate_status(code: int, message: str, details: Iterable[Any] = (), *, what: str) -> TpuctlError:
     """Return our error for the google.rpc.Status of a long-running operation."""
-    return judge(client_failures.of_status(code, message, details), what)
+    return judge(_of_status(code, message, details), what)
 
 
 def translate_compute(code: str, message: str, http_status: int, *, what: str) -> TpuctlError:
@@ -51,12 +52,11 @@ def translate_compute(code: str, message: str, http_status: int, *, what: str) -
 
 def _translate(error: BaseException, what: str) -> TpuctlError | None:
     """Return our error, or None when *error* does not come from the clients."""
-    from google.api_core import exceptions as api
-
+    api = imported("google.api_core.exceptions")
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
         return _translate(error.cause, what)
     if isinstance(error, api.GoogleAPICallError):
-        return judge(client_failures.of_call(error), what)
+        return judge(_of_call(error), what)
     rule = _plain_rule(error)
     return rule(Failure(""), one_line(what, _reason(error))) if rule else None
 
@@ -71,27 +71,75 @@ def _reason(error: BaseException) -> str:
     for one in inner:
         if isinstance(one, OSError) and one.strerror:
             return one.strerror.lower()
-        told = (*one.args, getattr(one, "reason", None), one.__cause__, one.__context__)
-        inner += [other for other in told if isinstance(other, BaseException) and other not in inner]
+        related = (*one.args, getattr(one, "reason", None), one.__cause__, one.__context__)
+        inner += [other for other in related if isinstance(other, BaseException) and other not in inner]
     return str(error) or type(error).__name__
 
 
 def _plain_rule(error: BaseException) -> Rule | None:
     """Return the rule for an error that carries no answer of an API."""
-    import google.auth.exceptions as auth
-    import requests
-    import urllib3.exceptions
-    from google.api_core import exceptions as api
-    from google.cloud.storage import exceptions as gcs
-    from google.protobuf.json_format import ParseError
-
+    api, auth = imported("google.api_core.exceptions"), imported("google.auth.exceptions")
+    gcs, parsing = imported("google.cloud.storage.exceptions"), imported("google.protobuf.json_format")
+    requests, urllib3 = imported("requests"), imported("urllib3.exceptions")
     table: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Rule], ...] = (
         ((auth.TransportError, auth.TimeoutError, auth.ResponseError), NETWORK),
         (auth.GoogleAuthError, NO_LOGIN),
         (gcs.DataCorruption, CORRUPT),
-        ((gcs.InvalidResponse, ParseError, api.GoogleAPIError), UNKNOWN),
-        ((requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError, TimeoutError), NETWORK),
+        ((gcs.InvalidResponse, parsing.ParseError, api.GoogleAPIError), UNKNOWN),
+        ((requests.RequestException, urllib3.HTTPError, ConnectionError, TimeoutError), NETWORK),
     )
     if isinstance(error, auth.GoogleAuthError) and getattr(error, "retryable", False):
         return NETWORK
     return next((rule for kinds, rule in table if isinstance(error, kinds)), None)
+
+
+def _of_call(error: Any) -> Failure:
+    """Read a `GoogleAPICallError`: the JSON of its answer first, its own fields where there is none."""
+    response = getattr(error, "response", None)
+    body = _error_body(response)
+    details = tuple(_as_json(d) for d in body.get("details") or error.details)
+    errors = body.get("errors") or error.errors
+    info = next((d for d in details if str(d.get("@type", "")).endswith(".ErrorInfo")), {})
+    words = [info.get("reason"), error.reason, *(e.get("reason") for e in errors if isinstance(e, Mapping))]
+    grpc_code = getattr(error.grpc_status_code, "name", "")
+    return Failure(
+        name=body.get("status") or grpc_code or HTTP_NAMES.get(int(error.code or 0), ""),
+        reasons=tuple(str(word) for word in words if word),
+        message=str(body.get("message") or error.message),
+        details=details,
+        in_operation=bool(grpc_code),
+        structured=bool(body) or response is None,
+        url=str(getattr(getattr(response, "request", None), "url", None) or ""),
+    )
+
+
+def _of_status(code: int, message: str, details: Iterable[Any] = ()) -> Failure:
+    """Read the google.rpc.Status inside a long-running operation."""
+    return refusal.of_status(code, message, [_as_json(detail) for detail in details])
+
+
+def _error_body(response: Any) -> Mapping[str, Any]:
+    """Return the `error` object of a Google answer, or {} when the answer has no such form."""
+    try:
+        payload = response.json()
+    except (AttributeError, ValueError, RuntimeError):
+        # RuntimeError: the body of a streamed answer was consumed by the client already.
+        return {}
+    if isinstance(payload, list):
+        payload = payload[0] if payload else {}
+    error = payload.get("error") if isinstance(payload, Mapping) else None
+    return error if isinstance(error, Mapping) else {}
+
+
+def _as_json(detail: Any) -> Mapping[str, Any]:
+    """Return a detail as JSON with its "@type"; a type that we cannot read keeps its name only."""
+    if isinstance(detail, Mapping):
+        return detail
+    json_format = imported("google.protobuf.json_format")
+    imported("google.rpc.error_details_pb2")  # It registers the types that an Any may hold.
+    try:
+        body = json_format.MessageToDict(detail)
+    except (TypeError, ValueError, AttributeError):
+        return {"@type": getattr(detail, "type_url", type(detail).__name__)}
+    own_name = getattr(getattr(detail, "DESCRIPTOR", None), "full_name", "")
+    return {"@type": f"type.googleapis.com/{own_name}", **body}

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from orchestrator.errors import AuthError, UsageError
+from orchestrator.google.answer_hooks import collect_maintenance, step_over_unknown_types
 from orchestrator.google.client_errors import translated
-from orchestrator.google.compute_clients import client_class
-from orchestrator.google.exchange_recorder import let_hear
-from orchestrator.google.lean_imports import imported
-from orchestrator.google.node_extras import read_beside
-from orchestrator.google.unknown_types import step_over_unknown_types
+from orchestrator.google.exchange_recorder import notify_of_answers
+from orchestrator.google.lean_imports import client_class, imported
 
 T = TypeVar("T")
 
@@ -95,16 +93,13 @@ class Clients:
         call Google in the background (docs/facts.md 6.1).
         """
         if self.settings.endpoint:
-            from google.auth.credentials import AnonymousCredentials
-
-            return AnonymousCredentials()
+            return imported("google.auth.credentials").AnonymousCredentials()
         return self._once("credentials", lambda: self._acting(self._login()[0]))
 
     def _acting(self, login: Any) -> Any:
-        import google.auth.impersonated_credentials as impersonated
-        import google.oauth2.credentials as user
-
+        user = imported("google.oauth2.credentials")
         if self.settings.impersonate:
+            impersonated = imported("google.auth.impersonated_credentials")
             return impersonated.Credentials(login, self.settings.impersonate, target_scopes=[SCOPE])
         if isinstance(login, user.Credentials) and not login.quota_project_id:
             return login.with_quota_project(self.project)
@@ -118,7 +113,7 @@ class Clients:
     @property
     def reading(self) -> Mapping[str, Any]:
         """Return the limits of a call that only reads: repeated for a short while on transient errors."""
-        return {"timeout": self.settings.call_timeout, "retry": self._once("retry", self._retry)}
+        return self._repeated("reading", _is_transient, self.settings.read_retry)
 
     @property
     def spaced(self) -> Mapping[str, Any]:
@@ -127,12 +122,25 @@ class Clients:
 
         A 429 says that nothing was changed, so to repeat it is safe, with a precondition or without.
         """
-        return {"timeout": self.settings.call_timeout, "retry": self._once("spaced", self._spaced)}
+        return self._repeated("spaced", _too_soon, RATE_SECONDS, initial=0.5, maximum=4.0, multiplier=1.5)
 
     @property
     def uploading(self) -> Mapping[str, Any]:
         """Return the limits of a call that sends a file under a precondition, which makes each repetition safe."""
-        return {"timeout": self.settings.call_timeout, "retry": self._once("uploads", self._uploads)}
+        return self._repeated("uploading", _transient_or_too_soon, UPLOAD_SECONDS)
+
+    def _repeated(
+        self, name: str, repeatable: Callable[[BaseException], bool], seconds: float, *,
+        initial: float = 0.2, maximum: float = 2.0, multiplier: float = 2.0,
+    ) -> Mapping[str, Any]:  # fmt: skip
+        def policy() -> Any:
+            if self.settings.read_retry <= 0:
+                return None
+            return imported("google.api_core.retry").Retry(
+                repeatable, initial=initial, maximum=maximum, multiplier=multiplier, timeout=seconds
+            )
+
+        return {"timeout": self.settings.call_timeout, "retry": self._once(name, policy)}
 
     @property
     def tpu(self) -> Any:
@@ -184,14 +192,14 @@ class Clients:
     def _tpu(self) -> Any:
         make = imported("google.cloud.tpu_v2").TpuClient
         client = make(credentials=self.credentials, transport="rest", client_options=self._options())
-        read_beside(client.transport._session)  # noqa: SLF001
+        collect_maintenance(client.transport._session)  # noqa: SLF001
         step_over_unknown_types(client.transport._session)  # noqa: SLF001
-        return self._kept_local(client, client.transport._session)  # noqa: SLF001
+        return self._local_only(client, client.transport._session)  # noqa: SLF001
 
     def _compute(self, service: str, name: str) -> Any:
         make = client_class(service, name)
         client = make(credentials=self.credentials, client_options=self._options())
-        return self._kept_local(client, client.transport._session)  # noqa: SLF001
+        return self._local_only(client, client.transport._session)  # noqa: SLF001
 
     def _storage(self) -> Any:
         make = imported("google.cloud.storage").Client
@@ -201,45 +209,20 @@ class Clients:
         if self.settings.endpoint:
             # GOOGLE_API_USE_MTLS_ENDPOINT=always is read at each request and takes precedence over api_endpoint.
             client._connection.API_BASE_MTLS_URL = self.settings.endpoint  # noqa: SLF001
-        return self._kept_local(client, client._http)  # noqa: SLF001
+        return self._local_only(client, client._http)  # noqa: SLF001
 
-    def _kept_local(self, client: Any, session: Any) -> Any:
+    def _local_only(self, client: Any, session: Any) -> Any:
         """
         Keep a local cloud's requests away from proxies and ~/.netrc, and mount the in-process adapter.
 
         The sessions are private names of the clients: there is no public way to either setting.
         """
-        let_hear(session)
+        notify_of_answers(session)
         if self.settings.endpoint:
             session.trust_env = False
         if self.settings.endpoint and self.settings.adapter is not None:
             session.mount(self.settings.endpoint, self.settings.adapter)
         return client
-
-    def _spaced(self) -> Any:
-        if self.settings.read_retry <= 0:
-            return None
-        from google.api_core.retry import Retry
-
-        return Retry(_too_soon, initial=0.5, maximum=4.0, multiplier=1.5, timeout=RATE_SECONDS)
-
-    def _retry(self) -> Any:
-        if self.settings.read_retry <= 0:
-            return None
-        from google.api_core.retry import Retry
-
-        return Retry(_transient(), initial=0.2, maximum=2.0, multiplier=2.0, timeout=self.settings.read_retry)
-
-    def _uploads(self) -> Any:
-        if self.settings.read_retry <= 0:
-            return None
-        from google.api_core.retry import Retry
-
-        transient = _transient()
-        return Retry(
-            lambda error: transient(error) or _too_soon(error),
-            initial=0.2, maximum=2.0, multiplier=2.0, timeout=UPLOAD_SECONDS,
-        )  # fmt: skip
 
 
 def _opened(make: Callable[[], T]) -> T:
@@ -254,9 +237,7 @@ def _opened(make: Callable[[], T]) -> T:
 
 
 def _default_login() -> tuple[Any, str]:
-    import google.auth
-
-    credentials, project = google.auth.default(scopes=[SCOPE])
+    credentials, project = imported("google.auth").default(scopes=[SCOPE])
     return credentials, project or ""
 
 
@@ -269,29 +250,23 @@ def _environment(local: bool) -> Iterator[None]:
     """
     with _environment_lock:
         hidden = _DIVERTING + (_GOOGLE_ONLY if local else ())
-        kept = {name: os.environ.pop(name) for name in hidden if name in os.environ}
+        removed = {name: os.environ.pop(name) for name in hidden if name in os.environ}
         try:
             yield
         finally:
-            os.environ.update(kept)
+            os.environ.update(removed)
 
 
 def _too_soon(error: BaseException) -> bool:
-    from google.api_core.exceptions import TooManyRequests
-    from google.cloud.storage.exceptions import InvalidResponse
-
-    # Uploads are refused with an exception of their own, which becomes the usual one later.
-    uploading = isinstance(error, InvalidResponse) and error.response.status_code == 429
-    return uploading or isinstance(error, TooManyRequests)
+    # Uploads are refused with an exception of the storage client, which becomes the usual one later.
+    refused = imported("google.cloud.storage.exceptions").InvalidResponse
+    uploading = isinstance(error, refused) and error.response.status_code == 429
+    return uploading or isinstance(error, imported("google.api_core.exceptions").TooManyRequests)
 
 
-def _transient() -> Callable[[BaseException], bool]:
-    import requests
-    from google.api_core import exceptions as api
-    from google.api_core.retry import if_exception_type
-    from google.auth.exceptions import TransportError
-
-    found: Callable[[BaseException], bool] = if_exception_type(
+def _is_transient(error: BaseException) -> bool:
+    api, requests = imported("google.api_core.exceptions"), imported("requests")
+    kinds = (
         api.InternalServerError,
         api.BadGateway,
         api.ServiceUnavailable,
@@ -299,6 +274,10 @@ def _transient() -> Callable[[BaseException], bool]:
         requests.ConnectionError,
         requests.Timeout,
         requests.exceptions.ChunkedEncodingError,
-        TransportError,
+        imported("google.auth.exceptions").TransportError,
     )
-    return found
+    return isinstance(error, kinds)
+
+
+def _transient_or_too_soon(error: BaseException) -> bool:
+    return _is_transient(error) or _too_soon(error)

@@ -149,8 +149,10 @@ def _choose(found: Failure) -> Rule:
     if found.name == "NOT_FOUND" and not found.structured:
         # A proxy or a wrong address also answers 404; only Google's own form proves absence.
         return UNKNOWN
+    # Before the reasons: a constraint is refused under four names of a status, each of which means more.
     if found.constraint and found.name in _POLICY_NAMES:
         return _POLICY
+    # The machine-readable reason goes before texts, which Google changes without notice.
     for reason in found.reasons:
         if reason in _BY_REASON and _BY_REASON[reason] is _CLOSED_API and found.charged_elsewhere:
             return _OTHER_PAYER

@@ -1,4 +1,4 @@
-"""Hear the exchanges of all clients of this process, and keep their shapes."""
+"""Listen to the exchanges of all clients of this process, and record their shapes."""
 
 import json
 import threading
@@ -13,8 +13,8 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 
 @contextmanager
-def hearing(listener: Callable[[Any], None]) -> Iterator[None]:
-    """Let *listener* hear each answer, a requests.Response, that any client gets while the block runs."""
+def listening(listener: Callable[[Any], None]) -> Iterator[None]:
+    """Pass *listener* each answer, a requests.Response, that any client gets while the block runs."""
     _LISTENERS.append(listener)
     try:
         yield
@@ -22,12 +22,12 @@ def hearing(listener: Callable[[Any], None]) -> Iterator[None]:
         _LISTENERS.remove(listener)
 
 
-def let_hear(session: Any) -> None:
+def notify_of_answers(session: Any) -> None:
     """Pass each answer to *session* to the listeners, as received."""
-    session.hooks["response"].insert(0, _heard)
+    session.hooks["response"].insert(0, _notify_listeners)
 
 
-def _heard(response: Any, **_options: Any) -> None:
+def _notify_listeners(response: Any, **_options: Any) -> None:
     for listener in tuple(_LISTENERS):
         listener(response)
 

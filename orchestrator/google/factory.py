@@ -5,8 +5,9 @@ from dataclasses import replace
 from orchestrator.domain.names import bucket_name
 from orchestrator.domain.ports import Cloud, CloudAccount, Remote
 from orchestrator.domain.spec import Spec
-from orchestrator.google.account import read_account
+from orchestrator.errors import MissingPermissionError
 from orchestrator.google.buckets import GcsBuckets
+from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.objects import GcsStore
@@ -47,3 +48,23 @@ def open_cloud(
         inside=settings.inside,
         relay=settings.relay,
     )
+
+
+def read_account(clients: Clients, service_account: str | None = None) -> CloudAccount:
+    """
+    Return project and machine account; raise AuthError with the missing role.
+
+    With *service_account* there is no lookup.
+    """
+    email = service_account or _default_service_account(clients)
+    return CloudAccount(clients.project, email)
+
+
+def _default_service_account(clients: Clients) -> str:
+    try:
+        with translated(f"read project '{clients.project}'"):
+            answer = clients.projects.get(project=clients.project, **clients.reading)
+            return str(answer.default_service_account)
+    except MissingPermissionError as error:
+        hint = f"Set service_account in tpuctl.yaml; then no lookup is needed. Or: {error.hint}"
+        raise MissingPermissionError(error.message, hint=hint, changed=error.changed) from error

@@ -18,15 +18,20 @@ from orchestrator.domain.plan import Verb
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.errors import NotFoundError
 from orchestrator.google import operations
+from orchestrator.google.answer_hooks import ListedNode, maintenance_by_name
 from orchestrator.google.bodies import node_body
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
 from orchestrator.google.guest_host_keys import public_keys
-from orchestrator.google.node_extras import Seen, maintenance_by_name
-from orchestrator.google.node_list import ZoneLists
-from orchestrator.google.observations import seen
-from orchestrator.google.quota_hint import comparing_with_quota
-from orchestrator.google.zone_lists import OverAllZones, across_zones, pages_with_gaps, whole_pages
+from orchestrator.google.hints import comparing_with_quota
+from orchestrator.google.observations import (
+    OverAllZones,
+    across_zones,
+    observed,
+    pages_with_gaps,
+    whole_pages,
+)
+from orchestrator.google.shared_lists import ZoneLists
 
 PAGE = 1000
 STATES = {state.value: state for state in NodeState}
@@ -66,7 +71,7 @@ class TpuNodes:
         def look() -> Everywhere[Node]:
             gaps: list[str] = []
 
-            def ask() -> list[Seen]:
+            def ask() -> list[ListedNode]:
                 nodes = self._listed(ALL_ZONES, gaps)
                 if gaps:
                     raise _GapsError(nodes)
@@ -87,9 +92,9 @@ class TpuNodes:
             request = {"name": self._path(name, zone)}
             with translated(f"look at TPU node '{name}' in {zone}"), maintenance_by_name() as beside:
                 node = self._clients.tpu.get_node(request=request, **self._clients.reading)
-                return node_of(Seen(type(node).pb(node), beside.get(node.name)))
+                return node_of(ListedNode(type(node).pb(node), beside.get(node.name)))
 
-        return seen(look)
+        return observed(look)
 
     def create(self, order: NodeOrder) -> Operation:
         """
@@ -103,6 +108,7 @@ class TpuNodes:
         request = {"parent": parent, "node_id": order.name, "node": node_body(order, parent)}
         what = f"create TPU node '{order.name}' in {order.zone}"
         with comparing_with_quota(order.type, order.zone), translated(what):
+            # The future is not waited for: the loop polls the operation, also after a restart of ours.
             future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
             return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
 
@@ -136,14 +142,14 @@ class TpuNodes:
         entries = list(answer.guest_attributes)
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
-    def _listed(self, zone: str, gaps: list[str] | None = None) -> list[Seen]:
+    def _listed(self, zone: str, gaps: list[str] | None = None) -> list[ListedNode]:
         what = f"list TPU nodes in {'all zones' if zone == ALL_ZONES else zone}"
         with translated(what), maintenance_by_name() as beside:
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
             pages = whole_pages(answer, what) if gaps is None else pages_with_gaps(answer, gaps)
             nodes = [node for page in pages for node in type(page).pb(page).nodes]
-        return [Seen(node, beside.get(node.name)) for node in nodes]
+        return [ListedNode(node, beside.get(node.name)) for node in nodes]
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"
@@ -155,18 +161,18 @@ class TpuNodes:
 class _GapsError(Exception):
     """Carry the *nodes* of a list that leaves places out."""
 
-    def __init__(self, nodes: list[Seen]) -> None:
+    def __init__(self, nodes: list[ListedNode]) -> None:
         super().__init__(nodes)
         self.nodes = nodes
 
 
-def node_of(seen_node: Seen) -> Node:
+def node_of(listed: ListedNode) -> Node:
     """
     Return our value for a tpu v2 Node, given as the protocol buffer itself.
 
     The client's own class around it takes as long for each field as all of this.
     """
-    node = seen_node.node
+    node = listed.node
     _, _, _, zone, _, name = node.name.split("/")
     labels = dict(node.labels)
     health = _health(node)
@@ -182,7 +188,7 @@ def node_of(seen_node: Seen) -> Node:
         labels=labels,
         spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
         created_at=(node.create_time.seconds * 10**6 + node.create_time.nanos // 1000) / 10**6,
-        maintenance=seen_node.maintenance,
+        maintenance=listed.maintenance,
     )
 
 

@@ -1,20 +1,60 @@
 """Objects of the deployment's bucket over Cloud Storage."""
 
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from orchestrator.domain.ports import LARGEST, MOST_OBJECTS, StoredObject
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
-from orchestrator.google.download_sinks import Digest, FullError, Taken
 from orchestrator.google.error_mapping import too_many
+from orchestrator.google.lean_imports import imported
 
 READ_TRIES = 5
 _FIELDS = "items(name,size,generation,updated),nextPageToken"
 _SUMS = "items(name,size,crc32c),nextPageToken"
+
+
+class FullError(Exception):
+    """Say that an object is longer than what is read of it."""
+
+
+class Taken:
+    """Take a download's bytes, up to a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        """Keep the bytes. Raise FullError when they are too many."""
+        if len(self.data) + len(data) > self._limit:
+            raise FullError
+        self.data += data
+        return len(data)
+
+
+class Digest:
+    """Take a download's bytes and keep their sha256; *copy* is a file that gets the bytes too."""
+
+    def __init__(self, copy: BinaryIO | None = None) -> None:
+        self._sum = hashlib.sha256()
+        self._copy = copy
+
+    def write(self, data: bytes) -> int:
+        """Count the bytes in."""
+        self._sum.update(data)
+        if self._copy is not None:
+            self._copy.write(data)
+        return len(data)
+
+    def hex(self) -> str:
+        """Return the digest."""
+        return self._sum.hexdigest()
 
 
 class GcsStore:
@@ -40,10 +80,8 @@ class GcsStore:
             except FullError:
                 whole = None
             except UnknownCloudError as error:
-                from google.api_core.exceptions import NotFound
-
                 # The 404 of a download may be plain text; that of the metadata says whose it is.
-                if not isinstance(error.__cause__, NotFound):
+                if not isinstance(error.__cause__, imported("google.api_core.exceptions").NotFound):
                     raise
                 whole = None
             if whole is not None:
@@ -105,13 +143,12 @@ class GcsStore:
             # It is this generation that comes, so this is its size.
             sized(int(blob.size or 0))
         if blob.size:
-            from google.api_core.exceptions import NotFound
-
+            # By generation: an object that is replaced while it is read gives a 404, never a mixture.
             pinned = self._clients.storage.bucket(self._name).blob(name, generation=blob.generation)
             with translated(f"read {self._url(name)}"):
                 try:
                     pinned.download_to_file(digest, raw_download=True, **self._clients.reading)
-                except NotFound as gone:
+                except imported("google.api_core.exceptions").NotFound as gone:
                     raise NotFoundError(f"read {self._url(name)}: replaced meanwhile") from gone
         return digest.hex()
 
@@ -150,6 +187,7 @@ class GcsStore:
                     **self._clients.uploading,
                 )
         except PreconditionError:
+            # Our own upload, whose answer was lost, may have made the object: the content decides.
             blob = self._look(name)
             if blob is None or blob.crc32c != _crc32c(path):
                 raise
@@ -206,8 +244,6 @@ class GcsStore:
         if offset >= int(blob.size or 0):
             # A range that starts at the end is refused with 416.
             return b""
-        from google.api_core.exceptions import NotFound
-
         pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
         with translated(f"read {self._url(blob.name)}"):
             try:
@@ -215,7 +251,7 @@ class GcsStore:
                 data: bytes = pinned.download_as_bytes(
                     start=offset or None, end=last, raw_download=True, **self._clients.reading
                 )
-            except NotFound as gone:
+            except imported("google.api_core.exceptions").NotFound as gone:
                 # A media answer carries no JSON; that this generation is gone is all that matters here.
                 raise NotFoundError(f"read {self._url(blob.name)}: replaced meanwhile") from gone
         return data
@@ -241,11 +277,7 @@ def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject 
 
 def _crc32c(path: Path) -> str:
     """Return the checksum in the form that Cloud Storage shows: base64 of the big-endian value."""
-    import base64
-
-    import google_crc32c
-
-    checksum = google_crc32c.Checksum()
+    checksum = imported("google_crc32c").Checksum()
     with path.open("rb") as file:
         for _ in checksum.consume(file, 1 << 20):
             pass

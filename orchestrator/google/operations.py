@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.domain.observation import Operation, OperationResult
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.errors import NotFoundError, TpuctlError
+from orchestrator.errors import NotFoundError, Retry, TpuctlError
 from orchestrator.google.client_errors import translate_compute, translate_status, translated
-from orchestrator.google.operation_state import described, failed, polled
+from orchestrator.google.lean_imports import imported
 
 _NAME = re.compile(r"projects/[^/]+/locations/[^/]+/operations/[^/]+")
 
@@ -35,11 +35,10 @@ def _created(metadata: Any) -> float:
 
     The future's own `metadata` raises TypeError for every type but `google.cloud.tpu.v2.OperationMetadata`.
     """
-    from google.protobuf.json_format import MessageToDict, ParseError
-
+    json_format = imported("google.protobuf.json_format")
     try:
-        shown = MessageToDict(metadata)
-    except (ParseError, TypeError):
+        shown = json_format.MessageToDict(metadata)
+    except (json_format.ParseError, TypeError):
         return 0.0
     inside = shown.get("value")
     fields = inside if isinstance(inside, dict) else shown
@@ -112,10 +111,33 @@ def epoch(text: str) -> float:
 
 
 def _polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
-    with_errors = translated(f"look at operation '{described(operation)}'")
-
     def translating() -> OperationResult:
-        with with_errors:
+        with translated(f"look at operation '{described(operation)}'"):
             return look()
 
     return polled(operation, translating)
+
+
+def polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
+    """
+    Call *look*. When the answer is missing, the operation counts as not done.
+
+    Operations are forgotten after some days: then it is done, and only the resource shows the result.
+    """
+    try:
+        return look()
+    except NotFoundError as error:
+        # Not a failure: whether it had succeeded is not known any more.
+        return OperationResult(operation, True, Retry.UNKNOWN, error.code, error.message)
+    except TpuctlError as error:
+        return OperationResult(operation, False, message=error.message)
+
+
+def failed(operation: Operation, error: TpuctlError) -> OperationResult:
+    """Return the result of an operation that is done and carries an error."""
+    return OperationResult(operation, True, error.retry, error.code, error.message, error.hint)
+
+
+def described(operation: Operation) -> str:
+    """Return what the operation does, as messages name it."""
+    return f"{operation.verb.word} {operation.kind.value} {operation.name} in {operation.zone}"

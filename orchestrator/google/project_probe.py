@@ -1,17 +1,18 @@
 """One question each about a project, for `tpuctl doctor`: nothing here changes anything."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator.advice.doctor.facts import CpuQuota
+from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Sight
 from orchestrator.domain.ports import NetworkInterface
 from orchestrator.google.bodies import IMAGE_PROJECT, image_family
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
-from orchestrator.google.observations import seen
-from orchestrator.google.quotas import tpu_limits
+from orchestrator.google.observations import observed
+from orchestrator.google.rest import Rest
 from orchestrator.google.secret_manager import SecretManager
 
 T = TypeVar("T")
@@ -198,7 +199,7 @@ class Probe:
             with translated(what):
                 return look()
 
-        return seen(asked)
+        return observed(asked)
 
 
 def _covers(ranges: Iterable[str], source: str) -> bool:
@@ -216,3 +217,30 @@ def _opens_ssh(allowed: object) -> bool:
 def _holds_22(ports: str) -> bool:
     first, _, last = ports.partition("-")
     return int(first) <= 22 <= int(last or first)
+
+
+GOOGLE = "https://cloudquotas.googleapis.com"
+UNLIMITED = -1
+
+
+def tpu_limits(clients: Clients, quota: str, zones: Iterable[str]) -> dict[str, int]:
+    """Return the project's limit of *quota* in each of *zones* of which the answer speaks; -1 is no limit."""
+    service = f"/v1/projects/{clients.project}/locations/global/services/tpu.googleapis.com"
+    info = Rest(clients, GOOGLE).get(f"{service}/quotaInfos/{quota}", f"read the quota {quota}")
+    found = {zone: _limit(info.get("dimensionsInfos", []), zone) for zone in zones}
+    return {zone: limit for zone, limit in found.items() if limit is not None}
+
+
+def _limit(infos: Iterable[Mapping[str, Any]], zone: str) -> int | None:
+    """Return the limit that counts in *zone*: an entry that names the place goes before one for all the others."""
+    places = {"zone": zone, "region": region_of(zone)}
+    general = None
+    for info in infos:
+        named = {key: at for key, at in info.get("dimensions", {}).items() if key in places}
+        value = info.get("details", {}).get("value")
+        if value is None or any(places[key] != at for key, at in named.items()):
+            continue
+        if named:
+            return int(value)
+        general = int(value)
+    return general

@@ -24,6 +24,7 @@ class RequestIds:
 
     def of(self, zone: str, body: dict[str, Any]) -> str:
         """Return the id for an order: a UUIDv5 of zone and body (name and labels are in it), never zero."""
+        # From the content alone: a process that was killed after its insert asks with the same id again.
         found = str(uuid.uuid5(_NAMESPACE, json.dumps([zone, body], sort_keys=True)))
         with self._lock:
             while found in self._spent:

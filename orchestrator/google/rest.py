@@ -5,30 +5,39 @@ from typing import Any
 
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
+from orchestrator.google.lean_imports import imported
 
 
 class Rest:
-    """Ask one service at *address*, or the local cloud in its place."""
+    """Call one service at *address*, or the local cloud in its place. Nothing is repeated."""
 
     def __init__(self, clients: Clients, address: str) -> None:
-        from google.auth.transport.requests import AuthorizedSession
-
         settings = self._settings = clients.settings
         self._address = settings.endpoint or address
         with translated("log in to Google Cloud"):
-            self._session = AuthorizedSession(clients.credentials)
+            self._session = imported("google.auth.transport.requests").AuthorizedSession(clients.credentials)
         if settings.endpoint:
+            # Neither a proxy nor ~/.netrc stands between us and a local cloud.
             self._session.trust_env = False
         if settings.endpoint and settings.adapter is not None:
             self._session.mount(settings.endpoint, settings.adapter)
 
     def get(self, path: str, what: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Return the answer; *what* is said in the error."""
-        with translated(what):
-            from google.api_core.exceptions import from_http_response
+        """Return the answer; *what* opens the message of an error."""
+        return self.call("GET", path, what, query=query)
 
-            url = self._address + path
-            answer = self._session.get(url, params=dict(query or {}), timeout=self._settings.call_timeout)
-            if answer.status_code != 200:
-                raise from_http_response(answer)
-            return dict(answer.json())
+    def call(
+        self, method: str, path: str, what: str, *, query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None, fine: int = 200,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Make one call and return its answer, {} for one of status *fine* other than 200."""
+        with translated(what):
+            answer = self._session.request(
+                method, self._address + path, params=dict(query or {}), json=body,
+                timeout=self._settings.call_timeout,
+            )  # fmt: skip
+            if answer.status_code == 200:
+                return dict(answer.json())
+            if answer.status_code == fine:
+                return {}
+            raise imported("google.api_core.exceptions").from_http_response(answer)

@@ -6,12 +6,13 @@ A value is in the body of one request or answer, and in no message of ours.
 
 import base64
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.secret_refs import ACCESS_ROLE, SecretRef
 from orchestrator.errors import AuthError, NotFoundError, UsageError
-from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
+from orchestrator.google.rest import Rest
 
 GOOGLE = "https://secretmanager.googleapis.com"
 LARGEST = 64 * 1024
@@ -30,7 +31,6 @@ class SecretManager:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._made: Any = None
 
     def set(self, name: str, value: bytes) -> int:
         """Add a version, making the secret where there is none; return the version's number."""
@@ -38,6 +38,7 @@ class SecretManager:
             text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
             raise UsageError(text, changed="nothing was stored")
         what = f"store secret '{name}'"
+        # 409: it is there already, perhaps of our own call whose answer was lost. A version is added either way.
         self._call("POST", f"?secretId={name}", what, {"replication": {"automatic": {}}}, fine=409)
         body = {"payload": {"data": base64.b64encode(value).decode()}}
         made = self._call("POST", f"/{name}:addVersion", what, body)
@@ -88,28 +89,9 @@ class SecretManager:
     def _call(
         self, method: str, tail: str, what: str, body: dict[str, Any] | None = None, *, fine: int = 200
     ) -> dict[str, Any]:
-        """Make one call; an answer of status *fine* is an empty one."""
-        settings = self._clients.settings
-        url = f"{settings.endpoint or GOOGLE}/v1/projects/{self._clients.project}/secrets{tail}"
-        with translated(what):
-            from google.api_core.exceptions import from_http_response
+        path = f"/v1/projects/{self._clients.project}/secrets{tail}"
+        return self._rest.call(method, path, what, body=body, fine=fine)
 
-            answer = self._session.request(method, url, json=body, timeout=settings.call_timeout)
-            if answer.status_code == fine:
-                return {} if fine != 200 else dict(answer.json())
-            if answer.status_code != 200:
-                raise from_http_response(answer)
-            return dict(answer.json())
-
-    @property
-    def _session(self) -> Any:
-        if self._made is None:
-            from google.auth.transport.requests import AuthorizedSession
-
-            self._made = AuthorizedSession(self._clients.credentials)
-            settings = self._clients.settings
-            if settings.endpoint:
-                self._made.trust_env = False
-            if settings.endpoint and settings.adapter is not None:
-                self._made.mount(settings.endpoint, settings.adapter)
-        return self._made
+    @cached_property
+    def _rest(self) -> Rest:
+        return Rest(self._clients, GOOGLE)

@@ -13,9 +13,8 @@ from orchestrator.google.bodies import instance_body
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
 from orchestrator.google.guest_host_keys import public_keys
-from orchestrator.google.observations import seen, surveyed
+from orchestrator.google.observations import across_zones, observed, surveyed
 from orchestrator.google.request_ids import RequestIds
-from orchestrator.google.zone_lists import across_zones
 
 PAGE = 500
 _COMPLETE = ("", "NO_RESULTS_ON_PAGE")
@@ -30,7 +29,7 @@ class ComputeVms:
 
     def observe(self, name: str, zone: str) -> Sight[Vm]:
         """Look at one VM; errors become Unknown."""
-        return seen(lambda: self._get(name, zone))
+        return observed(lambda: self._get(name, zone))
 
     def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
         """Look at a disk of any owner: Present with the names of who has it, Absent when there is none."""
@@ -43,7 +42,7 @@ class ComputeVms:
                 )
             return tuple(user.rpartition("/")[2] for user in found.users)
 
-        return seen(look)
+        return observed(look)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
         """List the VMs that carry the label in *zones*, all pages."""
@@ -62,6 +61,7 @@ class ComputeVms:
         """
         body = instance_body(order)
         answer = self._insert(order, body)
+        # Only a VM that is surely Absent: when we cannot look, a second insert might make a second VM.
         if self._is_memory(answer, order):
             self._ids.spend(answer.name)
             answer = self._insert(order, body)
@@ -99,6 +99,7 @@ class ComputeVms:
         clients = self._clients
         result = operations.poll_compute(clients.zone_operations, clients.project, operation, clients.reading)
         if result.done and result.retry is not None:
+            # It has failed: the same id would only bring the same failure back.
             self._ids.spend(operation.id)
         return result
 
@@ -149,6 +150,7 @@ class ComputeVms:
             }
             answer = self._clients.instances.list(request=request, **self._clients.reading)
             for page in answer.pages:
+                # A zone that is down answers 200 with a warning and no VMs: that is no proof of absence.
                 if page.warning.code not in _COMPLETE:
                     raise TransientError(f"list VMs in {zone}: incomplete answer ({page.warning.code})")
                 found += [vm_of(instance, zone) for instance in page.items]

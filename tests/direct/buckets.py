@@ -11,7 +11,7 @@ from orchestrator.emulator.state.storage import values as model
 from orchestrator.emulator.state.storage.listing import Query
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import ConflictError, NotFoundError, TpuctlError
-from orchestrator.google.bucket_rules import (
+from orchestrator.google.buckets import (
     BATCH,
     EMPTY_TRIES,
     POLICY_TRIES,
@@ -20,7 +20,7 @@ from orchestrator.google.bucket_rules import (
     still_written,
     with_grants,
 )
-from orchestrator.google.observations import seen
+from orchestrator.google.observations import observed
 from tests.direct.door import Door
 
 
@@ -34,7 +34,7 @@ class DirectBuckets:
 
     def observe(self, name: str) -> Sight[Bucket]:
         """Look at one bucket; errors become Unknown."""
-        return seen(lambda: self._found(name))
+        return observed(lambda: self._found(name))
 
     def create(self, order: BucketOrder) -> None:
         """Create the bucket and grant the writer; raise ConflictError when the name is somebody else's."""

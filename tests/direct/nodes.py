@@ -18,9 +18,9 @@ from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.google import refusal
 from orchestrator.google.bodies import as_json, node_body
 from orchestrator.google.error_mapping import judge
-from orchestrator.google.observations import joined, listed, seen, surveyed
-from orchestrator.google.operation_state import described, failed, polled
-from orchestrator.google.quota_hint import comparing_with_quota
+from orchestrator.google.hints import comparing_with_quota
+from orchestrator.google.observations import joined, listed, observed, surveyed
+from orchestrator.google.operations import described, failed, polled
 from tests.direct.door import Door
 from tests.direct.times import micros
 
@@ -54,7 +54,7 @@ class DirectNodes:
     def observe(self, name: str, zone: str) -> Sight[Node]:
         """Look at one node of any owner; errors become Unknown."""
         what = f"look at TPU node '{name}' in {zone}"
-        return seen(
+        return observed(
             lambda: self._door.tpu(
                 what, "tpu.nodes.get", Place(zone, name), lambda: node_of(self._local.tpu.get(zone, name))
             )

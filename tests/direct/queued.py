@@ -17,8 +17,8 @@ from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.google import refusal
 from orchestrator.google.bodies import queued_body, queued_json
 from orchestrator.google.error_mapping import judge
-from orchestrator.google.observations import joined, listed, seen, surveyed
-from orchestrator.google.quota_hint import comparing_with_quota
+from orchestrator.google.hints import comparing_with_quota
+from orchestrator.google.observations import joined, listed, observed, surveyed
 from tests.direct.door import Door
 from tests.direct.nodes import DirectNodes
 from tests.direct.times import micros
@@ -39,7 +39,7 @@ class DirectQueued:
         what, place = f"look at queued resource '{name}' in {zone}", Place(zone, name)
         method = "tpu.queuedResources.get"
         act = partial(self._local.queued.get, zone, name)
-        return seen(lambda: self._door.tpu(what, method, place, lambda: queued_of(act())))
+        return observed(lambda: self._door.tpu(what, method, place, lambda: queued_of(act())))
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
         """List those whose node carries the label in *zones*, all pages; a partial answer is Unknown."""

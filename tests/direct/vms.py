@@ -18,8 +18,8 @@ from orchestrator.emulator.state.replays import once
 from orchestrator.errors import NotFoundError, TpuctlError, TransientError
 from orchestrator.google.bodies import as_json, instance_body
 from orchestrator.google.error_mapping import judge
-from orchestrator.google.observations import joined, listed, seen, surveyed
-from orchestrator.google.operation_state import described, failed, polled
+from orchestrator.google.observations import joined, listed, observed, surveyed
+from orchestrator.google.operations import described, failed, polled
 from orchestrator.google.refusal import of_compute
 from orchestrator.google.request_ids import RequestIds
 from tests.direct.door import Door
@@ -41,7 +41,7 @@ class DirectVms:
     def observe(self, name: str, zone: str) -> Sight[Vm]:
         """Look at one VM; errors become Unknown."""
         what = f"look at VM '{name}' in {zone}"
-        return seen(
+        return observed(
             lambda: self._door.compute(
                 what,
                 "compute.instances.get",
@@ -58,7 +58,7 @@ class DirectVms:
             return tuple(user.rpartition("/")[2] for user in disks.users(disks.get(zone, name)))
 
         what = f"look at disk '{name}' in {zone}"
-        return seen(lambda: self._door.compute(what, "compute.disks.get", Place(zone, name), act))
+        return observed(lambda: self._door.compute(what, "compute.disks.get", Place(zone, name), act))
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
         """List the VMs that carry the label in *zones*, all pages."""

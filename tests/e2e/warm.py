@@ -99,7 +99,7 @@ def _import_everything() -> None:
     import google.cloud.storage
     import google.cloud.tpu_v2  # noqa: F401
 
-    from orchestrator.google.compute_clients import client_class
+    from orchestrator.google.lean_imports import client_class
 
     client_class("instances", "InstancesClient")
     client_class("zone_operations", "ZoneOperationsClient")

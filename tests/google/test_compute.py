@@ -5,7 +5,7 @@ import sys
 
 CODE = """
 import sys
-from orchestrator.google.compute_clients import client_class
+from orchestrator.google.lean_imports import client_class
 
 def services():
     found = (name.split(".") for name in sys.modules if name.startswith("google.cloud.compute_v1.services."))

@@ -8,8 +8,7 @@ from orchestrator.domain.names import bucket_name
 from orchestrator.domain.observation import Absent, Present
 from orchestrator.domain.spec import BucketSpec, JobSpec, Spec, TpuSpec
 from orchestrator.errors import AuthError
-from orchestrator.google.account import read_account
-from orchestrator.google.factory import open_cloud
+from orchestrator.google.factory import open_cloud, read_account
 from tests.google.cloud_kit import ACCOUNT, PROJECT, ZONE, a_lab
 
 SPEC = Spec(name="demo", tpu=TpuSpec("v5litepod-8", (ZONE,)), job=JobSpec("python train.py"))

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.domain.observation import Unknown
 from orchestrator.google.clients import Clients
-from orchestrator.google.node_list import ZoneLists
 from orchestrator.google.nodes import TpuNodes
+from orchestrator.google.shared_lists import ZoneLists
 from tests.google.cloud_kit import LABEL, PROJECT, ZONE, canned
 
 PATH = f"projects/{PROJECT}/locations/{ZONE}/nodes"

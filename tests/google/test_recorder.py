@@ -7,7 +7,7 @@ import pytest
 from orchestrator.advice.selftest.recording import Recording, Redactor, parse
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.errors import TpuctlError
-from orchestrator.google.exchange_recorder import Recorder, hearing
+from orchestrator.google.exchange_recorder import Recorder, listening
 from tests.google.cloud_kit import a_lab, a_node
 
 PRIVATE = "echo a-very-private-script"
@@ -18,7 +18,7 @@ def recorded():
     """Give the recording of a create, a list, an object and a refusal."""
     lab = a_lab()
     recorder = Recorder(Recording({"tpu": True}), Redactor({}, frozenset(load_catalog().zones)), lambda: 0.0)
-    with hearing(recorder):
+    with listening(recorder):
         recorder.begin("tpu")
         order = a_node(metadata={"startup-script": PRIVATE})
         lab.nodes.create(order)

@@ -31,9 +31,9 @@ WIRE = Wire()
 class WiredClients(Clients):
     """Google's clients, each with its session answered by the cloud that is at work."""
 
-    def _kept_local(self, client, session):
+    def _local_only(self, client, session):
         shorten(session, WIRE.answer)
-        return super()._kept_local(client, session)
+        return super()._local_only(client, session)
 
 
 @cache

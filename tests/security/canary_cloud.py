@@ -103,7 +103,7 @@ class CanaryCloud(Cloud):
 
     def _manager(self, *_):
         made = SecretManager(clients())
-        session = made._session
+        session = made._rest._session
         shorten(session, self.answer)
         short = session.request
 

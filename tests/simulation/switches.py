@@ -10,7 +10,7 @@ from orchestrator.domain.observation import Claim, Phase, Present
 from orchestrator.domain.plan import Plan
 from orchestrator.engine import apply, delete, journal, lease_object, observe, reconcile, record_store
 from orchestrator.errors import TransientError
-from orchestrator.google import bodies, client_errors, clients, nodes, zone_lists
+from orchestrator.google import bodies, client_errors, clients, nodes, observations
 from orchestrator.planning import decide, next_zone, termination, tpu
 from orchestrator.ssh import watchdog
 from tests.kit.records import changed
@@ -166,7 +166,7 @@ MECHANISMS = {
     "I6 TPUs that never report are not paid for without end": Switch(
         ((termination, "all_silent", lambda *_: ""),),
         ("tests/planning/test_never_reported.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
-    "M7 errors are no absence": Switch(((zone_lists, "listed", _errors_are_absence),), invariant="I7", seed=1),
+    "M7 errors are no absence": Switch(((observations, "listed", _errors_are_absence),), invariant="I7", seed=1),
     "M7 a list that is cut short is no absence": Switch(
         ((nodes, "whole_pages", lambda pager, what: pager.pages),),
         ("tests/google/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),

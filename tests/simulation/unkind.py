@@ -18,14 +18,13 @@ from orchestrator.engine import apply, delete, observe, reconcile, routes
 from orchestrator.engine.delete import Sweep
 from orchestrator.engine.queued_tpus import NodesInQueue
 from orchestrator.google import (
-    account,
+    answer_hooks,
     bodies,
     clients,
     error_mapping,
     factory,
+    hints,
     project_probe,
-    quota_hint,
-    unknown_types,
 )
 from orchestrator.google.refusal import Failure
 from orchestrator.planning import never_reported, next_zone, termination, tpu
@@ -108,7 +107,7 @@ UNKIND = {
         ((clients.Clients, "spaced", clients.Clients.mutating),),
         (f"{CLOUD}store.py::test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition",)),
     "U4 operations of unknown types": Switch(
-        ((unknown_types, "readable", lambda value: value),),
+        ((answer_hooks, "readable", lambda value: value),),
         (f"{CLOUD}unknown_types.py::test_a_create_keeps_its_operation_whatever_type_its_metadata_has",)),
     "U5 machines without cron": Switch(
         ((render, "_template", _without("startup.sh.j2", '"$root/minute" start', ":")),),
@@ -117,7 +116,7 @@ UNKIND = {
         ((next_zone, "holds_one", lambda *_: False),),
         (f"{REFUSALS}test_that_quota_has_room_for_one_is_learned_once",)),
     "U6 the type that would fit": Switch(
-        ((quota_hint, "_comparison", lambda *_: ""),),
+        ((hints, "_comparison", lambda *_: ""),),
         (f"{CLOUD}nodes.py::test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit",)),
     "U6 plan knows a new project's quota": Switch(
         ((preview, "beyond_a_new_project", lambda spec, catalog: ()),),
@@ -192,7 +191,7 @@ UNKIND = {
         ((google, "not_seen", lambda sight, **_: bad(sight.why, "")),),
         ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U24 a named account is not asked for": Switch(
-        ((factory, "read_account", lambda clients, _: account.read_account(clients)),),
+        ((factory, "read_account", lambda clients, _, read=factory.read_account: read(clients)),),
         (f"{CLOUD}factory.py::test_a_named_account_is_taken_without_a_call",)),
     "U27 a reservation that nobody asked for": Switch(
         ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "reservation" not in row[1])),),

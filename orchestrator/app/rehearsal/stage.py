@@ -24,7 +24,7 @@ from orchestrator.emulator import control
 from orchestrator.emulator.address import Address
 from orchestrator.emulator.machines import start_module
 from orchestrator.errors import TpuctlError
-from orchestrator.google.compute_clients import client_class
+from orchestrator.google.lean_imports import client_class
 
 KEPT = frozenset({"TPUCTL_VENV_CACHE"})
 """Variables of ours that commands on a stage may see: they say nothing about a deployment."""

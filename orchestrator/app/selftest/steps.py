@@ -46,7 +46,7 @@ from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
-from orchestrator.google.exchange_recorder import Recorder, hearing
+from orchestrator.google.exchange_recorder import Recorder, listening
 from orchestrator.pricing.cost import Hourly, hourly
 
 FOLDER = "selftest"
@@ -155,7 +155,7 @@ class Run:
         clock = self.session.clock
         self._ends = clock.monotonic() + ttl
         recorder = Recorder(self.recording, redactor_for(self.session), clock.monotonic)
-        with hearing(recorder):
+        with listening(recorder):
             for name, proves, needs, step in self._all():
                 recorder.begin(name)
                 self._step(name, proves, needs, step)

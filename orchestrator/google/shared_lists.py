@@ -43,6 +43,7 @@ class ZoneLists:
         """Return the nodes of *place* that carry the label; *ask* lists all of them."""
         with self._lock:
             zone = self._zones[place]
+        # One lock for each zone: callers wait for the list that is under way, and other zones go on.
         with zone.lock:
             now = self._now()
             if now - zone.asked_at >= self._seconds:

@@ -1,17 +1,29 @@
 """
-Answers of the TPU API that name message types or fields that this client does not know.
+Answers of the TPU API that hold what the client of v2 does not know.
 
 The client's REST transport opens each `google.protobuf.Any` of an answer and raises ParseError for a type
 that is not registered, or for a field it does not know inside an operation. The call has worked by then: its
 operation's id, `done` and `error` must not be lost for it.
+
+The next maintenance of a node is in the API's schema of v2 and in the client of v2alpha1 (docs/facts.md 1.3).
+The client of v2 drops it, so it is read from the same answer: no further call, and no other version of the API.
 """
 
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
+
+from orchestrator.domain.maintenance import FIELD, Maintenance, maintenance_of
+from orchestrator.google.lean_imports import imported
 
 _OPERATION = frozenset({"name", "metadata", "done", "error", "response"})
 _STRUCT = "type.googleapis.com/google.protobuf.Struct"
+# A context variable, not a field: zones are listed by several threads over one session.
+_found: ContextVar[dict[str, Maintenance] | None] = ContextVar("found", default=None)
 
 
 def step_over_unknown_types(session: Any) -> None:
@@ -38,12 +50,12 @@ def readable(value: Any) -> Any:
 
 
 def _any(value: dict[str, Any]) -> dict[str, Any]:
-    from google.protobuf import json_format
-    from google.protobuf.any_pb2 import Any as Message
-
+    json_format = imported("google.protobuf.json_format")
+    message_class = imported("google.protobuf.any_pb2").Any
+    # Strict first: an Any that the client can parse goes on as it is.
     for strict in (True, False):
         try:
-            message = json_format.ParseDict(value, Message(), ignore_unknown_fields=not strict)
+            message = json_format.ParseDict(value, message_class(), ignore_unknown_fields=not strict)
         except (json_format.ParseError, TypeError):
             continue
         found: dict[str, Any] = value if strict else json_format.MessageToDict(message)
@@ -69,3 +81,49 @@ def _readable(response: Any, **_options: Any) -> Any:
     copy.encoding, copy.elapsed, copy.history = "utf-8", response.elapsed, response.history
     copy.raw = io.BytesIO(json.dumps(shown).encode())
     return copy
+
+
+@dataclass(frozen=True)
+class ListedNode:
+    """Pair a node, as the client returns it, with the maintenance in its answer."""
+
+    node: Any
+    maintenance: Maintenance | None = None
+
+    @property
+    def labels(self) -> Any:
+        """Return the node's labels."""
+        return self.node.labels
+
+
+def collect_maintenance(session: Any) -> None:
+    """Let *session*, a requests session, hand the maintenance in its answers to `maintenance_by_name`."""
+    session.hooks["response"].append(_collect)
+
+
+@contextmanager
+def maintenance_by_name() -> Iterator[dict[str, Maintenance]]:
+    """Collect the maintenance that the answers of this block's calls name, by the node's full name."""
+    found: dict[str, Maintenance] = {}
+    token = _found.set(found)
+    try:
+        yield found
+    finally:
+        _found.reset(token)
+
+
+def _collect(response: Any, **_options: Any) -> None:
+    # Most answers name none, and are not parsed a second time.
+    found = _found.get()
+    if found is None or FIELD.encode() not in response.content:
+        return
+    try:
+        body = response.json()
+    except ValueError:
+        return
+    shown = body if isinstance(body, dict) else {}
+    listed = shown.get("nodes")
+    for node in listed if isinstance(listed, list) else [shown]:
+        maintenance = maintenance_of(node.get(FIELD)) if isinstance(node, dict) else None
+        if maintenance is not None:
+            found[str(node.get("name", ""))] = maintenance
