@@ -294,3 +294,7 @@ class World:
     def known_beats(self) -> tuple[Heartbeat, ...]:
         """Return the heartbeats in sight: none also where they could not be read."""
         return self.heartbeats.value if isinstance(self.heartbeats, Present) else ()
+
+    def beats_of(self, incarnation: int | None) -> tuple[Heartbeat, ...]:
+        """Return the heartbeats in sight of one incarnation."""
+        return tuple(beat for beat in self.known_beats if beat.incarnation == incarnation)

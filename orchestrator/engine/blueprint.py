@@ -22,11 +22,6 @@ LOOP_MARGIN = 3600.0
 """Seconds by which a VM may outlive the deployment, so that a loop on it can end the deployment itself."""
 
 
-def runtime_of(kind: str) -> str | None:
-    """Return the usual software version of a type."""
-    return load_catalog().runtime_for(kind)
-
-
 @dataclass(frozen=True)
 class Blueprint:
     """Build orders for one deployment."""
@@ -102,7 +97,7 @@ class Blueprint:
             name=name,
             zone=zone,
             type=kind,
-            runtime=(tpu.runtime if kind == tpu.type else runtime_of(kind)) or "",
+            runtime=(tpu.runtime if kind == tpu.type else load_catalog().runtime_for(kind)) or "",
             spot=tpu.spot and not on_demand,
             external_ip=tpu.external_ip,
             labels=names.labels(self.spec, "tpu", incarnation, record.race.round),

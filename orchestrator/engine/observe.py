@@ -103,6 +103,10 @@ def observe(
 ) -> World:
     """Return the world of this moment; *reports* and *wide* remember what earlier looks have read."""
     zones, reports = zones_to_look_at(spec, record), reports or Heartbeats(cloud.store)
+
+    def claimed(nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+        return read_claim(cloud.store, round_to_look_up(record, nodes), record, nodes)
+
     with threads.pool(8) as pool:
         bucket_sight = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
         vm_sight = pool.submit(_guarded, lambda: _vm(cloud, spec, record))
@@ -120,13 +124,9 @@ def observe(
             operations=tuple(r for r in polled if r is not None),
             observed_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
-            claim=_guarded(lambda: _claim(cloud, record, node_sight.result())),
+            claim=_guarded(lambda: claimed(node_sight.result())),
             boots=boots.value if isinstance(boots := _of(beats.result(), script=True), Present) else (),
         )
-
-
-def _claim(cloud: Cloud, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
-    return read_claim(cloud.store, round_to_look_up(record, nodes), record, nodes)
 
 
 def _of(beats: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:

@@ -164,12 +164,10 @@ def _record(stored: Mapping[str, Any]) -> Record:
     nested["operations"] = [{**one, "verb": _SIGNS[one["verb"]]} for one in stored_operations]
     record: Record = _adapter().validate_python(nested)
     refusals = tuple(_with_code(refusal) for refusal in record.refusals)
-    node = replace(record.node, shape=_shape(*shape.groups()) if shape else None)
+    node = replace(
+        record.node, shape=shape and Shape(shape[1], shape[2], shape[3] == "spot", shape[4] == "yes")
+    )
     return replace(record, node=node, first_seen=states_of(since), refusals=refusals)
-
-
-def _shape(kind: str, runtime: str, price: str, address: str) -> Shape:
-    return Shape(kind, runtime, price == "spot", address == "yes")
 
 
 def _with_code(refusal: Refusal) -> Refusal:

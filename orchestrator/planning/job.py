@@ -62,7 +62,8 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting="job: waits for the TPU", blocked=True)
     if not node.workers:
         return Step(waiting="job: the TPU is READY but shows no workers yet")
-    if spec.job.run_on == "vm" and not _vm_running(world):
+    vm_runs = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
+    if spec.job.run_on == "vm" and not vm_runs:
         return Step(waiting="job: waits for the VM", blocked=True)
     if not isinstance(world.bucket, Present):
         return Step(waiting="job: waits for the bucket", blocked=True)
@@ -71,7 +72,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if not record.job.uploaded:
         return Step(waiting="job: waits for the bundle", blocked=True)
     beats = world.known_beats
-    why = _why_push(spec, world, record, node, beats)
+    why = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
     if not why:
         return _waiting_for(beats, expected_workers(spec, node))
     if world.observed_at < record.ssh.next_try_at:
@@ -87,14 +88,6 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
 def expected_workers(spec: Spec, node: Node) -> int:
     """Return how many machines run the job."""
     return len(node.workers) if spec.job.run_on == "tpu" else 1
-
-
-def _vm_running(world: World) -> bool:
-    return isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
-
-
-def _why_push(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
-    return outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
 
 
 def outdated(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:

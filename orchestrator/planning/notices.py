@@ -35,15 +35,7 @@ class Notice:
 
     def to_json(self) -> bytes:
         """Return the body that is sent and kept."""
-        body = {
-            "schema": 1,
-            "id": self.id,
-            "event": self.event,
-            "at": self.at,
-            "deployment": self.deployment,
-            "text": self.text,
-            "data": dict(self.data),
-        }
+        body = {"schema": 1, **vars(self), "data": dict(self.data)}
         return json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
@@ -77,30 +69,19 @@ _Found = tuple[str, str, str, dict[str, Any]]
 
 
 def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
-    number = record.node.incarnation
-    if record.node.preemptions:
-        text = (
-            f"the TPU was taken away, for the {_nth(record.node.preemptions)} time; another one is asked for"
-        )
-        yield (
-            "preempted",
-            f"preempted-{record.node.preemptions}",
-            text,
-            {"preemptions": record.node.preemptions},
-        )
-    beats = _beats(world, record)
+    number, times = record.node.incarnation, record.node.preemptions
+    if times:
+        text = f"the TPU was taken away, for the {_nth(times)} time; another one is asked for"
+        yield "preempted", f"preempted-{times}", text, {"preemptions": times}
+    beats = world.beats_of(number)
     if not beats:
         return
     first = beats[0]
     data = {"incarnation": number, "zone": record.node.zone, "step": first.step}
     if all(beat.phase is Phase.RUN for beat in beats) and len(beats) == first.workers:
-        if record.node.preemptions == 0:
-            yield (
-                "up",
-                "up",
-                f"the job runs on {first.workers} machine{_s(first.workers)} in {record.node.zone}",
-                data,
-            )
+        if times == 0:
+            machines = "1 machine" if first.workers == 1 else f"{first.workers} machines"
+            yield "up", "up", f"the job runs on {machines} in {record.node.zone}", data
         elif first.resumed_from is not None:
             text = f"the job goes on from step {first.resumed_from} in {record.node.zone}"
             yield "resumed", f"resumed-{number}", text, {**data, "resumed_from": first.resumed_from}
@@ -137,25 +118,12 @@ def _end(outcome: Outcome | None, reason: str, record: Record) -> Iterator[_Foun
     if outcome is Outcome.DONE:
         yield "done", f"done-{mark}", f"done: {reason}", {}
     elif outcome is Outcome.UNCLAIMED:
-        yield (
-            "failed",
-            f"unclaimed-{mark}",
-            f"not done: {reason}; {FETCH} copies it",
-            {"outcome": outcome.value},
-        )
+        text = f"not done: {reason}; {FETCH} copies it"
+        yield "failed", f"unclaimed-{mark}", text, {"outcome": outcome.value}
     elif outcome is Outcome.FAILED:
         yield "failed", f"failed-{mark}", f"failed: {reason}", {}
     elif outcome is Outcome.SPENT:
         yield "budget", f"spent-{mark}", f"stopped: {reason}", {}
-
-
-def _beats(world: World, record: Record) -> tuple[Heartbeat, ...]:
-    """Return the reports of the newest incarnation."""
-    return tuple(beat for beat in world.known_beats if beat.incarnation == record.node.incarnation)
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
 
 
 def _nth(number: int) -> str:

@@ -13,12 +13,13 @@ from orchestrator.domain.capacity import Place, place_of
 from orchestrator.domain.job_progress import with_reports
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.node_price import Prices
-from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, World
+from orchestrator.domain.observation import Node, NodeState, Present, World
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.queued_resource import IN_QUEUE
 from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.units import Duration
+from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.deadline import (
     Mode,
@@ -53,19 +54,12 @@ def due_at(spec: Spec, record: Record) -> float | None:
 def learn_progress(record: Record, world: World) -> Record:
     """Return the record with the progress that the workers report, and the last refusal of spot."""
     progress = with_reports(record.deadline.progress, world.known_beats, current_node(world, record))
-    refused = [
-        r.at
-        for r in record.refusals
-        if r.at > progress.spot_refused_at and _lack_of_spot(r.kind, r.retry, on_demand=r.on_demand)
-    ]
+    spot = (r for r in record.refusals if r.kind is Kind.NODE and not r.on_demand)
+    refused = [r.at for r in spot if r.retry is Retry.CAPACITY]
+    # No later than now: the clock may have been wrong when a refusal was written down.
     latest = min(max([progress.spot_refused_at, *refused]), world.observed_at)
-    if latest != progress.spot_refused_at:
-        progress = replace(progress, spot_refused_at=latest)
-    return (
-        record
-        if progress == record.deadline.progress
-        else replace(record, deadline=replace(record.deadline, progress=progress))
-    )
+    progress = updated(progress, spot_refused_at=latest)
+    return updated(record, deadline=updated(record.deadline, progress=progress))
 
 
 def situation(spec: Spec, world: World, record: Record) -> Situation | None:
@@ -82,6 +76,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     )
     beats = world.known_beats if node is not None else ()
     at = min((beat.step or 0 for beat in beats), default=0)
+    works = bool(beats) and all("first_step" in beat.timings or beat.step for beat in beats)
     return Situation(
         now=world.observed_at,
         began=record.started_at,
@@ -95,7 +90,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
         mode=mode,
         place=node.zone if node else "",
         unsaved=max(0, at - known.step) * pace,
-        starting=not waits and not _works(beats),
+        starting=not waits and not works,
     )
 
 
@@ -199,10 +194,6 @@ def _is_on_demand(record: Record, node: Node) -> bool:
     return node.incarnation in record.deadline.on_demand
 
 
-def _works(beats: tuple[Heartbeat, ...]) -> bool:
-    return bool(beats) and all("first_step" in beat.timings or beat.step for beat in beats)
-
-
 def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer, ...]:
     """Return the zones of the file with what is known of spot there."""
     spans = [s for s in record.spans if s.kind is Kind.NODE and s.spot is not False]
@@ -236,10 +227,6 @@ def _barred(spec: Spec, world: World, record: Record, *, on_demand: bool) -> boo
     if hopeless(ours) is not None:
         return True
     return all(create_gate(spec, known, zone) > world.observed_at for zone in spec.tpu.zones)
-
-
-def _lack_of_spot(kind: Kind, retry: Retry, *, on_demand: bool) -> bool:
-    return kind is Kind.NODE and retry is Retry.CAPACITY and not on_demand
 
 
 def span_spot(record: Record, name: str) -> bool | None:

@@ -1,6 +1,6 @@
 """What workers say about the end of their machines, before the cloud does."""
 
-from orchestrator.domain.observation import Heartbeat, Node, Phase, World
+from orchestrator.domain.observation import Node, Phase, World
 from orchestrator.domain.spec import Spec
 
 FRESH = 60.0
@@ -10,7 +10,7 @@ _AT_REST = frozenset({Phase.STOPPED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 
 def noticed(world: World, node: Node) -> bool:
     """Say whether a worker of *node* has just had its notice: what becomes of it is known within seconds."""
-    return any(b.notice and world.observed_at - b.updated < FRESH for b in _beats(world, node))
+    return any(b.notice and world.observed_at - b.updated < FRESH for b in world.beats_of(node.incarnation))
 
 
 def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
@@ -24,9 +24,5 @@ def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
 
 def workers_stopped(world: World, node: Node) -> bool:
     """Say whether every worker of *node* is being preempted, has stopped its job and committed what it had."""
-    at_rest = {b.worker for b in _beats(world, node) if b.preempted and b.phase in _AT_REST}
+    at_rest = {b.worker for b in world.beats_of(node.incarnation) if b.preempted and b.phase in _AT_REST}
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}
-
-
-def _beats(world: World, node: Node) -> tuple[Heartbeat, ...]:
-    return tuple(b for b in world.known_beats if b.incarnation == node.incarnation)

@@ -103,7 +103,7 @@ def wants_text(saving: CheckpointSpec) -> str:
 
 def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     """Return what became of the work of a machine that is being taken away."""
-    mine = [b for b in world.known_beats if b.incarnation == record.node.incarnation]
+    mine = world.beats_of(record.node.incarnation)
     if not mine:
         return ""
     saved = [b.committed_step for b in mine]

@@ -324,15 +324,12 @@ def _refusals(places: Places, record: Record) -> Places:
     for refusal in record.refusals:
         if refusal.full and not refusal.on_demand:
             places = after_full(places, refusal.zone, record.node.type, refusal.at)
-        if refusal.at > last.get(refusal.zone, 0.0) and _tells_of_capacity(refusal):
+        lacking = refusal.kind is Kind.NODE and refusal.retry in LACKING
+        lacking = lacking and not refusal.full and not refusal.on_demand
+        if lacking and refusal.at > last.get(refusal.zone, 0.0):
             places = after_refusal(places, refusal.zone, record.node.type, refusal.at)
             last[refusal.zone] = refusal.at
     return places
-
-
-def _tells_of_capacity(refusal: Refusal) -> bool:
-    lacking = refusal.kind is Kind.NODE and refusal.retry in LACKING
-    return lacking and not refusal.full and not refusal.on_demand
 
 
 def _of_node(places: Places, node: Node, record: Record, world: World) -> Places:
