@@ -5,8 +5,6 @@ The record holds it as well, and is newer: the object is written once a minute a
 """
 
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 from orchestrator.contract.object_names import CAPACITY
 from orchestrator.domain.capacity import Places, merged
@@ -14,6 +12,7 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record
+from orchestrator.engine.record_format import adapter
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 
 SCHEMA = 1
@@ -65,7 +64,7 @@ class CapacityMemory:
 
 def encoded(places: Places) -> bytes:
     """Return the object's bytes."""
-    body = {"schema": SCHEMA, "places": _adapter().dump_python(places, mode="json")}
+    body = {"schema": SCHEMA, "places": adapter(Places).dump_python(places, mode="json")}
     return bytes_with_checksum(body)
 
 
@@ -73,14 +72,7 @@ def decoded(data: bytes) -> Places:
     """Read the object; one that is damaged, or of another version, knows nothing."""
     try:
         body = verified(data)
-        places: Places = _adapter().validate_python(body["places"]) if body["schema"] == SCHEMA else ()
+        places: Places = adapter(Places).validate_python(body["places"]) if body["schema"] == SCHEMA else ()
     except (ValueError, KeyError, TypeError):
         return ()
     return places
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Places)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from filelock import FileLock
+
 from orchestrator.domain.capacity import Place, Places
 from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.errors import DiskError
@@ -88,8 +90,6 @@ class _Locked:
     """Hold the file's lock, or go on without it when it cannot be had in time."""
 
     def __init__(self, path: Path) -> None:
-        from filelock import FileLock
-
         self._folder = path.parent
         self._lock = FileLock(path)
 

@@ -96,7 +96,7 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     sane = _readable(record)
     plain = replace(sane, first_seen={}, node=replace(sane.node, shape=None))
-    body[BODY] = _flat(_adapter().dump_python(plain, mode="json"))
+    body[BODY] = _flat(adapter(Record).dump_python(plain, mode="json"))
     body[BODY]["shape"] = str(sane.node.shape or "")
     for refusal in body[BODY]["refusals"]:
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
@@ -158,11 +158,11 @@ def decode(data: bytes, deployment: str) -> Record:
 
 def _record(stored: Mapping[str, Any]) -> Record:
     nested = _nested(stored)
-    since = _times().validate_python(nested.pop("first_seen", {}))
+    since = adapter(dict[str, float]).validate_python(nested.pop("first_seen", {}))
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
     stored_operations = nested.get("operations", ())
     nested["operations"] = [{**one, "verb": _SIGNS[one["verb"]]} for one in stored_operations]
-    record: Record = _adapter().validate_python(nested)
+    record: Record = adapter(Record).validate_python(nested)
     refusals = tuple(_with_code(refusal) for refusal in record.refusals)
     node = replace(
         record.node, shape=shape and Shape(shape[1], shape[2], shape[3] == "spot", shape[4] == "yes")
@@ -233,14 +233,8 @@ _STATES = {sign.value: sign for sign in Sign} | {state.name.lower(): state for s
 
 
 @cache
-def _times() -> Any:
+def adapter(kind: Any) -> Any:
+    """Return what reads and writes values of a type as JSON: of this package, pydantic is loaded here alone."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(dict[str, float])
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Record)
+    return TypeAdapter(kind)
