@@ -57,6 +57,7 @@ def place_of(places: Places, zone: str, kind: str) -> Place:
 def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
     """Return the memory after a zone has refused for want of capacity or quota."""
     one = place_of(places, zone, kind)
+    # Refusals of one hour count once: asking more often must not make the hour look worse.
     again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
     hours = one.hours if again else _with_hour(one.hours, at, granted=0, out=1)
     since = one.out_since or at
@@ -96,6 +97,7 @@ def after_loss(places: Places, zone: str, kind: str, at: float, lived: float) ->
 def merged(places: Places, others: Places, now: float) -> Places:
     """Return *places* with what *others* know better: a place with a later event, of which none is yet to come."""
     known = {(one.zone, one.type): _last(one) for one in places}
+    # An event that is yet to come is a wrong clock's: it would shadow all true ones for ever.
     newer = [one for one in others if known.get((one.zone, one.type), 0.0) < _last(one) <= now]
     for one in sorted(newer, key=_last):
         places = _with(places, one)

@@ -57,6 +57,7 @@ def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
 
 
 def _mac(body: Mapping[str, Any], key: bytes) -> str:
+    # Both are left out: the checksum is made after the proof and covers it.
     rest = {name: value for name, value in body.items() if name not in {CHECKSUM, PROOF}}
     return hmac.new(key, json.dumps(rest, sort_keys=True).encode(), "sha256").hexdigest()
 

@@ -31,7 +31,9 @@ def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
 
 @contextmanager
 def _on_disk(path: Path) -> Iterator[None]:
+    """Make the file's folder for this user alone; raise what the disk refuses as DiskError."""
     try:
+        private_folder(path.parent)
         yield
     except OSError as error:
         trouble = disk_trouble(error, path)
@@ -46,13 +48,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     Raise DiskError when the disk does not take it; then the old content is still there.
     """
-    with _on_disk(path):
-        _replace(path, data)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    private_folder(path.parent)
-    with replacing(path, 0o600) as file:
+    with _on_disk(path), replacing(path, 0o600) as file:
         file.write(data)
 
 
@@ -64,18 +60,14 @@ def append_synced(path: Path, line: bytes) -> None:
     DiskError when the disk does not take it; a part of the line may be there.
     """
     with _on_disk(path):
-        _append(path, line)
-
-
-def _append(path: Path, line: bytes) -> None:
-    private_folder(path.parent)
-    new = not path.exists()
-    with path.open("a+b") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            line = line if file.read(1) == b"\n" else b"\n" + line
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-    if new:
-        sync_folder(path.parent)
+        new = not path.exists()
+        with path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else b"\n" + line
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            # A power cut must not take the folder's entry of a file whose content is safe.
+            sync_folder(path.parent)

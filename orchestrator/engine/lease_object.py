@@ -88,18 +88,14 @@ class Lease:
                     self._clock.wait(1.0)
                     continue
                 if held is None:
-                    self._settled()
+                    if self._asked:
+                        self._forget_wish()
                     return
                 holder, age = held
                 if self.me.command not in holder.yields or self._clock.monotonic() >= end:
                     self._forget_wish()
                     raise held_by(holder, age)
                 self._clock.wait(1.0)
-
-    def _settled(self) -> None:
-        if self._asked:
-            self._asked = False
-            self._forget_wish()
 
     def _attempt(self) -> tuple[Holder, float] | None:
         """Try once; return the holder and the age of its last renewal when it has to be respected."""
@@ -278,6 +274,7 @@ class Lease:
             self.release()
 
     def _forget_wish(self) -> None:
+        self._asked = False
         with contextlib.suppress(TpuctlError):
             self._store.delete(LEASE_WISH)
 

@@ -37,21 +37,25 @@ def host_of(url: str) -> str:
 
 
 @dataclass(frozen=True)
-class Webhook:
-    """Post the notice as JSON. *label* tells several apart; a redirect is refused, it could lead elsewhere."""
+class _Service:
+    """Hold an address that is a secret, and the events that it is told of; *label* tells several apart."""
 
     url: str
     label: str
     events: Collection[str]
 
+    def wants(self, event: str) -> bool:
+        """Say whether the event is among those asked for."""
+        return event in self.events
+
+
+class Webhook(_Service):
+    """Post the notice as JSON; a redirect is refused, it could lead elsewhere."""
+
     @property
     def name(self) -> str:
         """Return the host only."""
         return f"webhook {self.label} ({host_of(self.url)})"
-
-    def wants(self, event: str) -> bool:
-        """Say whether the event is among those asked for."""
-        return event in self.events
 
     def send(self, notice: Notice) -> None:
         """Post it; anything but 2xx is a failure."""
@@ -90,22 +94,13 @@ def _opener(host: str) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(*handlers)
 
 
-@dataclass(frozen=True)
-class Apprise:
+class Apprise(_Service):
     """Tell one of the services that the library Apprise knows."""
-
-    url: str
-    label: str
-    events: Collection[str]
 
     @property
     def name(self) -> str:
         """Return the service only: of such an address every other part may be a secret."""
         return f"apprise {self.label} ({self.url.partition('://')[0][:20]})"
-
-    def wants(self, event: str) -> bool:
-        """Say whether the event is among those asked for."""
-        return event in self.events
 
     def send(self, notice: Notice) -> None:
         """Send title and text, which a machine may have written: no markup of it counts."""

@@ -56,6 +56,7 @@ class Approved:
 
 def sights_of(world: World, record: Record) -> dict[str, str]:
     """Say in words what a plan rests on; raise TransientError where something could not be seen."""
+    # A plan over what nobody could see would be a guess that the user approves.
     blind = [s for s in (world.bucket, world.vm, world.nodes, world.heartbeats) if isinstance(s, Unknown)]
     if blind:
         raise TransientError(

@@ -25,6 +25,7 @@ def broken(spec: Spec, plan: Plan, world: World, record: Record) -> str:
 def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple[str, str]]:
     for change in plan.changes:
         what = f"{change.verb.word} {change.kind.value} {change.name}"
+        # The worst mistake of all: a second machine for one that was only out of sight.
         if _unseen(change, world):
             yield "unknown is not absent", f"{what}, which was not seen"
         if change.kind is Kind.BUCKET and change.verb is Verb.DELETE:
@@ -51,6 +52,7 @@ def _second(plan: Plan, change: Change, world: World, record: Record) -> Iterato
     for node in world.known_nodes:
         if _rivals(change, node, record):
             continue
+        # What is surely on its way out does not count as a second TPU.
         going = node.state in GOING or of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
         if not going and node.name not in gone | asked:
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"

@@ -65,6 +65,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     vm_runs = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
     if spec.job.run_on == "vm" and not vm_runs:
         return Step(waiting="job: waits for the VM", blocked=True)
+    # Without the bucket the job would train what nobody keeps.
     if not isinstance(world.bucket, Present):
         return Step(waiting="job: waits for the bucket", blocked=True)
     if isinstance(world.heartbeats, Unknown):
@@ -75,6 +76,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     why = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
     if not why:
         return _waiting_for(beats, expected_workers(spec, node))
+    # SSH that has just failed is not tried in every pass: the heartbeat may come first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
         return Step(waiting=f"job: {why}; next try soon", wake_in=record.ssh.next_try_at - world.observed_at)
     # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code,
@@ -124,6 +126,7 @@ def _of_use(spec: Spec, world: World, node: Node) -> bool:
     """Say whether the machines of *node* can be given a job."""
     if node.state is NodeState.READY and node.healthy:
         return True
+    # An API that says CREATING or unhealthy does not matter while the machines themselves report.
     gone = node.state in TERMINAL or node.state in {NodeState.DELETING, NodeState.STOPPED}
     return not gone and reports(spec, world, node)
 
@@ -155,6 +158,7 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> str:
     script works, nor while the machines' role on the bucket may not count yet.
     """
     since = record.ssh.failed_since
+    # A failure of long ago is no witness: nobody has tried since.
     fresh = world.observed_at - record.ssh.next_try_at < latest_try(spec)
     if since is None or not fresh or world.observed_at - since < REACH * heartbeat_interval(spec):
         return ""

@@ -42,6 +42,7 @@ def not_up(world: World) -> bool:
 def often_silent(spec: Spec, record: Record, zone: str) -> bool:
     """Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant."""
     # A TPU that was billed nowhere cannot be told from one of this zone.
+    # Three silent TPUs in one zone point to the zone, or to our own script: more of them prove nothing.
     zones = {span.name: span.zone for span in record.spans if span.kind is Kind.NODE}
     here = [n for n, _ in record.silence.never_reported if zones.get(names.node_name(spec, n), zone) == zone]
     return len(here) >= SILENT_TPUS
@@ -85,6 +86,7 @@ def _ready_for(world: World, record: Record) -> float:
 
 def with_boot_report(record: Record, number: int) -> Record:
     """Return the record with the TPU that is about to be made with our startup script; those gone are left out."""
+    # Without those that are gone, or the list would grow with every TPU.
     known = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     return updated(
         record,
@@ -117,6 +119,7 @@ def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
     number = change.incarnation or 0
     if not change.never_reported or any(known == number for known, _ in record.silence.never_reported):
         return record
+    # As good as a refusal: the zone has given a machine that is of no use.
     places = after_refusal(record.places, change.zone, record.node.type, now)
     return replace(
         record,

@@ -43,6 +43,7 @@ def next_zone(
 ) -> str:
     """Return the zone for the next node; one of *full* counts as one that has refused."""
     zones, refused = zone_order(spec, record, now, prices), _refused_zones(record)
+    # Counted once: a zone that has refused for quota is both.
     full = [zone for zone in full if zone not in refused]
     return min(zones, key=[*refused, *full].count)
 
@@ -95,6 +96,7 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
     """
     refused = [r.retry for r in record.refusals if r.kind is Kind.NODE and r.zone == zone]
     old = [n for n in world.known_nodes if n.zone == zone]
+    # The quota is not gone, it is ours: asking again before the old TPU is gone only adds refusals.
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
     since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.observed_at) for n in old)

@@ -70,6 +70,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     known, node = record.deadline.progress, _live(world, record)
     pace = known.pace or FIRST_SHARE * max(1.0, due - record.started_at) / target
     # An order of flex-start is what the choice has led to: in the queue it is no reason to choose again.
+    # What waits in the queue trains nothing: for the deadline it is as good as nothing.
     waits = node is None or (_in_queue(node) and not _is_on_demand(record, node))
     mode = (
         Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _is_on_demand(record, node) else Mode.SPOT
@@ -112,6 +113,7 @@ def to_leave(spec: Spec, world: World, record: Record) -> str:
     what has not been heard of in this look may work.
     """
     found = _open(spec, world, record)
+    # Unknown is not idle: a TPU whose workers could not be asked may be at work.
     if found is None or _live(world, record) is None or not isinstance(world.heartbeats, Present):
         return ""
     choice = choose(found)
@@ -131,6 +133,7 @@ def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:
     found = _open(spec, world, record)
     if found is None:
         return False
+    # Asked as if nothing were there, since the TPU in question is about to be replaced.
     idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
     return choose(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, record, on_demand=True)
 
@@ -200,6 +203,7 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
     life = life_of(sum((s.until or world.observed_at) - s.since for s in spans), record.node.preemptions)
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
     age = world.observed_at - record.deadline.progress.spot_refused_at
+    # Each try of spot in vain costs a start, so a refusal is believed twice as long after each.
     doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
     doubted = doubted or _in_queue(_live(world, record))
     usd = rates(spec, world, record)

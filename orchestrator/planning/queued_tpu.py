@@ -32,12 +32,14 @@ def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Nod
     unmatched = {(node.zone, node.name): node for node in nodes}
     found = []
     for place in queued:
+        # One TPU, not two: a queued resource and the node that it has made are merged by name and zone.
         node = unmatched.pop((place.zone, place.nodes[0] if place.nodes else place.name), None)
         found.append(_without_node(place) if node is None else _with_node(node, place))
     return (*found, *unmatched.values())
 
 
 def _with_node(node: Node, place: QueuedResource) -> Node:
+    # The node's own end says more than that of its queued resource, which follows it.
     going = node.state in {NodeState.PREEMPTED, NodeState.TERMINATED}
     if place.state in ENDED and not going:
         return replace(node, state=_end(place), queued=place)
@@ -114,7 +116,10 @@ def judge_place(node: Node, world: World, record: Record) -> InQueue | None:
     if place.state is QueuedState.FAILED:
         return InQueue(True, f"the queue has given it up: {place.message or 'no reason told'}")
     if place.state in ENDED:
-        return InQueue(True, f"{_who(place)}, its queued resource is {place.state.name}")
+        # Only spot is preempted; what else the service ends was given for a limited time.
+        end = "it was preempted" if place.spot else "the service has ended it"
+        end = "its node was deleted by somebody" if place.by_user else end
+        return InQueue(True, f"{end}, its queued resource is {place.state.name}")
     if place.state in IN_QUEUE:
         return InQueue(False, waiting_text(place))
     if place.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
@@ -123,13 +128,6 @@ def judge_place(node: Node, world: World, record: Record) -> InQueue | None:
     if late:
         return InQueue(True, f"still PROVISIONING after {PROVISIONING_DEADLINE / 60:.0f} min")
     return InQueue(False, "the queue is making it")
-
-
-def _who(place: QueuedResource) -> str:
-    if place.by_user:
-        return "its node was deleted by somebody"
-    # Only spot is preempted; what else the service ends was given for a limited time.
-    return "it was preempted" if place.spot else "the service has ended it"
 
 
 def doubts(node: Node) -> set[FirstSeen]:
@@ -144,6 +142,7 @@ def learn_places(record: Record, world: World) -> Record:
     asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     for node in world.known_nodes:
         failed = of_node(node.incarnation, Sign.QUEUE_FAILED)
+        # Each failure counts once, though the failed queued resource stays listed until it is deleted.
         new = node.incarnation in asked and failed not in record.first_seen
         if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
             continue

@@ -72,6 +72,7 @@ def asked_for(record: Record, zone: str, incarnation: int, race: int, now: float
         node=replace(record.node, highest=max(newest_incarnation(record), incarnation)),
         ssh=replace(record.ssh, failed_since=None, next_try_at=0.0),
     )
+    # One more runner of the race under way: the newest TPU stays the one that it was.
     if race and race == record.race.round and incarnation != record.node.incarnation:
         return replace(
             record, race=replace(record.race, rivals=(*record.race.rivals, Candidate(incarnation, zone, now)))
@@ -101,6 +102,7 @@ def accepted(record: Record, incarnation: int) -> Record:
 def refused(record: Record, refusal: Refusal, incarnation: int | None) -> Record:
     """Return the record after a refusal; a rival that surely was not made is none any more."""
     record = replace(record, refusals=(*record.refusals, refusal))
+    # After a transient failure it may exist all the same, so only a clear refusal takes it off the list.
     rival = incarnation != record.node.incarnation
     return as_absent(record, incarnation) if rival and refusal.retry in REFUSING else record
 
@@ -129,6 +131,7 @@ def learn_race(record: Record, world: World) -> Record:
     )
     record = updated(record, race=updated(record.race, rivals=rivals))
     if undecided(record):
+        # The claim decides, not what we saw first: a machine may have begun the job while we were away.
         claim = world.claim.value if isinstance(world.claim, Present) else None
         if claim is not None and claim.round == record.race.round:
             record = _won(record, claim.incarnation, listed, world.observed_at)
@@ -200,6 +203,7 @@ def _without_the_gone(record: Record, world: World) -> Record:
     """Forget losers that are surely not there: a create whose answer was lost may still make one."""
     if not record.race.rivals or not isinstance(world.nodes, Present):
         return record
+    # Being created, listed, or still able to win: each alone is a reason to keep watching it.
     here = {n.incarnation for n in world.known_nodes}
     racing = {r.incarnation for r in candidates(record)}
     coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == (Kind.NODE, Verb.CREATE)}

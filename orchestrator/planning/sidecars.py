@@ -63,6 +63,7 @@ def with_settings(record: Record, spec: Spec, role: str) -> dict[str, str]:
 
 def decide_sidecars(spec: Spec, world: World, record: Record) -> Step:
     """Tell running machines about changed settings. Each change is tried once; `tpuctl tunnel` repeats it."""
+    # The digest is written down after the one try, so a machine out of reach is not asked in every pass.
     changes = tuple(
         Change(Kind.SIDECARS, Verb.UPDATE, name, "the machine has other settings", zone)
         for role, name, zone in _running(world, record)

@@ -23,9 +23,11 @@ VM_LAST_WAKE = 5.0
 
 def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tuple[Outcome | None, str]:
     """Say whether the deployment has come to its end: done, failed or out of budget or time."""
+    # First of all: a bucket in another region is refused before anything is made that must be cleaned up.
     misplaced = _misplaced(spec, world)
     if misplaced:
         return Outcome.REFUSED, misplaced
+    # Done comes before budget and ttl: a job that has ended well is never called spent.
     if finished(world):
         return Outcome.DONE, "every worker reports that the job is done"
     unclaimed = ended_unclaimed(world.known_beats)
@@ -58,6 +60,7 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     beats = world.known_beats
     failed = [b for b in beats if b.phase is Phase.FAILED]
     patience = SILENCE * heartbeat_interval(spec)
+    # Their machines may still carry files to the bucket; deleting them now would lose these.
     busy = [b for b in beats if b.phase not in _RESTING and world.observed_at - b.updated < patience]
     late = bool(failed) and world.observed_at - failed[0].updated > LONGEST_RESCUE
     return failed[0] if failed and (late or not busy) else None
@@ -89,6 +92,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
     unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
     waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
     waiting = waiting or (("the TPU is being deleted",) if nodes else ())
+    # An empty list may be older than the TPU: a machine that it misses would run on, and be billed.
     if not unsure and not nodes and not _surely_gone(world, record):
         waiting = ("the TPU is not in sight; looking once more before it counts as gone",)
     if _on_its_way(world, record):
@@ -118,6 +122,7 @@ def _surely_gone(world: World, record: Record) -> bool:
 def _on_its_way(world: World, record: Record) -> bool:
     """Say whether a machine may still appear: an end that does not wait for it would leave it running."""
     vm = world.vm
+    # What is under way cannot be called back: the end waits for it and removes it then.
     starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
     return starting or any(o.verb in MAKING for o in _recent(world, record))
 

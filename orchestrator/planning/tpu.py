@@ -98,10 +98,13 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if isinstance(world.nodes, Unknown):
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
     current = current_node(world, record)
+    # An old list may show a TPU of an earlier life under a larger number: looked at twice before it counts.
     unknown = unrecorded_nodes(world, record)
     superseded = [
         n for n in world.known_nodes if n is not current and n not in unknown and not may_win(n, record)
     ]
+    # Losers, and what an earlier process left: they cost money, so they go even while nothing else is
+    # decided.
     old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
@@ -116,6 +119,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
         return Step(tuple(removals), text, wake_in=5.0)
+    # What goes already is not deleted again: the next TPU is asked for beside it, under a new name.
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is Verdict.REPLACE and current is not None and not going:
         gone = delete_node(current, judgement.why)
@@ -138,15 +142,18 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> J
     if node is None:
         return _judge_missing(world, record)
     state = node.state
+    # The queue knows first: its node may still look well when the order behind it has failed.
     place = judge_place(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
+    # Evidence from the machines comes before the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
         return Judgement(
             Verdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
         )
     if unwanted(record):
         return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")
+    # Waiting in the queue is no fault, however long it takes.
     if place is not None:
         return Judgement(Verdict.WAIT, place.why)
     if state is NodeState.STOPPED:
@@ -179,6 +186,7 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgeme
     TIMEOUT is also what a machine shows that is still warming up, and maintenance passes.
     """
     why = f"unhealthy: {node.health}"
+    # Whether it reports is not known: unknown is not silent.
     if isinstance(world.heartbeats, Unknown):
         return Judgement(Verdict.WAIT, why)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
@@ -199,6 +207,7 @@ def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> Judgem
 
 def _in_time(spec: Spec, world: World, record: Record, judgement: Judgement) -> Judgement:
     """Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake."""
+    # In a race nothing is left for money's sake: which TPU is ours is not known yet.
     stays = judgement.verdict in {Verdict.KEEP, Verdict.WAIT} and not undecided(record)
     why = to_leave(spec, world, record) if stays else ""
     return Judgement(Verdict.REPLACE, why) if why else judgement
@@ -220,6 +229,7 @@ def _judge_missing(world: World, record: Record) -> Judgement:
         return Judgement(Verdict.REPLACE, "it was deleted")
     if not record.node.accepted:
         return Judgement(Verdict.CREATE, "this incarnation is not there yet")
+    # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE
         return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
@@ -254,6 +264,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> St
     vm = _without_vm(spec, record)
     if vm is not None:
         return Step(waiting=f"TPU: not asked for without the VM, which was refused ({vm.text})")
+    # A TPU that has already won would be doubled by a new one.
     if undecided(record) and isinstance(world.claim, Unknown):
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
@@ -263,6 +274,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> St
     record = replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
         return new_round(spec, world, record, judgement.why)
+    # The same name for a create whose answer was lost: at worst it is refused as taken, never made twice.
     incarnation = newest_incarnation(record) + 1 if fresh else record.node.incarnation
     full = full_zones(spec, world, record)
     zone = next_zone(spec, record, world.observed_at, world.prices, full) if fresh else record.node.zone

@@ -49,14 +49,18 @@ OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CR
 def learn(record: Record, world: World) -> Record:
     """Return the record with what *world* adds to it."""
     now = world.observed_at
+    # What exists comes first: the results of operations below are judged by the newest incarnation.
     record = _adopt(_up_to(record, now), world)
     for result in world.operations:
         record = _learn_operation(record, result, now)
     record = _accepted_by_report(record, world)
+    # The winner before the zones: what a zone gave or refused counts for TPUs of this race only.
     record = learn_capacity(learn_places(learn_race(record, world), world), world)
+    # After the refusals of this pass: what works now forgives all before it.
     record = _learn_success(record, world)
     record = learn_reports(learn_progress(record, world), world)
     record = updated(record, spans=_spans(record, world, now))
+    # Last: everything above compares this look with the doubtful states of the look before.
     return updated(record, first_seen=_doubtful_since(record, world, now))
 
 
@@ -106,6 +110,7 @@ def _adopt(record: Record, world: World) -> Record:
         key=lambda n: n.incarnation or 0,
         default=None,
     )
+    # An older node does not become the newest one again, whatever a list shows.
     if newest is not None and (newest.incarnation or 0) <= newest_incarnation(record):
         newest = current_node(world, record)
     if newest is None:
@@ -147,6 +152,7 @@ def _learn_operation(record: Record, result: OperationResult, now: float) -> Rec
     ended, failed = result.operation, result.retry is not None
     record = replace(record, operations=tuple(o for o in record.operations if o.id != ended.id))
     what, newest = (ended.kind, ended.verb), ended.incarnation == record.node.incarnation
+    # A VM keeps its name, so a failed start leaves it accepted, and a failed create does not.
     if failed and ended.kind is Kind.VM and ended.verb in MAKING:
         accepted = record.vm.accepted and ended.verb is Verb.START
         record = replace(record, vm=replace(record.vm, accepted=accepted))
@@ -188,6 +194,7 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
     has to be seen anew: it is believed after two complete lists in a row.
     """
     observed, unobserved = vm_doubts(world.vm)
+    # Absent starts the count, Present ends it, Unknown does neither.
     if isinstance(world.bucket, Absent):
         observed.add(BUCKET_ABSENT)
     elif not isinstance(world.bucket, Present):
@@ -237,6 +244,7 @@ def _span(node: Node, record: Record, now: float) -> Span:
 def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
     """Open a span for what is billed now and close those of what is surely not."""
     live: dict[tuple[Kind, str], Span] = {}
+    # What could not be listed goes on being billed: a span is closed only by a sure look.
     sure = {Kind.VM} if isinstance(world.vm, Present | Absent) else set()
     if isinstance(world.nodes, Present):
         sure.add(Kind.NODE)
@@ -312,6 +320,7 @@ def learn_capacity(record: Record, world: World) -> Record:
 
 def _shared(places: Places, record: Record, world: World) -> Places:
     """Return the memory with the stockouts that other deployments of this computer have met."""
+    # Another deployment of this computer asked there a moment ago: we need not meet the same refusal.
     for stockout in world.stockouts:
         known = place_of(places, stockout.zone, record.node.type)
         if stockout.type == record.node.type and stockout.out_at > max(known.out_at, known.granted_at):
@@ -336,6 +345,7 @@ def _of_node(places: Places, node: Node, record: Record, world: World) -> Places
     now = world.observed_at
     ready = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     if ready is None:
+        # Counted once, in the first look that shows it ready.
         fresh = node.state is NodeState.READY and node.healthy
         return after_grant(places, node.zone, record.node.type, now) if fresh else places
     lost = node.state in TERMINAL or workers_stopped(world, node)

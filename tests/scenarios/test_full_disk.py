@@ -16,16 +16,14 @@ def disk(monkeypatch):
     """Give the disk of all computers: nothing can be written to it while it is *full*."""
     made = SimpleNamespace(full=False)
 
-    def guarded(write):
-        def written(path, data):
-            if made.full:
-                raise OSError(errno.ENOSPC, "No space left on device", str(path))
-            write(path, data)
+    folder = atomic_files.private_folder
 
-        return written
+    def guarded(path):
+        if made.full:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        folder(path)
 
-    for name in ("_replace", "_append"):
-        monkeypatch.setattr(atomic_files, name, guarded(getattr(atomic_files, name)))
+    monkeypatch.setattr(atomic_files, "private_folder", guarded)
     yield made
     made.full = False
 
