@@ -1,88 +1,128 @@
-"""The routes of Cloud TPU: nodes, queued resources, catalogue, operations."""
+"""The calls of Cloud TPU: nodes, queued resources, catalogue, operations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from orchestrator.emulator.http.dispatch import Call, body_of, named
 from orchestrator.emulator.http.metadata import items_json
-from orchestrator.emulator.http.router import Response, Router
-from orchestrator.emulator.http.tpu_catalog import Catalog, TpuOperations, listed
+from orchestrator.emulator.http.paging import rpc_page
+from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.tpu_shapes import node_json, operation_json, queued_json
-from orchestrator.emulator.state import body_shapes, constraints, node_rules
+from orchestrator.emulator.state import body_shapes, constraints, node_rules, reservations, tables
 from orchestrator.emulator.state.api_errors import ApiError
-from orchestrator.emulator.state.operations import Operation
+from orchestrator.emulator.state.operations import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource
 from orchestrator.emulator.state.world import LocalCloud
 
 VERSIONS = ("/v2", "/v2alpha1")
+_LARGEST_PAGE = 500
 _P = "/projects/{project}/locations"
+_Z = _P + "/{zone}"
+Table = list[tuple[str, str, str, Callable[[Call], Response]]]
 
 
 def tpu_routes(router: Router, cloud: LocalCloud) -> None:
     """Register the TPU API: v2, the same as v2alpha1, and of v1 what only reads the catalogue."""
-    for version in VERSIONS:
-        _version_routes(router, cloud, version + _P)
     catalog = Catalog(cloud)
-    listing = named("tpu.reservations.list", catalog.reserved)
-    router.add("GET", f"/v2alpha1{_P}/{{zone}}/reservations", listing)
-    at = f"/v1{_P}"
-    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
-        ("locations.list", "GET", at, catalog.locations),
-        ("locations.get", "GET", at + "/{zone}", catalog.location),
-        ("nodes.list", "GET", at + "/{zone}/nodes", catalog.no_nodes),
-        ("acceleratortypes.list", "GET", at + "/{zone}/acceleratorTypes", catalog.types),
-        ("acceleratortypes.get", "GET", at + "/{zone}/acceleratorTypes/{name}", catalog.type),
-        ("runtimeversions.list", "GET", at + "/{zone}/tensorflowVersions", catalog.tensorflow),
-    ]
+    for version in VERSIONS:
+        alpha = version == "/v2alpha1"
+        _add(
+            router,
+            version,
+            [*_nodes(cloud), *_operations(cloud), *catalog.table(), *_queued(cloud, alpha=alpha)],
+        )
+    _add(router, "/v2alpha1", [("reservations.list", "GET", _Z + "/reservations", catalog.reserved)])
+    _add(router, "/v1", catalog.table(v1=True))
+
+
+def _add(router: Router, version: str, table: Table) -> None:
     for method, verb, pattern, handler in table:
-        router.add(verb, pattern, named(f"tpu.{method}", handler))
+        router.add(verb, version + pattern, named(f"tpu.{method}", handler))
 
 
-def _version_routes(router: Router, cloud: LocalCloud, locations: str) -> None:
-    nodes, catalog, operations = NodeRequests(cloud), Catalog(cloud), TpuOperations(cloud)
-    zone = locations + "/{zone}"
-    node, operation = zone + "/nodes/{node}", zone + "/operations/{operation}"
-    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
+def _nodes(cloud: LocalCloud) -> Table:
+    nodes, every, node = NodeRequests(cloud), _Z + "/nodes", _Z + "/nodes/{node}"
+    return [
         ("nodes.getGuestAttributes", "POST", node + ":getGuestAttributes", nodes.guest_attributes),
         ("nodes.stop", "POST", node + ":stop", nodes.changing(cloud.tpu.stop)),
         ("nodes.start", "POST", node + ":start", nodes.changing(cloud.tpu.start)),
-        ("nodes.create", "POST", zone + "/nodes", nodes.create),
-        ("nodes.list", "GET", zone + "/nodes", nodes.list),
+        ("nodes.create", "POST", every, nodes.create),
+        ("nodes.list", "GET", every, nodes.list),
         ("nodes.get", "GET", node, nodes.get),
         ("nodes.delete", "DELETE", node, nodes.changing(cloud.tpu.delete)),
         ("nodes.update", "PATCH", node, nodes.update),
-        ("operations.cancel", "POST", operation + ":cancel", operations.cancel),
-        ("operations.list", "GET", zone + "/operations", operations.list),
-        ("operations.get", "GET", operation, operations.get),
-        ("operations.delete", "DELETE", operation, operations.delete),
-        ("acceleratortypes.list", "GET", zone + "/acceleratorTypes", catalog.types),
-        ("acceleratortypes.get", "GET", zone + "/acceleratorTypes/{name}", catalog.type),
-        ("runtimeversions.list", "GET", zone + "/runtimeVersions", catalog.runtimes),
-        ("runtimeversions.get", "GET", zone + "/runtimeVersions/{name}", catalog.runtime),
-        ("locations.generateServiceIdentity", "POST", zone + ":generateServiceIdentity", catalog.identity),
-        ("locations.list", "GET", locations, catalog.locations),
-        ("locations.get", "GET", zone, catalog.location),
     ]
-    for method, verb, pattern, handler in table:
-        router.add(verb, pattern, named(f"tpu.{method}", handler))
-    queued_routes(router, cloud, zone)
 
 
-class NodeRequests:
+def _queued(cloud: LocalCloud, *, alpha: bool) -> Table:
+    calls, every, one = (
+        QueuedRequests(cloud, alpha=alpha),
+        _Z + "/queuedResources",
+        _Z + "/queuedResources/{queued}",
+    )
+    return [
+        ("queuedResources.reset", "POST", one + ":reset", calls.reset),
+        ("queuedResources.create", "POST", every, calls.create),
+        ("queuedResources.list", "GET", every, calls.list),
+        ("queuedResources.get", "GET", one, calls.get),
+        ("queuedResources.delete", "DELETE", one, calls.delete),
+    ]
+
+
+def _operations(cloud: LocalCloud) -> Table:
+    calls, every, one = OperationRequests(cloud), _Z + "/operations", _Z + "/operations/{operation}"
+    return [
+        ("operations.cancel", "POST", one + ":cancel", calls.cancel),
+        ("operations.list", "GET", every, calls.list),
+        ("operations.get", "GET", one, calls.get),
+        ("operations.delete", "DELETE", one, calls.delete),
+    ]
+
+
+class _Answers:
+    """Hold what all calls need to answer."""
+
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._cloud.settings.project}/locations/{zone}"
+
+    def _operation(self, operation: Operation) -> Response:
+        return Response.of(self._operation_json(operation))
+
+    def _operation_json(self, operation: Operation) -> dict[str, Any]:
+        return operation_json(self._cloud.settings.project, operation)
+
+    def _listed(
+        self,
+        request: Request,
+        key: str,
+        items: Sequence[Any],
+        show: Callable[[Any], Any],
+        silent: Sequence[str] = (),
+    ) -> Response:
+        """
+        Build one page of a list; only the items on the page are turned into JSON, by *show*.
+
+        Each page names the zones that were not reached; on which pages Google names them is not known.
+        """
+        chosen, following = rpc_page(request, items, _LARGEST_PAGE)
+        more = {"nextPageToken": following} if following else {}
+        places = {"unreachable": [self._parent(zone) for zone in silent]} if silent else {}
+        return Response.of({key: [show(item) for item in chosen], **more, **places})
+
+
+class NodeRequests(_Answers):
     def create(self, call: Call) -> Response:
-        node = call.request.query.get("nodeId", "")
-        return self._operation(
-            self._cloud.tpu.create(call.zone, node, body_of(call.request, body_shapes.NODE))
-        )
+        node, body = call.request.query.get("nodeId", ""), body_of(call.request, body_shapes.NODE)
+        return self._operation(self._cloud.tpu.create(call.zone, node, body))
 
     def list(self, call: Call) -> Response:
         """Answer ListNodes of a zone, or of all (`-`); places that were not reached are named."""
         nodes, silent = self._cloud.tpu.listed(call.zone)
-        places = [f"projects/{self._cloud.settings.project}/locations/{zone}" for zone in silent]
-        return listed(call.request, "nodes", nodes, node_json, places)
+        return self._listed(call.request, "nodes", nodes, node_json, silent)
 
     def get(self, call: Call) -> Response:
         return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
@@ -91,16 +131,14 @@ class NodeRequests:
         return lambda call: self._operation(act(call.zone, call.name))
 
     def update(self, call: Call) -> Response:
-        mask = call.request.query.get("updateMask", "")
-        return self._operation(
-            self._cloud.tpu.update(call.zone, call.name, body_of(call.request, body_shapes.NODE), mask)
-        )
+        mask, body = call.request.query.get("updateMask", ""), body_of(call.request, body_shapes.NODE)
+        return self._operation(self._cloud.tpu.update(call.zone, call.name, body, mask))
 
     def guest_attributes(self, call: Call) -> Response:
         """
         Answer GetGuestAttributes, one entry for each worker asked for.
 
-        What the real API answers for a worker without such attributes was not seen; here its
+        What the real API answers for a worker without such attributes is not known; here its
         entry has no items.
         """
         body = body_of(call.request, {"queryPath": str, "workerIds": [str]})
@@ -117,30 +155,13 @@ class NodeRequests:
         items = [] if gone else items_json(self._cloud.guest_attributes(machine_id), query)
         return {"queryPath": query, "queryValue": {"items": items}}
 
-    def _operation(self, operation: Operation) -> Response:
-        return Response.of(operation_json(self._cloud.settings.project, operation))
 
-
-def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
-    every = location + "/queuedResources"
-    calls = QueuedRequests(cloud, alpha=location.startswith("/v2alpha1/"))
-    one = every + "/{queued}"
-    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
-        ("queuedResources.reset", "POST", one + ":reset", calls.reset),
-        ("queuedResources.create", "POST", every, calls.create),
-        ("queuedResources.list", "GET", every, calls.list),
-        ("queuedResources.get", "GET", one, calls.get),
-        ("queuedResources.delete", "DELETE", one, calls.delete),
-    ]
-    for method, verb, pattern, handler in table:
-        router.add(verb, pattern, named(f"tpu.{method}", handler))
-
-
-class QueuedRequests:
+class QueuedRequests(_Answers):
     """Answer the calls on queued resources, of v2 or of v2alpha1, which has some fields more."""
 
     def __init__(self, cloud: LocalCloud, *, alpha: bool) -> None:
-        self._cloud, self._alpha = cloud, alpha
+        super().__init__(cloud)
+        self._alpha = alpha
 
     def create(self, call: Call) -> Response:
         query, body = call.request.query, body_of(call.request, body_shapes.QUEUED)
@@ -154,18 +175,15 @@ class QueuedRequests:
     def list(self, call: Call) -> Response:
         """Answer ListQueuedResources of a zone, or of all (`-`), as ListNodes does."""
         found, silent = self._cloud.queued.listed(call.zone)
-        places = [f"projects/{self._cloud.settings.project}/locations/{zone}" for zone in silent]
-        return listed(call.request, "queuedResources", found, self._shown, places)
+        return self._listed(call.request, "queuedResources", found, self._shown, silent)
 
     def get(self, call: Call) -> Response:
         return Response.of(self._shown(self._cloud.queued.get(call.zone, call.name)))
 
     def delete(self, call: Call) -> Response:
-        query = call.request.query
+        query, delete = call.request.query, self._cloud.queued.delete
         force, request_id = query.get("force", "").lower() == "true", query.get("requestId", "")
-        return self._operation(
-            self._cloud.queued.delete(call.zone, call.name, force=force, request_id=request_id)
-        )
+        return self._operation(delete(call.zone, call.name, force=force, request_id=request_id))
 
     def reset(self, call: Call) -> Response:
         return self._operation(self._cloud.queued.reset(call.zone, call.name))
@@ -174,5 +192,133 @@ class QueuedRequests:
         shown = queued_json(found)
         return shown if self._alpha else {k: v for k, v in shown.items() if k not in body_shapes.ONLY_ALPHA}
 
-    def _operation(self, operation: Operation) -> Response:
-        return Response.of(operation_json(self._cloud.settings.project, operation))
+
+class OperationRequests(_Answers):
+    def list(self, call: Call) -> Response:
+        known, scope = self._cloud.kernel.state.operations.values(), f"zones/{call.zone}"
+        own = [op for op in known if op.api is Api.TPU and op.scope == scope and not op.forgotten]
+        return self._listed(call.request, "operations", own, self._operation_json)
+
+    def get(self, call: Call) -> Response:
+        return self._operation(self._find(call))
+
+    def cancel(self, call: Call) -> Response:
+        """Answer CancelOperation: the wish is recorded, the operation goes on (best effort)."""
+        self._find(call).cancel_requested = True
+        self._cloud.kernel.touch()
+        return Response.of({})
+
+    def delete(self, call: Call) -> Response:
+        """Answer DeleteOperation: the record is not shown any more, the work goes on."""
+        self._find(call).forgotten = True
+        self._cloud.kernel.touch()
+        return Response.of({})
+
+    def _find(self, call: Call) -> Operation:
+        found = self._cloud.kernel.find_operation(Api.TPU, f"zones/{call.zone}", call.name)
+        if found is None:
+            raise node_rules.missing(f"{self._parent(call.zone)}/operations/{call.name}")
+        return found
+
+
+class Catalog(_Answers):
+    """Answer the calls that only read the catalogue."""
+
+    def table(self, *, v1: bool = False) -> Table:
+        """Return the routes; v1 has another name for runtime versions, and TPU Nodes, of which there are none."""
+        versions = "tensorflowVersions" if v1 else "runtimeVersions"
+        shared: Table = [
+            *self._collection(
+                "acceleratortypes", "acceleratorTypes", lambda at: tables.zone_types()[at], _type
+            ),
+            *self._collection("runtimeversions", versions, lambda _: sorted(tables.runtimes()), _version),
+            ("locations.list", "GET", _P, self.locations),
+            ("locations.get", "GET", _Z, self.location),
+        ]
+        if v1:
+            return [*shared, ("nodes.list", "GET", _Z + "/nodes", self.no_nodes)]
+        identity = (
+            "locations.generateServiceIdentity",
+            "POST",
+            _Z + ":generateServiceIdentity",
+            self.identity,
+        )
+        # `{zone}` would match "ZONE:generateServiceIdentity", too: the longer pattern goes first.
+        return [identity, *shared]
+
+    def _collection(
+        self,
+        method: str,
+        key: str,
+        names: Callable[[str], Collection[str]],
+        show: Callable[[str], dict[str, Any]],
+    ) -> Table:
+        """Return the routes of list and get; *names* returns what a zone has, *show* makes it JSON but its name."""
+
+        def shown(zone: str, name: str) -> dict[str, Any]:
+            return {"name": f"{self._parent(zone)}/{key}/{name}", **show(name)}
+
+        def every(call: Call) -> Response:
+            node_rules.check_zone(self._cloud.kernel, call.zone)
+            return self._listed(call.request, key, list(names(call.zone)), partial(shown, call.zone))
+
+        def get(call: Call) -> Response:
+            node_rules.check_zone(self._cloud.kernel, call.zone)
+            if call.name not in names(call.zone):
+                raise node_rules.missing(f"{self._parent(call.zone)}/{key}/{call.name}")
+            return Response.of(shown(call.zone, call.name))
+
+        at = f"{_Z}/{key}"
+        return [(f"{method}.list", "GET", at, every), (f"{method}.get", "GET", at + "/{name}", get)]
+
+    def locations(self, call: Call) -> Response:
+        """Answer ListLocations with the zones that the project may see."""
+        hidden = self._cloud.settings.hidden_zones
+        zones = [zone for zone in tables.zone_types() if zone not in hidden]
+        return self._listed(call.request, "locations", zones, self._location)
+
+    def location(self, call: Call) -> Response:
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        return Response.of(self._location(call.zone))
+
+    def no_nodes(self, call: Call) -> Response:
+        """Answer ListNodes of v1: TPU Nodes, an architecture that the local cloud does not have."""
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        return Response.of({})
+
+    def identity(self, _call: Call) -> Response:
+        number = self._cloud.settings.project_number
+        return Response.of({"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}})
+
+    def reserved(self, call: Call) -> Response:
+        """Answer ListReservations of v2alpha1."""
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        found = reservations.in_zone(self._cloud.kernel, call.zone)
+        return self._listed(call.request, "reservations", found, self._reservation)
+
+    def _reservation(self, one: reservations.Reservation) -> dict[str, Any]:
+        kind = one.accelerator
+        return {
+            "name": f"{self._parent(one.zone)}/reservations/{one.name}",
+            "state": "ACTIVE",
+            "standard": {
+                "size": kind.counted,
+                "capacityUnits": "CHIPS" if kind.counted == kind.chips else "CORES",
+                "resourceType": kind.config_type,
+                "usage": {"total": str(reservations.used(self._cloud.kernel, one))},
+            },
+        }
+
+    def _location(self, zone: str) -> dict[str, Any]:
+        labels = {"cloud.googleapis.com/region": tables.region_of(zone)}
+        return {"name": self._parent(zone), "locationId": zone, "labels": labels}
+
+
+def _type(name: str) -> dict[str, Any]:
+    kind = tables.accelerators()[name]
+    config = {"type": kind.config_type, "topology": kind.topology}
+    return {"type": name, "acceleratorConfigs": [config]}
+
+
+def _version(name: str) -> dict[str, Any]:
+    return {"version": name}
