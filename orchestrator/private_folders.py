@@ -1,5 +1,6 @@
-"""Folders of this user's alone."""
+"""Folders and files of this user's alone."""
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,20 @@ def private_folder(path: Path) -> None:
             one.mkdir(mode=0o700)
     # Raises what is wrong, such as a file in its place.
     path.mkdir(exist_ok=True)
+
+
+def private_file(path: Path, content: bytes) -> None:
+    """
+    Replace *path* in one step by a file for its owner only, whatever the umask. Raises OSError.
+
+    Nothing is synced: a killed process leaves the old file or the new one, a loss of power may leave neither.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    # The mode counts from the first byte on: a file that is made open and closed to others later can be read before.
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    fresh.replace(path)
 
 
 def own_folder(path: Path, other: str = "") -> Path:

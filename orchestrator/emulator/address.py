@@ -5,7 +5,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.private_folders import own_folder
+from orchestrator.private_folders import own_folder, private_file
 
 PREFIX = "/_local"
 """The path of the daemon's own routes, which are nobody else's API."""
@@ -74,11 +74,8 @@ def address_on_machine() -> Address | None:
 
 def write_address(folder: Path, address: Address) -> None:
     """Publish the daemon's address in one step."""
-    fresh = folder / "daemon.json.new"
-    # Whatever the umask: `local stop` ends the process that it names.
-    fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps(asdict(address)))
-    fresh.replace(folder / "daemon.json")
+    # Nobody else may write it: `local stop` ends the process that it names.
+    private_file(folder / "daemon.json", json.dumps(asdict(address)).encode())
 
 
 def start_of(pid: int) -> int:

@@ -50,10 +50,10 @@ from orchestrator.emulator.start_options import Options, load_options, save_opti
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.blobs import FolderBlobs
-from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError
+from orchestrator.private_folders import private_file
 
 LONGEST_NAP = 1.0
 NO_TOOLS = Tools()
@@ -195,7 +195,7 @@ class Daemon:
                 if router is self._router and request.path.startswith(APIS):
                     self._callers.check_scope(request)
                 response = dispatch(router, self.cloud, request)
-            except (ApiError, StorageError) as error:
+            except ApiError as error:
                 response = error_response(request, error)
             except TpuctlError as error:
                 if router is not self._controls:
@@ -212,10 +212,7 @@ class Daemon:
             version = self.cloud.version
             if version == self._saved:
                 return
-            fresh = self._folder / "state.new"
-            fresh.touch(mode=0o600)
-            fresh.write_bytes(self.cloud.snapshot())
-            fresh.replace(self._folder / "state")
+            private_file(self._folder / "state", self.cloud.snapshot())
             self._saved = version
 
     def _restore(self) -> None:

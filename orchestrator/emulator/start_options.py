@@ -14,7 +14,7 @@ from orchestrator.emulator.state import tables
 from orchestrator.emulator.state.constraints import CONSTRAINTS
 from orchestrator.emulator.state.settings import PROFILES, CloudSettings
 from orchestrator.errors import LocalCloudError
-from orchestrator.private_folders import private_folder
+from orchestrator.private_folders import private_file, private_folder
 
 LOWEST_PORT = 10_000
 USUAL_LOWEST_GIVEN = 32_768
@@ -176,10 +176,7 @@ def _listening_networks() -> set[int]:
 
 def save_options(folder: Path, options: Options) -> None:
     private_folder(folder)
-    fresh = folder / "options.json.new"
-    fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps(asdict(options), indent=1))
-    fresh.replace(folder / "options.json")
+    private_file(folder / "options.json", json.dumps(asdict(options), indent=1).encode())
 
 
 def without_ports(options: Options) -> Options:

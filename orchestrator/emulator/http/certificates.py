@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.private_folders import private_folder
+from orchestrator.private_folders import private_file, private_folder
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -56,8 +56,8 @@ def certificates(folder: Path) -> Certificates:
         ours, theirs = _make()
         # Written in this order: with the second file in place, both are of one making.
         served.unlink(missing_ok=True)
-        _write(authority, ours)
-        _write(served, theirs)
+        private_file(authority, ours)
+        private_file(served, theirs)
     return Certificates(authority.read_bytes(), served)
 
 
@@ -141,15 +141,6 @@ def _public_authorities() -> bytes:
         if path and Path(path).is_file():
             return Path(path).read_bytes()
     return Path(certifi.where()).read_bytes()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file that only its owner reads, in one step."""
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    fresh.touch(mode=0o600)
-    fresh.write_bytes(data)
-    fresh.replace(path)
 
 
 def _now() -> dt.datetime:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.emulator.http.error_bodies import error_response, is_api_error, plain_error
+from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, compute_case, tpu_case
@@ -40,9 +40,8 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
     found = router.find(request)
     if found is None:
         reason = "NOT_FOUND" if request.path.startswith(_RPC) else "notFound"
-        return plain_error(
-            request, 404, reason, f"Not found: the local cloud does not serve {request.method} {request.path}"
-        )
+        text = f"Not found: the local cloud does not serve {request.method} {request.path}"
+        return error_response(request, ApiError(404, reason, text))
     handler, parts = found
     method = getattr(handler, "__name__", "")
 
@@ -53,13 +52,11 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
         if method in methods.TPU | methods.COMPUTE:
             return _answer(cloud, request, method, parts, call)
         return admitted_storage(cloud, method, call) if method in methods.STORAGE else call()
-    except Exception as error:
-        if is_api_error(error):
-            return error_response(request, error)
-        if isinstance(error, ValueError):
-            reason = "INVALID_ARGUMENT" if request.path.startswith(_RPC) else "invalid"
-            return plain_error(request, 400, reason, f"Invalid value: {error}")
-        raise
+    except ApiError as error:
+        return error_response(request, error)
+    except ValueError as error:
+        reason = "INVALID_ARGUMENT" if request.path.startswith(_RPC) else "invalid"
+        return error_response(request, ApiError(400, reason, f"Invalid value: {error}"))
 
 
 def _answer(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state.api_errors import OperationError
+from orchestrator.emulator.state.api_errors import ApiError, OperationError
 
 _USAGE_LIMITS = ("quotaExceeded", "accessNotConfigured", "rateLimitExceeded")
 _STATUSES = {
@@ -15,17 +15,14 @@ _STATUSES = {
 }
 
 
-def is_api_error(error: Exception) -> bool:
-    """Say whether *error* is an answer of a model: it has status, reason and message."""
-    return all(hasattr(error, name) for name in ("status", "reason", "message"))
-
-
-def error_response(request: Request, error: Any) -> Response:
+def error_response(request: Request, error: ApiError) -> Response:
     """Build the answer for *error*, in the form of the API that *request* speaks to."""
+    if error.status == 304:
+        return Response(304)  # which has no body
     return Response.of({"error": error_body(request.path, error)}, error.status)
 
 
-def error_body(path: str, error: Any) -> dict[str, Any]:
+def error_body(path: str, error: ApiError) -> dict[str, Any]:
     """Return the `error` object of the answer to a request for *path*."""
     if path.startswith(("/v1/", "/v2/", "/v2alpha1/")):
         body = {"code": error.status, "message": error.message, "status": error.reason}
@@ -35,13 +32,7 @@ def error_body(path: str, error: Any) -> dict[str, Any]:
         body = {"code": error.status, "message": error.message, "errors": [item]}
         if path.startswith("/compute/") and error.reason in _STATUSES:
             body["status"] = _STATUSES[error.reason]
-    details = getattr(error, "details", ())
-    return {**body, "details": list(details)} if details else body
-
-
-def plain_error(request: Request, status: int, reason: str, message: str) -> Response:
-    """Build an error answer that no model raised."""
-    return error_response(request, _PlainError(status, reason, message))
+    return {**body, "details": list(error.details)} if error.details else body
 
 
 def tpu_status(error: OperationError) -> dict[str, Any]:
@@ -59,9 +50,3 @@ def compute_failure(error: OperationError) -> dict[str, Any]:
         "httpErrorStatusCode": error.http_status,
         "httpErrorMessage": error.http_message,
     }
-
-
-class _PlainError(Exception):
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.message = status, reason, message

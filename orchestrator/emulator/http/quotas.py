@@ -7,9 +7,10 @@ without limit has the value -1 is by analogy with the Service Usage API.
 
 from typing import Any
 
-from orchestrator.emulator.http.error_bodies import plain_error
+from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state import tables
+from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.node_rules import quota_limit
 from orchestrator.emulator.state.world import LocalCloud
 
@@ -24,12 +25,12 @@ def quota_routes(router: Router, cloud: LocalCloud) -> None:
         settings = cloud.settings
         if API in settings.disabled_apis:
             text = f"Cloud Quotas API has not been used in project {project} before or it is disabled."
-            return plain_error(request, 403, "PERMISSION_DENIED", text)
+            return error_response(request, ApiError(403, "PERMISSION_DENIED", text))
         if PERMISSION in settings.denied_permissions:
             text = f"Permission '{PERMISSION}' denied on resource 'projects/{project}' (or it may not exist)."
-            return plain_error(request, 403, "PERMISSION_DENIED", text)
+            return error_response(request, ApiError(403, "PERMISSION_DENIED", text))
         if project not in (settings.project, str(settings.project_number)) or quota not in _known():
-            return plain_error(request, 404, "NOT_FOUND", f"Quota '{quota}' was not found.")
+            return error_response(request, ApiError(404, "NOT_FOUND", f"Quota '{quota}' was not found."))
         with cloud.lock:
             return Response.of(_info(cloud, quota))
 

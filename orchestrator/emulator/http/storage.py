@@ -1,12 +1,13 @@
 """The routes of Cloud Storage."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from orchestrator.emulator.http.batch import answer_batch
+from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
 from orchestrator.emulator.http.storage_objects import ObjectRequests
-from orchestrator.emulator.http.storage_shapes import answering, body_of, bucket_json, preconditions, refusal
+from orchestrator.emulator.http.storage_shapes import answering, body_of, bucket_json, preconditions
 from orchestrator.emulator.http.storage_uploads import UploadRequests
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
@@ -61,14 +62,19 @@ def storage_routes(
         table.append(("storage.objects.insert", "PUT", path, uploads.chunk))
         table.append(("storage.objects.insert", "DELETE", path, uploads.cancel))
     for method, verb, pattern, handler in table:
-        router.add(verb, pattern, answering(method, storage, handler, lambda error, _: refusal(error)))
+        router.add(verb, pattern, answering(method, storage, handler, _refused))
+
+
+def _refused(request: Request, error: StorageError, _: Mapping[str, str]) -> Response:
+    return error_response(request, error)
 
 
 def route(router: Router, request: Request) -> Response:
     """Answer a request from the router; a path that nobody serves is a 404 in the JSON form."""
     found = router.find(request)
     if found is None:
-        return refusal(StorageError(404, "notFound", f"Not served: {request.method} {request.path}"))
+        text = f"Not served: {request.method} {request.path}"
+        return error_response(request, StorageError(404, "notFound", text))
     handler, values = found
     return handler(request, **values)
 

@@ -25,7 +25,7 @@ def answering(
     method: str,
     storage: Storage,
     handler: Handler,
-    refused: Callable[[StorageError, Mapping[str, str]], Response],
+    refused: Callable[[Request, StorageError, Mapping[str, str]], Response],
 ) -> Handler:
     """Let a handler run alone as its *method*; what the model refuses is answered as *refused* forms it."""
 
@@ -35,7 +35,7 @@ def answering(
             with storage.lock:
                 return handler(request, **values)
         except StorageError as error:
-            return refused(error, values)
+            return refused(request, error, values)
 
     answer.__name__ = method
     return answer
@@ -111,15 +111,6 @@ def body_of(content: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise invalid("The body must be a JSON object.")
     return value
-
-
-def refusal(error: StorageError) -> Response:
-    """Return the error as the API shows it; 304 has no body."""
-    if error.status == 304:
-        return Response(304)
-    detail = {"message": error.message, "domain": "global", "reason": error.reason}
-    body = {"code": error.status, "message": error.message, "errors": [detail]}
-    return Response.of({"error": body}, error.status)
 
 
 def number(query: Mapping[str, str], key: str) -> int | None:

@@ -55,7 +55,7 @@ def xml_routes(router: Router, storage: Storage, accounts: Accounts = nobody) ->
         router.add(verb, pattern, answering(method, storage, handler, _refused))
 
 
-def _refused(error: StorageError, values: Mapping[str, str]) -> Response:
+def _refused(_: Request, error: StorageError, values: Mapping[str, str]) -> Response:
     if error.status == 304:
         return Response(304)
     code = _CODES.get(error.reason, error.reason)

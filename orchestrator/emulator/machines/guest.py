@@ -21,6 +21,7 @@ from orchestrator.emulator.machines.machine_python import install_python
 from orchestrator.emulator.machines.process_table import kill_all, members
 from orchestrator.emulator.machines.script_runner import Serial, run_script
 from orchestrator.emulator.machines.services import OwnServices, SystemServices
+from orchestrator.private_folders import private_file
 
 LOCKS = (
     "var/lib/dpkg/lock-frontend",
@@ -145,10 +146,7 @@ def _host_key(path: Path) -> str:
 
     if not path.exists():
         fresh = asyncssh.generate_private_key("ssh-ed25519")
-        temporary = path.with_suffix(".new")
-        temporary.touch(mode=0o600)
-        temporary.write_bytes(fresh.export_private_key("openssh"))
-        temporary.rename(path)
+        private_file(path, fresh.export_private_key("openssh"))
     return asyncssh.read_private_key(path).export_public_key("openssh").split()[1].decode()
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
 from orchestrator.emulator.state.machines import Machine
+from orchestrator.private_folders import private_file
 
 MARKER = "TPUCTL_MACHINE"
 STANDARD_PORT = 22
@@ -134,8 +135,7 @@ class GuestConfig:
 
     def write(self, path: Path) -> None:
         """Write the configuration, readable by its owner only."""
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(asdict(self), indent=1))
+        private_file(path, json.dumps(asdict(self), indent=1).encode())
 
     def home(self, user: str) -> Path:
         if self.kind == "namespace":

@@ -8,7 +8,6 @@ from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, tpu_case
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.kernel import Place
-from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.world import LocalCloud
 
 T = TypeVar("T")
@@ -49,7 +48,7 @@ def _answered(method: str, fault: FaultSpec | None, act: Callable[[], T]) -> T:
     """Return what *act* does; a dropped answer has its effect, and the caller learns nothing of it."""
     if fault is None or fault.kind is not FaultKind.DROP_ANSWER:
         return act()
-    with contextlib.suppress(ApiError, StorageError, ValueError):
+    with contextlib.suppress(ApiError, ValueError):
         act()
     error = tpu_case("transient").error()
     reason = error.reason if method.startswith("tpu.") else "backendError"

@@ -6,7 +6,6 @@ Values are kept in a file of their own that only its owner can read, apart from 
 
 import base64
 import json
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.emulator.state.api_errors import ApiError, cases
+from orchestrator.private_folders import private_file
 
 ENABLED, DISABLED, DESTROYED = "ENABLED", "DISABLED", "DESTROYED"
 LARGEST = 64 * 1024
@@ -139,11 +139,7 @@ class Secrets:
         if self._path is None:
             return
         text = json.dumps({name: asdict(secret) for name, secret in self._held.items()})
-        fresh = self._path.with_name(self._path.name + ".new")
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-        fresh.replace(self._path)
+        private_file(self._path, text.encode())
 
 
 def _loaded(path: Path | None) -> dict[str, Secret]:
