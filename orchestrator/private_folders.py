@@ -30,7 +30,7 @@ def private_file(path: Path, content: bytes) -> None:
     """
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
-    # The mode counts from the first byte on: a file that is made open and closed to others later can be read before.
+    # The mode counts from the first byte on: a file closed to others later may have been read before.
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
     fresh.replace(path)

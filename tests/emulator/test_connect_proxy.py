@@ -16,8 +16,7 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.emulator.http.asgi import asgi_app
 from orchestrator.emulator.http.certificates import certificates
-from orchestrator.emulator.http.connect_proxy import ConnectProxy
-from orchestrator.emulator.http.proxy_request import RefusedError, is_link_local, target_of
+from orchestrator.emulator.http.connect_proxy import ConnectProxy, RefusedError, is_link_local, target_of
 from orchestrator.emulator.http.router import Response, Router
 from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes

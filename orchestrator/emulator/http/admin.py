@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 from orchestrator.emulator.address import PREFIX
 from orchestrator.emulator.http.router import Request, Response, Router
@@ -41,45 +43,31 @@ def admin_routes(
             }
         )
 
-    def preempt(request: Request) -> Response:
-        body = request.json()
-        cloud.preempt(body["name"], notice=bool(body.get("notice", True)))
-        return Response.of({})
-
-    def kill(request: Request) -> Response:
-        body = request.json()
-        cloud.kill_worker(body["name"], int(body.get("worker", 0)))
-        return Response.of({})
-
-    def state(request: Request) -> Response:
-        body = request.json()
-        kind, slash, name = body["name"].partition("/")
-        if slash and kind == "queued":
+    def state(body: Mapping[str, Any]) -> None:
+        kind, _, name = body["name"].partition("/")
+        # A zone of nodes is no such kind: `ZONE/NAME` names a node where two zones have one.
+        if name and kind == "queued":
             cloud.set_queued_state(name, body["state"])
-        elif slash and kind == "zone":
+        elif name and kind == "zone":
             cloud.set_zone_state(name, body["state"])
         else:
             cloud.set_node_state(body["name"], body["state"])
-        return Response.of({})
 
-    def fault(request: Request) -> Response:
-        body = request.json()
-        cloud.fail_next(body["method"], body["failures"])
-        return Response.of({})
-
-    def halt(request: Request) -> Response:
-        stop()
-        return Response.of({})
-
+    acts: dict[str, Callable[[Mapping[str, Any]], None]] = {
+        "preempt": lambda body: cloud.preempt(body["name"], notice=bool(body.get("notice", True))),
+        "kill": lambda body: cloud.kill_worker(body["name"], int(body.get("worker", 0))),
+        "state": state,
+        "fault": lambda body: cloud.fail_next(body["method"], body["failures"]),
+        "stop": lambda _: stop(),
+    }
     router.add("GET", f"{PREFIX}/status", status)
-    for name, handler in (
-        ("preempt", preempt),
-        ("kill", kill),
-        ("state", state),
-        ("fault", fault),
-        ("stop", halt),
-    ):
-        router.add("POST", f"{PREFIX}/{name}", handler)
+    for name, act in acts.items():
+        router.add("POST", f"{PREFIX}/{name}", partial(_done, act))
+
+
+def _done(act: Callable[[Mapping[str, Any]], None], request: Request) -> Response:
+    act(request.json())
+    return Response.of({})
 
 
 def asdict_text(fault: object) -> str:

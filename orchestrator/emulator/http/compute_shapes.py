@@ -36,12 +36,18 @@ def instance_json(instance: Instance, disks: Mapping[tuple[str, str], Disk]) -> 
         description=instance.body.get("description", ""),
         labels=instance.labels,
         labelFingerprint=fingerprint(instance.labels),
-        metadata=_metadata(instance),
-        tags=_tags(instance),
+        metadata={
+            "kind": "compute#metadata",
+            "fingerprint": fingerprint(instance.metadata),
+            "items": [{"key": key, "value": value} for key, value in instance.metadata.items()],
+        },
+        tags={"fingerprint": fingerprint(list(instance.tags)), "items": list(instance.tags)},
         scheduling=instance.scheduling,
         networkInterfaces=[_interface(instance)],
         disks=[_attached(instance, index, disks) for index in range(len(instance.disks))],
-        serviceAccounts=_accounts(instance),
+        serviceAccounts=[
+            {"email": email, "scopes": list(instance.scopes)} for email in [instance.service_account] if email
+        ],
         canIpForward=bool(instance.body.get("canIpForward")),
         deletionProtection=bool(instance.body.get("deletionProtection")),
         cpuPlatform="Unknown CPU Platform",
@@ -61,21 +67,6 @@ def _times(instance: Instance) -> dict[str, Any]:
         ends = {"terminationTimestamp": compute_timestamp(instance.deadline)}
         times["resourceStatus"] = {"scheduling": ends}
     return times
-
-
-def _metadata(instance: Instance) -> dict[str, Any]:
-    items = [{"key": key, "value": value} for key, value in instance.metadata.items()]
-    return {"kind": "compute#metadata", "fingerprint": fingerprint(instance.metadata), "items": items}
-
-
-def _tags(instance: Instance) -> dict[str, Any]:
-    return {"fingerprint": fingerprint(list(instance.tags)), "items": list(instance.tags)}
-
-
-def _accounts(instance: Instance) -> list[dict[str, Any]]:
-    if not instance.service_account:
-        return []
-    return [{"email": instance.service_account, "scopes": list(instance.scopes)}]
 
 
 def _interface(instance: Instance) -> dict[str, Any]:

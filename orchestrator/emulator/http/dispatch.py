@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.emulator.http.error_bodies import error_response
+from orchestrator.emulator.http.error_bodies import error_response, plain_error
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, compute_case, tpu_case
@@ -41,7 +41,7 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
     if found is None:
         reason = "NOT_FOUND" if request.path.startswith(_RPC) else "notFound"
         text = f"Not found: the local cloud does not serve {request.method} {request.path}"
-        return error_response(request, ApiError(404, reason, text))
+        return plain_error(request, 404, reason, text)
     handler, parts = found
     method = getattr(handler, "__name__", "")
 
@@ -56,7 +56,7 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
         return error_response(request, error)
     except ValueError as error:
         reason = "INVALID_ARGUMENT" if request.path.startswith(_RPC) else "invalid"
-        return error_response(request, ApiError(400, reason, f"Invalid value: {error}"))
+        return plain_error(request, 400, reason, f"Invalid value: {error}")
 
 
 def _answer(

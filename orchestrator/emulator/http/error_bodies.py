@@ -35,6 +35,11 @@ def error_body(path: str, error: ApiError) -> dict[str, Any]:
     return {**body, "details": list(error.details)} if error.details else body
 
 
+def plain_error(request: Request, status: int, reason: str, message: str) -> Response:
+    """Build an error answer that no model raised."""
+    return error_response(request, ApiError(status, reason, message))
+
+
 def tpu_status(error: OperationError) -> dict[str, Any]:
     """Return the google.rpc.Status of a TPU operation's error."""
     status: dict[str, Any] = {"code": error.code, "message": error.message}

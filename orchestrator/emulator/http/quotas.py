@@ -7,7 +7,6 @@ without limit has the value -1 is by analogy with the Service Usage API.
 
 from typing import Any
 
-from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state import tables
 from orchestrator.emulator.state.api_errors import ApiError
@@ -21,24 +20,23 @@ _PATH = "/v1/projects/{project}/locations/global/services/tpu.googleapis.com/quo
 
 def quota_routes(router: Router, cloud: LocalCloud) -> None:
 
-    def answer(request: Request, project: str, quota: str) -> Response:
+    def answer(_: Request, project: str, quota: str) -> Response:
         settings = cloud.settings
         if API in settings.disabled_apis:
             text = f"Cloud Quotas API has not been used in project {project} before or it is disabled."
-            return error_response(request, ApiError(403, "PERMISSION_DENIED", text))
+            raise ApiError(403, "PERMISSION_DENIED", text)
         if PERMISSION in settings.denied_permissions:
             text = f"Permission '{PERMISSION}' denied on resource 'projects/{project}' (or it may not exist)."
-            return error_response(request, ApiError(403, "PERMISSION_DENIED", text))
-        if project not in (settings.project, str(settings.project_number)) or quota not in _known():
-            return error_response(request, ApiError(404, "NOT_FOUND", f"Quota '{quota}' was not found."))
+            raise ApiError(403, "PERMISSION_DENIED", text)
+        if (
+            project not in (settings.project, str(settings.project_number))
+            or quota not in tables.fresh_quotas()
+        ):
+            raise ApiError(404, "NOT_FOUND", f"Quota '{quota}' was not found.")
         with cloud.lock:
             return Response.of(_info(cloud, quota))
 
     router.add("GET", _PATH, answer)
-
-
-def _known() -> set[str]:
-    return set(tables.fresh_quotas())
 
 
 def _info(cloud: LocalCloud, quota: str) -> dict[str, Any]:

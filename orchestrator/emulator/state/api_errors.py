@@ -80,17 +80,8 @@ def cases() -> Mapping[tuple[str, str], Case]:
     """Return the error table by API (`tpu v2`, `compute v1`, `storage v1`) and case name."""
     table = {}
     for row in (*rows("error_messages.csv"), *rows("secret_errors.csv")):
-        status = int(row["http_status"] or 0)
-        case = Case(
-            row["api"],
-            row["case"],
-            row["where"],
-            status,
-            row["code"],
-            row["reason"],
-            row["message"],
-            row["details"],
-        )
+        plain = {key: row[key] for key in ("api", "where", "code", "reason", "message", "details")}
+        case = Case(name=row["case"], http_status=int(row["http_status"] or 0), **plain)
         table[case.api, case.name] = case
     return table
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from orchestrator.emulator.state import data_disks, network, tables
 from orchestrator.emulator.state.api_errors import ApiError, OperationError, tpu_case
+from orchestrator.emulator.state.body_shapes import NODE
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.node import BUSY, Node, NodeState
@@ -12,22 +13,7 @@ from orchestrator.emulator.state.tables import Accelerator
 
 CANCELLED = OperationError(1, "The operation was cancelled.")
 
-_WRITABLE = [
-    "description",
-    "acceleratorType",
-    "acceleratorConfig",
-    "runtimeVersion",
-    "networkConfig",
-    "networkConfigs",
-    "cidrBlock",
-    "serviceAccount",
-    "schedulingConfig",
-    "labels",
-    "metadata",
-    "tags",
-    "dataDisks",
-    "shieldedInstanceConfig",
-]
+_WRITABLE = {*NODE, "cidrBlock"}
 _UPDATABLE = ("description", "tags", "labels", "metadata", "networkConfig", "dataDisks")
 _CONFIG_TYPES = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
 _DISK_MODES = {1: "READ_WRITE", 2: "READ_ONLY"}

@@ -8,7 +8,7 @@ being provisioned when its time is over goes on; a lost node goes away after the
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from orchestrator.emulator.state import node_rules, queued_rules, reservations
 from orchestrator.emulator.state.api_errors import OperationError, tpu_case
@@ -30,7 +30,7 @@ class QueuedLife:
 
     def __init__(self, kernel: Kernel, nodes: TpuNodes) -> None:
         self._kernel, self._nodes = kernel, nodes
-        handlers: dict[str, Callable[..., None]] = {
+        kernel.handlers |= {
             "queued.accepted": self._accepted,
             "queued.look": self._look,
             "queued.start": self._start,
@@ -42,7 +42,6 @@ class QueuedLife:
             "queued.restarted": self._restarted,
             "queued.run-over": self._run_over,
         }
-        kernel.handlers.update(handlers)
 
     def members(self, found: QueuedResource) -> list[Node]:
         nodes = self._kernel.state.nodes

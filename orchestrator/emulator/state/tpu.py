@@ -1,7 +1,7 @@
 """Cloud TPU v2: nodes, made by their own call or for a queued resource."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,14 +40,13 @@ class TpuNodes:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        handlers: dict[str, Callable[..., None]] = {
+        kernel.handlers |= {
             "node.created": self._created,
             "node.changed": self._changed,
             "node.preempted": self._preempted,
             "node.expired": self._expired,
             "node.maintenance": self._maintenance,
         }
-        kernel.handlers.update(handlers)
 
     def listed(self, zone: str) -> tuple[list[Node], list[str]]:
         """Return the nodes of *zone* by zone and name, `-` for all zones, and which zones could not be reached."""

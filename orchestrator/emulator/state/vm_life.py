@@ -1,7 +1,5 @@
 """How VMs go up and down, by events of the clock."""
 
-from collections.abc import Callable
-
 from orchestrator.emulator.state import vm_rules
 from orchestrator.emulator.state.api_errors import OperationError, compute_case
 from orchestrator.emulator.state.billing import Usage
@@ -22,7 +20,7 @@ class VmLife:
     def __init__(self, kernel: Kernel, disks: VmDisks) -> None:
         self._kernel = kernel
         self._disks = disks
-        handlers: dict[str, Callable[..., None]] = {
+        kernel.handlers |= {
             "vm.staging": self._staging,
             "vm.running": self._running,
             "vm.stopped": self._stopped,
@@ -31,7 +29,6 @@ class VmLife:
             "vm.expired": self._expired,
             "vm.day": self._day_over,
         }
-        kernel.handlers.update(handlers)
 
     def preempt(self, instance: Instance, *, notice: bool) -> Operation:
         """Take a spot VM away: STOPPING, after the notice TERMINATED or gone."""

@@ -5,47 +5,12 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.private_folders import private_folder
 
 Record = dict[str, Any]
 BLOCK = 1 << 20  # bytes read at a time, so that a large blob is never held twice
-
-
-class Blobs(Protocol):
-    """Keep growing blobs and small JSON records. A blob counts only while a record names it."""
-
-    def append(self, blob: str, data: bytes) -> int:
-        """Add *data* to the end of a blob, which is created at need; return its size."""
-
-    def size(self, blob: str) -> int:
-        """Return the size in bytes; 0 for a blob that does not exist."""
-
-    def read(self, blob: str, start: int, end: int) -> bytes:
-        """Return the bytes from *start* up to but not including *end*."""
-
-    def remove(self, blob: str) -> None:
-        """Forget a blob; an unknown one is no error."""
-
-    def blobs(self) -> list[str]:
-        """Return the names of all blobs."""
-
-    def save(self, kind: str, key: str, record: Record) -> None:
-        """Keep a record under (*kind*, *key*), replacing the one before at once or not at all."""
-
-    def forget(self, kind: str, key: str) -> None:
-        """Drop a record; an unknown one is no error."""
-
-    def records(self, kind: str) -> list[Record]:
-        """Return every record of *kind*, in no order."""
-
-
-def pieces(blobs: Blobs, blob: str) -> Iterator[bytes]:
-    """Yield a blob in blocks of 1 MiB."""
-    size = blobs.size(blob)
-    for start in range(0, size, BLOCK):
-        yield blobs.read(blob, start, min(start + BLOCK, size))
 
 
 class MemoryBlobs:
@@ -106,28 +71,33 @@ class FolderBlobs:
         (path / "half").mkdir()
 
     def append(self, blob: str, data: bytes) -> int:
+        """Add *data* to the end of a blob, which is created at need; return its size."""
         with (self._data / blob).open("ab") as file:
             file.write(data)
             return file.tell()
 
     def size(self, blob: str) -> int:
+        """Return the size in bytes; 0 for a blob that does not exist."""
         try:
             return (self._data / blob).stat().st_size
         except FileNotFoundError:
             return 0
 
     def read(self, blob: str, start: int, end: int) -> bytes:
+        """Return the bytes from *start* up to but not including *end*."""
         with (self._data / blob).open("rb") as file:
             file.seek(start)
             return file.read(end - start)
 
     def remove(self, blob: str) -> None:
+        """Forget a blob; an unknown one is no error."""
         (self._data / blob).unlink(missing_ok=True)
 
     def blobs(self) -> list[str]:
         return [path.name for path in self._data.iterdir()]
 
     def save(self, kind: str, key: str, record: Record) -> None:
+        """Store a record under (*kind*, *key*), replacing the one before at once or not at all."""
         place = self._place(kind, key)
         place.parent.mkdir(parents=True, exist_ok=True)
         half = self._path / "half" / place.name
@@ -135,12 +105,25 @@ class FolderBlobs:
         half.replace(place)
 
     def forget(self, kind: str, key: str) -> None:
+        """Drop a record; an unknown one is no error."""
         self._place(kind, key).unlink(missing_ok=True)
 
     def records(self, kind: str) -> list[Record]:
+        """Return every record of *kind*, in no order."""
         files = sorted((self._path / kind).glob("*.json"))
         return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
     def _place(self, kind: str, key: str) -> Path:
         # Object names may be longer than a file name and hold any character, hence the digest.
         return self._path / kind / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+
+
+Blobs = MemoryBlobs | FolderBlobs
+"""What stores growing blobs and small JSON records. A blob counts only while a record names it."""
+
+
+def pieces(blobs: Blobs, blob: str) -> Iterator[bytes]:
+    """Yield a blob in blocks of 1 MiB."""
+    size = blobs.size(blob)
+    for start in range(0, size, BLOCK):
+        yield blobs.read(blob, start, min(start + BLOCK, size))

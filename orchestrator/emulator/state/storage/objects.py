@@ -23,15 +23,9 @@ from orchestrator.emulator.state.storage.values import (
 
 COMPOSE_LIMIT = 32
 _SETTABLE = (
-    "cacheControl",
-    "contentDisposition",
-    "contentEncoding",
-    "contentLanguage",
-    "contentType",
-    "customTime",
-    "metadata",
-    "storageClass",
-)
+    "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType", "customTime",
+    "metadata", "storageClass",
+)  # fmt: skip
 _PROTECTIONS = ("temporaryHold", "eventBasedHold", "retention", "contexts")
 
 
