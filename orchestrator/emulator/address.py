@@ -5,6 +5,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import platformdirs
+
 from orchestrator.private_folders import own_folder, private_file
 
 PREFIX = "/_local"
@@ -46,8 +48,6 @@ def local_path() -> Path:
     chosen = os.environ.get("TPUCTL_LOCAL_DIR")
     if chosen:
         return Path(chosen).absolute()
-    import platformdirs
-
     return platformdirs.user_data_path("tpuctl") / "local"
 
 
@@ -57,6 +57,7 @@ def read_address(folder: Path) -> Address | None:
         address = Address(**json.loads((folder / "daemon.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
+    # A file that a killed daemon left behind names a pid that may be somebody else's by now.
     return address if start_of(address.pid) == address.started else None
 
 

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -19,9 +19,6 @@ from orchestrator.emulator.state.machines import NoHosts
 from orchestrator.emulator.state.settings import CloudSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
-
-if TYPE_CHECKING:
-    from requests import PreparedRequest
 
 BASE = "http://cloud.invalid"
 
@@ -50,11 +47,9 @@ class InProcess:
         self.router = served(self.cloud, self.storage, accounts)
 
     def answer(self, request: Request, _limit: float = 0.0) -> Response:
-        """Answer one request."""
         return dispatch(self.router, self.cloud, request)
 
     def adapter(self) -> "CloudAdapter":
-        """Return what is mounted into a session of requests."""
         return CloudAdapter(self.router, self.cloud)
 
 
@@ -65,7 +60,7 @@ class CloudAdapter(BaseAdapter):
         super().__init__()
         self._router, self._cloud = router, cloud
 
-    def send(self, request: "PreparedRequest", *_args: Any, **_options: Any) -> requests.Response:
+    def send(self, request: requests.PreparedRequest, *_args: Any, **_options: Any) -> requests.Response:
         """Answer one request; options such as timeouts have no meaning here."""
         target = (request.path_url or "/").partition("#")[0]
         # http.client adds the host last, so a prepared request has none yet; upload sessions need it.

@@ -1,6 +1,7 @@
 """Start, stop and steer the local cloud from the command line."""
 
 import http.client
+import importlib.util
 import json
 import os
 import shutil
@@ -15,8 +16,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
+
 from orchestrator.emulator.address import CONTROL, PREFIX, Address, local_folder, read_address, start_of
-from orchestrator.emulator.machines.host_settings import STANDARD_PORT, Tools, network_of
+from orchestrator.emulator.machines.environment import client_variables
+from orchestrator.emulator.machines.host_settings import STANDARD_PORT, HostSettings, Tools, network_of
 from orchestrator.emulator.machines.socket_owner import unix_connection
 from orchestrator.emulator.start_options import Options, load_options, save_options, without_ports
 from orchestrator.errors import LocalCloudError
@@ -45,11 +49,10 @@ def ensure_running(
     options: Options | None = None, tools: Callable[[], Tools] = Tools
 ) -> tuple[Address, bool]:
     """Return the running local cloud and whether it was started now; what is given counts at a start only."""
-    from filelock import FileLock, Timeout
-
     folder = local_folder()
     private_folder(folder)
     try:
+        # Two commands at once would start two daemons over one state: the second waits, and finds the first's.
         with FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
             address = read_address(folder)
             if address is not None:
@@ -86,6 +89,7 @@ def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Addr
     why = "on-demand" if on_demand else "asked-for"
     (folder / "daemon.log").touch(mode=0o600)
     with (folder / "daemon.log").open("ab") as log:
+        # A session of its own: neither Ctrl-C nor the end of this terminal may end the daemon.
         child = subprocess.Popen(
             [sys.executable, "-m", "orchestrator.emulator.daemon", str(folder), why, *map(str, found)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
@@ -117,8 +121,6 @@ def _environment() -> dict[str, str]:
 
 
 def _check_extra() -> None:
-    import importlib.util
-
     needed = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
@@ -129,7 +131,6 @@ def _check_extra() -> None:
 
 
 def running() -> Address | None:
-    """Return the running local cloud, or None."""
     return read_address(local_folder())
 
 
@@ -182,10 +183,12 @@ def stop() -> bool:
     address = read_address(folder)
     if address is None:
         return _end_leftovers(folder)
+    # The start time has been compared: a process that got the pid of a dead daemon is not killed.
     os.kill(address.pid, signal.SIGTERM)
     end = time.monotonic() + 20
     while start_of(address.pid) == address.started:
         if time.monotonic() > end:
+            # Nothing is lost: each change was on disk before its caller had an answer. `reap` ends the machines.
             os.kill(address.pid, signal.SIGKILL)
             end += 5
         time.sleep(0.05)  # As in _start: another process ends in real time.
@@ -199,8 +202,6 @@ def _end_leftovers(folder: Path) -> bool:
 
     Return whether a machine still ran.
     """
-    from filelock import FileLock, Timeout
-
     if not (folder / "machines").is_dir():
         return False
     with suppress(Timeout), FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
@@ -226,14 +227,15 @@ def reap(folder: Path, *, disks: bool = False) -> bool:
     """Kill what a dead daemon left running. Return whether a machine was."""
     hosts = _hosts(folder, load_options(folder))
     running = hosts.adopt()
+    # A machine that has just been booted may have no pid file yet; its marker gives it away.
     hosts.reap_all(disks=disks)
     return bool(running)
 
 
 def _hosts(folder: Path, options: Options) -> "MachineHosts":
     """Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run."""
+    # Here, as most commands only ask the daemon: `status` starts without what runs machines.
     from orchestrator.emulator.machines.host_kinds import make_hosts
-    from orchestrator.emulator.machines.host_settings import HostSettings
 
     settings = HostSettings(
         folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
@@ -257,8 +259,6 @@ def environment(address: Address) -> dict[str, str]:
     What gcloud would ask any other host goes to a proxy that refuses it. Where machines cannot listen on
     port 22, PATH begins with programs that know their port.
     """
-    from orchestrator.emulator.machines.environment import client_variables
-
     options = load_options(local_folder())
     variables = {
         "TPUCTL_CLOUD": "local",

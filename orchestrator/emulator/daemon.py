@@ -202,16 +202,19 @@ class Daemon:
                     raise
                 response = Response.of({"error": error.as_dict()}, 400)
             self._save()
+            # The call may have planned an event that is due before the scheduler's nap ends.
             self._wake.set()
             return response
 
         return answer
 
     def _save(self) -> None:
+        # Request threads and the scheduler save: without the lock an older snapshot could replace a newer one.
         with self._saving:
             version = self.cloud.version
             if version == self._saved:
                 return
+            # The version was read first: a change meanwhile is saved once more, never missed.
             private_file(self._folder / "state", self.cloud.snapshot())
             self._saved = version
 
@@ -219,11 +222,13 @@ class Daemon:
         """Take up the state of the daemon before: machines that should run and do not are booted again."""
         state = self._folder / "state"
         if not state.exists():
+            # Without a state no machine is known: what runs or lies there belongs to a cloud that is gone.
             self._hosts.reap_all(disks=True)
             return
         self.cloud.restore(state.read_bytes())
         for machine in self.cloud.machines():
             if self.cloud.machine_state(machine.id).running:
+                # One that still runs is left alone; its metadata server is new in any case.
                 self._room.boot(machine)
 
     def _pass_time(self) -> None:
@@ -236,6 +241,7 @@ class Daemon:
             except Exception:  # One event that fails, or a full disk, does not stop the time of the rest.
                 traceback.print_exc()
                 due = None
+            # A nap that ends a moment too early would find nothing due, and begin again at once.
             nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))
             self._wake.wait(nap + 0.001)
             self._wake.clear()
@@ -259,6 +265,7 @@ class Daemon:
             ]
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._halt.set)
+            # Last: whoever finds the file may connect at once. With it `local start` returns.
             write_address(self._folder, self._address())
             await self._halt.wait()
             for each in servers:
@@ -266,8 +273,10 @@ class Daemon:
             await asyncio.gather(*serving)
         self._over.set()
         self._wake.set()
+        # First the time, then the machines: an event that comes due meanwhile could boot one again.
         await asyncio.to_thread(time.join)
         await asyncio.to_thread(self._hosts.reap_all)
+        # After the machines: a guest whose metadata server ends takes the daemon for dead.
         await self._room.metadata.close()
         await self._proxy.close()
         await self._relay.close()
@@ -292,6 +301,7 @@ async def run(folder: Path, tools: Tools, *, on_demand: bool) -> None:
     options = load_options(folder)
     save_options(folder, options)
     _allow_many_connections()
+    # Before anything is made: a second daemon on this folder ends here, and touches no machine.
     listener = listening("127.0.0.1", options.port)
     check_sight(listener)
     daemon = Daemon(folder, options, asyncio.get_running_loop(), tools, on_demand=on_demand)

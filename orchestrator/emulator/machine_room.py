@@ -26,7 +26,7 @@ class MachineRoom:
         self.cloud: LocalCloud | None = None
 
     def boot(self, machine: Machine) -> None:
-        """Serve the machine's metadata, then start it."""
+        # Before the boot: the guest asks for its attributes at once, and ends when nobody serves them.
         if machine.id not in self._served:
             ports = (self._hosts.settings.metadata_port, *self._hosts.metadata_ports)
             self._wait(self.metadata.start(machine.address, *ports))
@@ -62,4 +62,5 @@ class MachineRoom:
         return MachineView(self.cloud, machine) if self.cloud and machine else None
 
     def _wait(self, work: Coroutine[Any, Any, None]) -> None:
+        # The time limit turns a deadlock (a call from the loop's own thread) into an error.
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)

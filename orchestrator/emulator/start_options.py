@@ -196,6 +196,7 @@ def free_ports(count: int) -> list[int]:
             one = socket.socket()
             try:
                 one.bind(("127.0.0.1", LOWEST_PORT + secrets.randbelow(_lowest_given() - LOWEST_PORT)))
+                # Bound until all are chosen: otherwise the same port could come twice.
                 taken.append(one)
             except OSError:
                 one.close()

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import uvicorn
 
 from orchestrator.emulator.http.router import Request, Response
-
-if TYPE_CHECKING:
-    import uvicorn
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -34,6 +33,7 @@ def asgi_app(
             body = await _body(receive)
             if body is None:
                 return
+            # Handlers block: they take locks, wait for injected latencies and start processes.
             loop = asyncio.get_running_loop()
             response = await loop.run_in_executor(executor, answer, _request(scope, body))
         # TensorFlow compares names letter by letter with those that Google sends, such as Location.
@@ -46,10 +46,8 @@ def asgi_app(
     return app
 
 
-def server(app: App) -> "uvicorn.Server":
+def server(app: App) -> uvicorn.Server:
     """Return a server of *app* for a socket that already listens."""
-    import uvicorn
-
     # No header may say who the client is: a machine could name the user's connection.
     config = uvicorn.Config(
         app, log_level="error", lifespan="off", ws="none", proxy_headers=False, timeout_graceful_shutdown=2

@@ -5,13 +5,13 @@ import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import certifi
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchestrator.private_folders import private_file, private_folder
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 STORAGE_HOSTS = ("storage.googleapis.com", "www.googleapis.com")
 DOMAIN = "googleapis.com"
@@ -40,7 +40,6 @@ class Certificates:
         return b"\n".join([_public_authorities().rstrip(b"\n"), self.authority])
 
     def context(self) -> ssl.SSLContext:
-        """Return the server's side of TLS, for HTTP/1.1."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -62,8 +61,6 @@ def certificates(folder: Path) -> Certificates:
 
 
 def _lasts(path: Path) -> bool:
-    from cryptography import x509
-
     try:
         end = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except (OSError, ValueError):
@@ -73,10 +70,6 @@ def _lasts(path: Path) -> bool:
 
 def _make() -> tuple[bytes, bytes]:
     """Return the authority's certificate, and the hosts' certificate with its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     signer, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = _named("tpuctl local cloud, for rehearsals only")
     limits = x509.NameConstraints([x509.DNSName(DOMAIN)], None)
@@ -90,17 +83,14 @@ def _make() -> tuple[bytes, bytes]:
 
 
 def _certificate(
-    subject: "x509.Name",
-    issuer: "x509.Name",
-    key: "EllipticCurvePrivateKey",
-    signer: "EllipticCurvePrivateKey",
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
     *,
     authority: bool,
-    extra: "tuple[x509.ExtensionType, bool]",
+    extra: tuple[x509.ExtensionType, bool],
 ) -> bytes:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-
     usage = x509.KeyUsage(
         digital_signature=True, key_cert_sign=authority, crl_sign=authority, content_commitment=False,
         key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
@@ -126,16 +116,12 @@ def _certificate(
     return made.public_bytes(serialization.Encoding.PEM)
 
 
-def _named(text: str) -> "x509.Name":
-    from cryptography import x509
-
+def _named(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
 def _public_authorities() -> bytes:
     """Return the authorities that this computer trusts: named by a variable, the system's, else certifi's."""
-    import certifi
-
     named = [os.environ.get(name) for name in OWN_BUNDLES]
     for path in (*named, ssl.get_default_verify_paths().cafile):
         if path and Path(path).is_file():

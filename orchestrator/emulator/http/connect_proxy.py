@@ -171,7 +171,6 @@ class ConnectProxy:
             raise
 
     async def close(self) -> None:
-        """Stop listening and cut every tunnel."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -323,7 +322,6 @@ async def copy_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _copy_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy a chunked body with its trailers."""
     size = 1
     while size:
         line = await _line(reader, b"\r\n")

@@ -62,6 +62,7 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
 def _answer(
     cloud: LocalCloud, request: Request, method: str, parts: dict[str, str], call: Callable[[], Response]
 ) -> Response:
+    # Without the lock: the body may be large, and reading it concerns nobody else.
     place = _place(method, request, parts)
 
     def checked() -> Response:

@@ -55,7 +55,6 @@ class IapRelay:
         )
 
     async def close(self) -> None:
-        """Stop listening and cut every tunnel."""
         if self._server is not None:
             self._server.close()
         for task in list(self._tasks):
@@ -89,6 +88,8 @@ class IapRelay:
         if address is None:
             return NO_INSTANCE, "failed to lookup instance"
         try:
+            # From the last address of the cloud's network, which stands for 35.235.240.0/20: private machines
+            # let in nobody outside of their network (docs/facts.md 6.3).
             machine = await asyncio.open_connection(
                 address, int(wanted.get("port", "22")), local_addr=(self._source, 0)
             )
@@ -100,7 +101,6 @@ class IapRelay:
 
 
 async def _carry(client: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy in both directions until one of them ends."""
     copies = [asyncio.create_task(_inward(client, writer)), asyncio.create_task(_outward(reader, client))]
     try:
         done, _ = await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)

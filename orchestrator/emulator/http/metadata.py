@@ -38,7 +38,6 @@ class MachineView:
 
     @property
     def preempted(self) -> bool:
-        """Tell whether the machine has been given its preemption notice."""
         return self._cloud.machine_state(self.machine.id).preempted
 
     @property
@@ -73,7 +72,6 @@ def answer(view: MachineView, request: Request) -> Response:
 
 
 def tree(view: MachineView) -> Tree:
-    """Return everything the server shows, as directories and leaves."""
     machine = view.machine
     number = machine.project_number
     zone = f"projects/{number}/zones/{machine.zone}"
@@ -145,7 +143,6 @@ def _put(view: MachineView, path: str, body: bytes) -> Response:
 
 
 def _find(root: Tree, path: str) -> Any:
-    """Return the node at *path*, or None."""
     node: Any = root
     for part in [part for part in path.split("/") if part]:
         if not isinstance(node, dict) or part not in node:

@@ -119,7 +119,6 @@ class MetadataServer:
         return Response(404, b"No machine has this address.\n")
 
     def _waiter(self, machine_id: str) -> "asyncio.Future[None]":
-        """Return what `changed` wakes."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[machine_id].add(waiter)
         return waiter

@@ -106,7 +106,6 @@ class Router:
         return [(method, regex.pattern) for method, _, regex, _ in self._routes]
 
     def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:
-        """Return the handler and its path parts, or None when nothing matches."""
         key = (request.method, request.path)
         if key not in self._found:
             if len(self._found) >= MOST_PATHS:

@@ -5,6 +5,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import google_crc32c
+
 from orchestrator.emulator.http.dispatch import body_of
 from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.metadata import token_of
@@ -171,6 +173,4 @@ def _listed(request: Request, key: str, items: list[dict[str, Any]]) -> Response
 
 
 def _crc32c(data: bytes) -> str:
-    import google_crc32c
-
     return str(google_crc32c.value(data))

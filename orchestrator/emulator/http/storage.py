@@ -89,7 +89,6 @@ class BucketRequests:
         return Response.of(bucket_json(self._buckets.create(_project(request), body_of(request.body))))
 
     def list(self, request: Request) -> Response:
-        """Return the project's buckets, all on one page."""
         found = self._buckets.list(_project(request), request.query.get("prefix", ""))
         answer: dict[str, object] = {"kind": "storage#buckets"}
         if found:
@@ -108,7 +107,6 @@ class BucketRequests:
         return Response.of(bucket_json(self._buckets.patch(bucket, body_of(request.body), asked)))
 
     def delete(self, request: Request, bucket: str) -> Response:
-        """Delete an empty bucket."""
         self._door.admit(request, bucket, "storage.buckets.delete")
         empty = self._storage.objects.is_empty(bucket)
         self._buckets.delete(bucket, empty, preconditions(request.query))

@@ -48,7 +48,6 @@ class ObjectRequests:
         return Response.of(answer)
 
     def get(self, request: Request, bucket: str, name: str) -> Response:
-        """Return the object resource, or its bytes for alt=media."""
         if request.query.get("alt") == "media":
             return self.media(request, bucket, name)
         self._door.admit(request, bucket, "storage.objects.get", name)
@@ -58,7 +57,6 @@ class ObjectRequests:
         return Response.of(object_json(held, base_of(request)))
 
     def media(self, request: Request, bucket: str, name: str) -> Response:
-        """Return the object's bytes, or the range that was asked for."""
         self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)

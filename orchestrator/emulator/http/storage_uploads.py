@@ -51,6 +51,7 @@ class UploadRequests:
         start, total = _content_range(request)
         if start is not None:
             self._uploads.append(session, start, request.body)
+        # The client goes on where our bytes end: after a cut connection that is less than it has sent.
         held = self._uploads.received(session)
         if total is None or held < total:
             return _incomplete(request, {"range": f"bytes=0-{held - 1}"} if held else {})

@@ -99,7 +99,6 @@ class XmlRequests:
         return _xml(f"<ListBucketResult xmlns='{SPACE}'>{''.join(parts)}</ListBucketResult>")
 
     def get(self, request: Request, bucket: str, name: str) -> Response:
-        """Return the object's bytes, or the range that was asked for."""
         held = self._held(request, bucket, name)
         answer = download(self._objects, held, request)
         return Response(answer.status, answer.body, {**answer.headers, **_tags(held)})
@@ -126,7 +125,6 @@ class XmlRequests:
         return Response(200, b"", _tags(made))
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
-        """Delete an object, or what an upload has brought."""
         if "uploadId" in request.query:
             self._storage.uploads.cancel(request.query["uploadId"])
             return Response(204)

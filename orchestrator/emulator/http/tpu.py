@@ -81,8 +81,6 @@ def _operations(cloud: LocalCloud) -> Table:
 
 
 class _Answers:
-    """Hold what all calls need to answer."""
-
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
@@ -222,8 +220,6 @@ class OperationRequests(_Answers):
 
 
 class Catalog(_Answers):
-    """Answer the calls that only read the catalogue."""
-
     def table(self, *, v1: bool = False) -> Table:
         """Return the routes; v1 has another name for runtime versions, and TPU Nodes, of which there are none."""
         versions = "tensorflowVersions" if v1 else "runtimeVersions"

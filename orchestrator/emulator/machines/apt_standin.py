@@ -110,7 +110,7 @@ def _taken(path: Path, patience: float) -> bool:
 
 
 def _holder(file: int) -> int:
-    """Return the process that holds a lock, 0 for none."""
+    # F_GETLK asks who holds the lock; taking it, even for a moment, would keep the holder's successor out.
     answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     kind, _, _, _, pid = struct.unpack(FLOCK, answer)
     return 0 if kind == fcntl.F_UNLCK else int(pid)

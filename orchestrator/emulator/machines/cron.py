@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cronsim import CronSim, CronSimError
+
 from orchestrator.emulator.machines.environment import user_environment
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.script_runner import Serial
@@ -44,8 +46,6 @@ class Job:
 
     def due(self, minute: datetime) -> bool:
         """Tell whether the job starts in *minute* (naive local time, seconds zero)."""
-        from cronsim import CronSim
-
         return (
             self.schedule != "@reboot"
             and next(CronSim(self.schedule, minute - timedelta(minutes=1))) == minute
@@ -141,8 +141,6 @@ def read_folder(folder: Path) -> tuple[list[Job], list[str]]:
 
 def _job(line: str, environment: Mapping[str, str]) -> Job:
     """Parse `m h dom mon dow user command` or `@nickname user command`."""
-    from cronsim import CronSim, CronSimError
-
     nickname = line.startswith("@")
     words = line.split(None, 2 if nickname else 6)
     if len(words) != (3 if nickname else 7):

@@ -6,6 +6,7 @@ every case of the tests runs against both. Anything else is refused with exit st
 """
 
 import argparse
+import base64
 import os
 import re
 import sys
@@ -13,6 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import google_crc32c
+from google.api_core.exceptions import GoogleAPICallError, PreconditionFailed
+from google.cloud import storage
 
 Arguments = argparse.Namespace
 SCHEME = "gs://"
@@ -38,22 +43,17 @@ class Item:
 
     @property
     def url(self) -> str:
-        """Return the item's address as gcloud prints it."""
         return self.place.url(self.key)
 
 
 class Folder:
-    """A path of the file system."""
-
     def __init__(self, path: str) -> None:
         self.path = path
 
     def url(self, key: str) -> str:
-        """Return a file:// address, relative as given."""
         return f"file://{key}"
 
     def one(self) -> Item | None:
-        """Return the file, if the path is one."""
         file = Path(self.path)
         return Item(self, self.path, file.name, file.stat().st_size) if file.is_file() else None
 
@@ -86,7 +86,6 @@ class Prefix:
         self.bucket = client.bucket(name)
 
     def url(self, key: str) -> str:
-        """Return the gs:// address."""
         return f"{SCHEME}{self.bucket.name}/{key}"
 
     def one(self) -> Item | None:
@@ -126,7 +125,6 @@ class Prefix:
         return any(True for _ in self.bucket.list_blobs(prefix=f"{self.path}/", max_results=1))
 
     def title(self) -> str:
-        """Return the last part of the prefix, or the bucket's name."""
         return self.path.rstrip("/").rpartition("/")[2] or str(self.bucket.name)
 
     def remove(self, key: str) -> None:
@@ -158,9 +156,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Arguments) -> int:
     """Call the verb; Google's errors are told as gcloud tells them."""
-    from google.api_core.exceptions import GoogleAPICallError
-    from google.cloud import storage
-
     project = os.environ.get("CLOUDSDK_CORE_PROJECT") or os.environ.get("GOOGLE_CLOUD_PROJECT") or "none"
     verb: Callable[[Any, Arguments], int] = arguments.run
     try:
@@ -265,8 +260,6 @@ def _named(
 
 def _transfer(item: Item, goal: Place, key: str, arguments: Arguments) -> int:
     """Copy one item; returns 1 when a precondition failed, as gcloud does, and goes on."""
-    from google.api_core.exceptions import PreconditionFailed
-
     _say(f"Copying {item.url} to {goal.url(key)}")
     match = 0 if getattr(arguments, "no_clobber", False) else getattr(arguments, "if_generation_match", None)
     try:
@@ -322,10 +315,6 @@ def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
 
 def _crc32c(item: Item) -> str:
     """Return the item's checksum, reading a file for it."""
-    import base64
-
-    import google_crc32c
-
     if item.crc32c:
         return item.crc32c
     checksum = google_crc32c.Checksum()

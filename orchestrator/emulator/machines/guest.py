@@ -13,6 +13,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import asyncssh
+
 from orchestrator.emulator.machines.accounts import accounts
 from orchestrator.emulator.machines.environment import user_environment
 from orchestrator.emulator.machines.guest_metadata import MetadataClient, the_end
@@ -104,7 +106,6 @@ class Guest:
                 startup.result()
 
     async def _script(self, key: str, attributes: dict[str, str]) -> None:
-        """Run the script of attribute *key*, if there is one."""
         text = attributes.get(key, "")
         if not text.strip() or (key == "startup-script" and self._config.silent):
             return
@@ -142,8 +143,6 @@ class Guest:
 
 def _host_key(path: Path) -> str:
     """Make the host key at the first boot and return the public key's base64 part."""
-    import asyncssh
-
     if not path.exists():
         fresh = asyncssh.generate_private_key("ssh-ed25519")
         private_file(path, fresh.export_private_key("openssh"))
@@ -151,7 +150,6 @@ def _host_key(path: Path) -> str:
 
 
 def main() -> None:
-    """Run the guest that the configuration file of the first argument describes."""
     config = GuestConfig.read(Path(sys.argv[1]))
     hold_locks(Path(config.files), Path(config.state), config.package_lock_seconds)
     asyncio.run(Guest(config).run())

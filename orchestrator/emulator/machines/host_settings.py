@@ -134,7 +134,6 @@ class GuestConfig:
         return cls(**{f.name: values[f.name] for f in fields(cls)})
 
     def write(self, path: Path) -> None:
-        """Write the configuration, readable by its owner only."""
         private_file(path, json.dumps(asdict(self), indent=1).encode())
 
     def home(self, user: str) -> Path:

@@ -57,6 +57,7 @@ class MachineHosts(ABC):
         self.stop(machine.id)
         config = self._prepare(machine)
         with (config.parent / "guest.log").open("ab") as log:
+            # A session of its own: Ctrl-C in the terminal of the daemon must not reach machines.
             child = subprocess.Popen(
                 self._command(machine, config),
                 env=self._first_environment(machine),
@@ -69,6 +70,7 @@ class MachineHosts(ABC):
         self._children[machine.id] = child
         process = process_table.look(child.pid)
         started = process.started if process else 0
+        # With its start time, by which a pid that is used again is told apart.
         self._pid_file(machine.id).touch(mode=0o600)
         self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
 
@@ -88,6 +90,7 @@ class MachineHosts(ABC):
         process_table.kill_all(lambda: process_table.members(entry, leaders), last=lambda: leaders)
         child = self._children.pop(machine_id, None)
         if child is not None:
+            # A child that nobody waits for stays a zombie as long as the daemon lives.
             child.wait()
         self._pid_file(machine_id).unlink(missing_ok=True)
         self._stopped(machine_id)
@@ -139,7 +142,6 @@ class MachineHosts(ABC):
             return b""
 
     def running(self, machine_id: str) -> bool:
-        """Tell whether the machine's first process lives."""
         return bool(self._first(machine_id))
 
     def adopt(self) -> frozenset[str]:
@@ -181,6 +183,7 @@ class MachineHosts(ABC):
 
     def _disk_devices(self, machine: Machine, folder: Path) -> Path:
         """Return a folder with a link for each data disk, named as its device is; its content outlives machines."""
+        # Below the daemon's folder, not the machine's: a data disk outlives the machine that has it.
         devices, disks = folder / DEVICES, self.settings.root.parent / "data-disks"
         shutil.rmtree(devices, ignore_errors=True)
         devices.mkdir(parents=True)
@@ -218,7 +221,6 @@ class MachineHosts(ABC):
         return pid if process_table.alive(pid, started) else 0
 
     def _known(self) -> Iterable[str]:
-        """Return the ids of all machines with a folder."""
         try:
             return sorted(p.name for p in self.settings.root.iterdir() if p.is_dir() and p.name != TRASH)
         except FileNotFoundError:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import orchestrator
 from orchestrator.emulator.machines import process_table
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, GuestConfig
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
@@ -44,6 +45,8 @@ class NamespaceHosts(MachineHosts):
     def _command(self, machine: Machine, config: Path) -> list[str]:
         folder = self.settings.folder(machine.id)
         script = Path(__file__).with_name("namespace-init.sh")
+        # The machine ends with unshare, whose pid we know (--kill-child); its mounts never reach the
+        # computer (--propagation private).
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
         arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable]
         arguments.append("gcloud" if GCLOUD in self.settings.absent else "")
@@ -109,8 +112,6 @@ def _overlay_refused(folder: Path | None) -> str | None:
 
 def _needed() -> list[str]:
     """Return the folders of Python, of this package and of gcloud, which a machine must see."""
-    import orchestrator
-
     folders = {
         str(Path(sys.prefix)),
         str(Path(sys.base_prefix)),

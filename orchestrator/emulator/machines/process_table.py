@@ -127,6 +127,7 @@ def descendants(processes: dict[int, Process], ancestors: Iterable[int]) -> set[
 
 def members(entry: str, leaders: Iterable[int] = ()) -> set[int]:
     """Return every process that carries the marker *entry* or descends from one that does."""
+    # By marker and by descent: sudo and `env -i` drop the environment, daemons leave their parent.
     processes = table()
     wanted = entry.encode()
     holders = [pid for pid in processes if carries(pid, wanted)]
@@ -147,6 +148,7 @@ def kill_all(
     deadline = time.monotonic() + seconds
     started_at: dict[int, int] = {}
     while found := find() | {pid for pid, started in started_at.items() if alive(pid, started)}:
+        # In rounds: a process that forks while it is looked for shows its child in the next one.
         for pid in found - started_at.keys():
             process = look(pid)
             started_at[pid] = process.started if process else 0

@@ -8,9 +8,11 @@ import subprocess
 from pathlib import Path
 
 from orchestrator.emulator.machines.accounts import Accounts
+from orchestrator.emulator.machines.cron import Cron
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_image import CRON
 from orchestrator.emulator.machines.script_runner import Serial
+from orchestrator.emulator.machines.ssh_server import SshServer
 
 SSHD_CONFIG = """\
 ListenAddress {address}:{port}
@@ -33,9 +35,6 @@ class OwnServices:
     """Use the asyncssh server and the small cron: no privileges needed."""
 
     def __init__(self, config: GuestConfig, serial: Serial) -> None:
-        from orchestrator.emulator.machines.cron import Cron
-        from orchestrator.emulator.machines.ssh_server import SshServer
-
         self._ssh = SshServer(config)
         self._cron = None if CRON in config.absent else Cron(config, serial)
         self._cron_task: asyncio.Task[None] | None = None
@@ -46,11 +45,9 @@ class OwnServices:
             self._cron_task = asyncio.create_task(self._cron.run())
 
     async def set_accounts(self, accounts: Accounts) -> None:
-        """Make *accounts* the only ones that may log in."""
         self._ssh.accounts = accounts
 
     async def stop(self) -> None:
-        """Stop cron, then SSH."""
         if self._cron_task is not None:
             self._cron_task.cancel()
         await self._ssh.stop()
@@ -73,6 +70,7 @@ class SystemServices:
     async def start(self, host_key: Path) -> None:
         """Start both daemons in the foreground, as children of the guest, and wait until sshd listens."""
         await asyncio.to_thread(self._start, host_key)
+        # The host key is published next: who has it may log in, so sshd has to listen by then.
         while not await _listens(self._config.address, self._config.ssh_port):
             if self._children[0].poll() is not None:
                 raise OSError(
@@ -110,7 +108,6 @@ class SystemServices:
                 file.unlink()
 
     async def stop(self) -> None:
-        """Stop the daemons; sessions and jobs that run are left alone."""
         for child in self._children:
             child.terminate()
 

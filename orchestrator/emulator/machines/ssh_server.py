@@ -198,6 +198,7 @@ async def run_session(
     feeding = asyncio.create_task(_feed(channel, child))
     await asyncio.gather(*(_copy(source, sink) for source, sink in child.outputs))
     status = await child.process.wait()
+    # The command has ended: input that it has not read is dropped.
     feeding.cancel()
     child.stdin.close()
     with suppress(OSError):
@@ -226,6 +227,7 @@ async def _on_terminal(
     try:
         process = await asyncio.create_subprocess_exec(
             *arguments, env=environment, cwd=environment["HOME"], start_new_session=True,
+            # start_new_session has called setsid; the terminal can be taken only after that, in the child.
             stdin=follower, stdout=follower, stderr=follower, preexec_fn=_take_terminal,
         )  # fmt: skip
     finally:

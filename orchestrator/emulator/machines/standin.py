@@ -4,6 +4,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import orchestrator
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
 from orchestrator.emulator.machines.start_module import shell_command
 
@@ -44,6 +45,4 @@ def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
 
 def package_parent() -> str:
     """Return the folder from which `orchestrator` is imported: an installation or a checkout."""
-    import orchestrator
-
     return str(Path(orchestrator.__path__[0]).resolve().parent)

@@ -23,12 +23,15 @@ def adopt_orphans() -> None:
 def main() -> None:
     """Run the guest as a child and return its status when it ends."""
     adopt_orphans()
+    # This process stays small and has no threads: it must live, and reap, whatever the guest does.
     guest = os.fork()
     if not guest:
+        # After the fork: the supervisor lives as long as its machine, and needs none of the guest's 20 MB.
         from orchestrator.emulator.machines import guest as agent
 
         agent.main()
         sys.exit(0)
+    # Only the guest gets it: it runs the shutdown script before the machine's other processes end.
     signal.signal(signal.SIGTERM, lambda number, _frame: os.kill(guest, number))
     while True:
         pid, status = os.wait()

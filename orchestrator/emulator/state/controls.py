@@ -72,7 +72,7 @@ class Controls:
                 raise refused(f"preempt {name}: it is {found.state.name}", "look at its state first")
             self._tpu.preempt(found, notice=notice)
         elif found.status in _VM_UP:
-            self._vms.preempt(found, notice=notice)
+            self._vms.life.preempt(found, notice=notice)
         else:
             raise refused(f"preempt {name}: it is {found.status.value}", "look at its status first")
 

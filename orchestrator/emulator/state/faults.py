@@ -87,7 +87,6 @@ class FaultSpec:
 
 
 def check_method(method: str) -> None:
-    """Refuse a method that the local cloud does not serve."""
     if method not in methods.ALL:
         near = ", ".join(
             sorted(m for m in methods.ALL if m.split(".")[0] == method.split(".", maxsplit=1)[0])

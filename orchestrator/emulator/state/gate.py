@@ -39,6 +39,7 @@ def admitted_storage(cloud: LocalCloud, method: str, act: Callable[[], T]) -> T:
             fault = cloud.kernel.admit(method, Place())
         finally:
             cloud.kernel.armed = None
+    # The cloud's lock is given back first: a slow upload or a latency must not hold up TPUs and VMs.
     if fault and fault.kind is FaultKind.LATENCY:
         cloud.clock.wait(fault.seconds)
     return _answered(method, fault, act)
@@ -48,6 +49,7 @@ def _answered(method: str, fault: FaultSpec | None, act: Callable[[], T]) -> T:
     """Return what *act* does; a dropped answer has its effect, and the caller learns nothing of it."""
     if fault is None or fault.kind is not FaultKind.DROP_ANSWER:
         return act()
+    # As when a connection breaks: whether the call was refused or done, nobody hears.
     with contextlib.suppress(ApiError, ValueError):
         act()
     error = tpu_case("transient").error()

@@ -82,7 +82,6 @@ class Instance:
 
     @property
     def action(self) -> Action:
-        """Return what happens at a preemption or at the end of the run time."""
         return Action(self.scheduling.get("instanceTerminationAction", "STOP"))
 
     def enter(self, status: Status) -> None:

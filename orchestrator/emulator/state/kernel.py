@@ -44,7 +44,6 @@ class AddressPool:
         self._free: list[str] = []
 
     def take(self) -> str:
-        """Return an address that no machine has."""
         if self._fresh < self._network.num_addresses - 1:
             self._fresh += 1
             return str(self._network.network_address + self._fresh - 1)
@@ -54,6 +53,7 @@ class AddressPool:
                 changed="no machine was made",
                 hint="delete machines, or choose another address base",
             )
+        # The longest unused first: clients remember host keys and connections by address.
         return self._free.pop(0)
 
     def release(self, address: str) -> None:
@@ -156,6 +156,7 @@ class Kernel:
         now = self.clock.now()
         while self.state.heap and self.state.heap[0].due <= now:
             event = heapq.heappop(self.state.heap)
+            # An event plans from its own moment, not from that of a late tick: delays do not add up.
             self.state.time = max(self.state.time, event.due)
             self.handlers[event.kind](*event.args)
             self.touch()
@@ -163,6 +164,7 @@ class Kernel:
 
     def schedule(self, delay: float, kind: str, *args: Any) -> None:
         """Plan the event *kind* for *delay* seconds from now."""
+        # The heap compares events: at equal times they happen in the order in which they were planned.
         self.state.order += 1
         heapq.heappush(self.state.heap, Event(self.state.time + delay, self.state.order, kind, args))
         self.touch()
@@ -174,7 +176,6 @@ class Kernel:
     # Identifiers.
 
     def numeric_id(self) -> int:
-        """Return a new 19-digit id."""
         return self.state.random.randrange(10**18, 9 * 10**18)
 
     def hex(self, digits: int) -> str:
@@ -280,6 +281,7 @@ class Kernel:
 
         A planned failure shows after the stockout latency; a stuck operation never ends.
         """
+        # Nothing is scheduled: only the end of its resource (CANCELLED, preempted) ends the operation.
         if self.armed and self.armed.kind is FaultKind.STUCK:
             return
         if self.armed and self.armed.kind is FaultKind.LATENCY:
@@ -302,7 +304,6 @@ class Kernel:
         return [op for op in self.state.open_operations.values() if op.target_id == target_id]
 
     def find_operation(self, api: Api, scope: str, name: str) -> Operation | None:
-        """Return the operation called *name* in *scope*, or None."""
         found = self.state.operations.get(name)
         known = found and found.api is api and found.scope == scope and not found.forgotten
         return found if known else None
@@ -310,7 +311,6 @@ class Kernel:
     # Machines.
 
     def add_machine(self, machine: Machine) -> None:
-        """Register a machine that is not running yet."""
         self.state.machines[machine.id] = machine
         self.state.flags[machine.id] = MachineState()
         self.state.guest[machine.id] = {}
@@ -347,6 +347,7 @@ class Kernel:
         machine = self.state.machines.pop(machine_id, None)
         if machine:
             del self.state.flags[machine_id], self.state.guest[machine_id]
+            # Before its processes are gone, which is safe: this address will be the last to be given again.
             self.state.pool.release(machine.address)
             self.hosts.remove(machine_id)
 

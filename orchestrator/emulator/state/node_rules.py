@@ -33,7 +33,6 @@ def missing(path: str) -> ApiError:
 
 
 def check_worker(node: Node, index: int) -> None:
-    """Refuse a worker that the node does not have."""
     if not 0 <= index < len(node.workers):
         raise ApiError(400, "INVALID_ARGUMENT", f"The node has {len(node.workers)} workers.")
 

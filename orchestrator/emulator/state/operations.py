@@ -8,8 +8,6 @@ from orchestrator.emulator.state.api_errors import OperationError
 
 
 class Api(Enum):
-    """Say whose operation it is."""
-
     TPU = "tpu"
     COMPUTE = "compute"
 

@@ -26,8 +26,6 @@ INTERNAL = OperationError(13, "an internal error has occurred")
 
 
 class QueuedLife:
-    """Make what is due happen to queued resources."""
-
     def __init__(self, kernel: Kernel, nodes: TpuNodes) -> None:
         self._kernel, self._nodes = kernel, nodes
         kernel.handlers |= {

@@ -31,6 +31,7 @@ Window = tuple[float, float | None]
 def notify(kernel: Kernel, node: Node, initiator: Initiator) -> None:
     """Let the queued resource of *node*, if it has one, know that the node goes or is gone."""
     if node.queued:
+        # As an event of this very moment: the node's own call ends before its queued resource reacts.
         kernel.schedule(0.0, "queued.left", node.zone, node.queued.rpartition("/")[2], initiator)
 
 

@@ -68,7 +68,6 @@ def rows(name: str) -> tuple[Mapping[str, str], ...]:
 
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
-    """Return the types that the TPU API serves, by name."""
     served = [row for row in rows("accelerators.csv") if row["tpu_api"].startswith("yes")]
     return {row["accelerator_type"]: _accelerator(row) for row in served}
 
@@ -100,7 +99,6 @@ def _quotas() -> Mapping[tuple[str, str], TpuQuota]:
 
 
 def quota_of(accelerator: Accelerator) -> TpuQuota:
-    """Return the quota that the type counts against."""
     hosts = "one" if accelerator.hosts == 1 else "many"
     found = _quotas()
     return found.get((accelerator.generation, hosts)) or found[accelerator.generation, "any"]

@@ -101,6 +101,7 @@ class TpuNodes:
         operation = self._start_verb(node, "delete", kernel.settings.latency.node_delete)
         if operation.planned:
             return operation
+        # Not measured: what becomes of a creation that a deletion overtakes (class docstring).
         for other in earlier:
             kernel.finish(other, node_rules.CANCELLED)
         self.leave(node)
@@ -238,6 +239,7 @@ class TpuNodes:
     def _created(self, operation_name: str, zone: str, name: str, epoch: int) -> None:
         kernel, operation = self._kernel, self._kernel.state.operations[operation_name]
         node = self._current(zone, name, epoch)
+        # Preempted, deleted or suspended while it was created: their call has ended this operation.
         if node is None or operation.done:
             return
         if operation.planned:

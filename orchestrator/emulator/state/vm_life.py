@@ -76,6 +76,7 @@ class VmLife:
             )
         elif operation.planned is None and kernel.settings.out_of_stock(instance.zone, spot=instance.spot):
             operation.planned = compute_case("stockout").operation_error(**values)
+        # The epoch is part of the event: whatever changes the status later makes this start void.
         instance.enter(S.PROVISIONING)
         where = (instance.zone, instance.name, instance.epoch)
         kernel.schedule(delay / 2, "vm.staging", *where)
@@ -115,6 +116,7 @@ class VmLife:
     def _running(self, operation_name: str, zone: str, name: str, epoch: int) -> None:
         kernel, operation = self._kernel, self._kernel.state.operations[operation_name]
         instance = self._current(zone, name, epoch)
+        # Deleted or preempted meanwhile, which has its own operation.
         if instance is None:
             kernel.finish(operation)
             return

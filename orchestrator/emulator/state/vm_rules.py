@@ -28,7 +28,6 @@ FAMILIES = {
 
 
 def invalid(text: str) -> ApiError:
-    """Build a 400 `invalid`."""
     return ApiError(400, "invalid", text)
 
 

@@ -37,7 +37,7 @@ class ComputeVms:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.disks = VmDisks(kernel)
-        self._life = VmLife(kernel, self.disks)
+        self.life = VmLife(kernel, self.disks)
 
     def in_zone(self, zone: str) -> list[Instance]:
         vm_rules.check_zone(self._kernel, zone)
@@ -72,7 +72,7 @@ class ComputeVms:
         self.disks.attach(instance, planned_disks)
         kernel.state.instances[zone, place.name] = instance
         kernel.add_machine(self._machine(instance))
-        return self._life.start_up(instance, "insert", kernel.settings.latency.vm_create)
+        return self.life.start_up(instance, "insert", kernel.settings.latency.vm_create)
 
     def insert_several(self, zone: str, body: Mapping[str, Any]) -> Operation:
         """
@@ -100,55 +100,46 @@ class ComputeVms:
         """Start a stopped VM; a VM that is still stopping ends the operation with an error."""
         instance = self.get(zone, name)
         if instance.status is S.TERMINATED:
-            return self._life.start_up(instance, "start", self._kernel.settings.latency.vm_start)
-        operation = self._life.begin(instance, "start")
+            return self.life.start_up(instance, "start", self._kernel.settings.latency.vm_start)
+        operation = self.life.begin(instance, "start")
         if instance.status is not S.RUNNING:
-            operation.planned = self._life.not_ready(instance)
+            operation.planned = self.life.not_ready(instance)
         self._kernel.proceed(operation, 0.0, "vm.done")
         return operation
 
     def stop(self, zone: str, name: str) -> Operation:
         """Start to stop a VM, with its shutdown scripts; a stopped one stays as it is."""
         instance = self.get(zone, name)
-        operation = self._life.begin(instance, "stop")
+        operation = self.life.begin(instance, "stop")
         if instance.status is S.TERMINATED or operation.planned:
             self._kernel.proceed(operation, 0.0, "vm.done")
         else:
-            self._life.wind_down(instance, operation, self._kernel.settings.latency.vm_stop, Action.STOP)
+            self.life.wind_down(instance, operation, self._kernel.settings.latency.vm_stop, Action.STOP)
         return operation
 
     def delete(self, zone: str, name: str) -> Operation:
-        """Start to delete a VM and its auto-delete disks."""
         instance = self.get(zone, name)
         if instance.body.get("deletionProtection"):
             raise vm_rules.invalid(f"The resource '{instance.path}' is protected against deletion.")
-        operation = self._life.begin(instance, "delete")
+        operation = self.life.begin(instance, "delete")
         if operation.planned:
             self._kernel.proceed(operation, 0.0, "vm.done")
         else:
-            self._life.wind_down(instance, operation, self._kernel.settings.latency.vm_delete, Action.DELETE)
+            self.life.wind_down(instance, operation, self._kernel.settings.latency.vm_delete, Action.DELETE)
         return operation
 
     def reset(self, zone: str, name: str) -> Operation:
         """Kill and boot a running VM at once, without its shutdown scripts."""
         instance = self.get(zone, name)
-        operation = self._life.begin(instance, "reset")
+        operation = self.life.begin(instance, "reset")
         if instance.status is not S.RUNNING:
-            operation.planned = self._life.not_ready(instance)
+            operation.planned = self.life.not_ready(instance)
         self._kernel.proceed(operation, 0.0, "vm.reset", zone, name, instance.epoch)
         return operation
 
-    def preempt(self, instance: Instance, *, notice: bool) -> Operation:
-        """Take a spot VM away: STOPPING, after the notice TERMINATED or gone."""
-        return self._life.preempt(instance, notice=notice)
-
-    def plan_deadline(self, instance: Instance) -> None:
-        """Plan the end of the run time that the scheduling sets."""
-        self._life.plan_deadline(instance)
-
     def note_change(self, instance: Instance, verb: str) -> Operation:
         """Record the operation of a change that has been made already."""
-        operation = self._life.begin(instance, verb)
+        operation = self.life.begin(instance, verb)
         self._kernel.proceed(operation, self._kernel.settings.latency.vm_change, "vm.done")
         return operation
 
@@ -249,7 +240,7 @@ class VmChanges:
         operation = self._vms.note_change(instance, "setScheduling")
         if operation.planned is None:
             instance.scheduling = rules
-            self._vms.plan_deadline(instance)
+            self._vms.life.plan_deadline(instance)
         return operation
 
     def simulate_maintenance(self, zone: str, name: str) -> Operation:
@@ -257,7 +248,7 @@ class VmChanges:
         instance = self._vms.get(zone, name)
         operation = self._vms.note_change(instance, "compute.instances.simulateMaintenanceEvent")
         if operation.planned is None and instance.spot:
-            self._vms.preempt(instance, notice=True)
+            self._vms.life.preempt(instance, notice=True)
         elif operation.planned is None:
             ends = instance.scheduling.get("onHostMaintenance") == "TERMINATE"
             self._kernel.show_maintenance(instance.machine_id, _MAINTENANCE[ends])

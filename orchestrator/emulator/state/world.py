@@ -64,7 +64,6 @@ class LocalCloud:
 
     @property
     def version(self) -> int:
-        """Return a number that grows with each change of the state."""
         return self.kernel.state.version
 
     @property
@@ -72,7 +71,6 @@ class LocalCloud:
         return self.kernel.state.calls
 
     def tick(self) -> None:
-        """Bring everything to the clock's present."""
         with self.lock:
             self.kernel.tick()
 
@@ -84,6 +82,7 @@ class LocalCloud:
 
     def pause(self, seconds: float) -> None:
         """Wait while others go on: give up the lock (held once), wait, take it again and tick."""
+        # Others must be able to end what is waited for. The lock is reentrant: held twice, it would stay held.
         self.lock.release()
         try:
             self.clock.wait(seconds)
@@ -94,6 +93,7 @@ class LocalCloud:
     def snapshot(self) -> bytes:
         """Return the state for `restore`; machines themselves are not part of it."""
         with self.lock:
+            # Pickle: it keeps shared objects shared (an operation is in two tables), which JSON would copy.
             return pickle.dumps((_FORMAT, self.kernel.state))
 
     def restore(self, data: bytes) -> None:
@@ -147,7 +147,6 @@ class LocalCloud:
             self.kernel.tick()
 
     def queued_resources(self) -> list[QueuedResource]:
-        """Return every queued resource, in any state."""
         with self.lock:
             self.kernel.tick()
             return list(self.kernel.state.queued.values())
@@ -166,7 +165,6 @@ class LocalCloud:
             self.kernel.touch()
 
     def unused_faults(self) -> list[tuple[str, FaultSpec]]:
-        """Return the faults that no call has met yet."""
         with self.lock:
             waiting = sorted(self.kernel.state.faults.items())
             return [(method, fault) for method, faults in waiting for fault in faults]
@@ -174,21 +172,17 @@ class LocalCloud:
     # Machines.
 
     def machine(self, machine_id: str) -> Machine | None:
-        """Return a machine with its present attributes, or None."""
         with self.lock:
             return self.kernel.state.machines.get(machine_id)
 
     def machines(self) -> list[Machine]:
-        """Return every machine that exists, running or stopped."""
         with self.lock:
             return list(self.kernel.state.machines.values())
 
     def machine_by_address(self, address: str) -> Machine | None:
-        """Return the machine with the loopback address *address*, or None."""
         return next((m for m in self.machines() if m.address == address), None)
 
     def running_vm(self, project: str, zone: str, name: str) -> str | None:
-        """Return the address of a VM that runs, or None."""
         for machine in self.machines():
             if (machine.kind, machine.project, machine.zone, machine.name) == ("vm", project, zone, name):
                 return machine.address if self.machine_state(machine.id).running else None
@@ -217,7 +211,6 @@ class LocalCloud:
             self.kernel.hosts.changed(machine_id)
 
     def bill(self) -> list[BillLine]:
-        """Return what everything would have cost up to now."""
         with self.lock:
             self.kernel.tick()
             return bill(self.kernel.state.usage, self.kernel.state.time)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import google_crc32c
+
 from orchestrator.clock import Clock
 from orchestrator.emulator.state.storage.blobs import Blobs, pieces
 from orchestrator.emulator.state.storage.listing import Page, Query, page_of
@@ -118,6 +120,7 @@ class Objects:
             wanted = without_nulls(body)
             crc32c, md5 = checksums(pieces(self._blobs, blob))
             _check_sums(wanted, crc32c, md5)
+            # Once more: a resumable upload was checked when it began, and the object may have changed since.
             self.check_write(bucket, name, asked)
         except StorageError:
             self._blobs.remove(blob)
@@ -196,7 +199,6 @@ class Objects:
         return self._joined([part], bucket, name, fields, asked, components=part.components)
 
     def page(self, bucket: str, query: Query) -> tuple[list[StoredObject], Page]:
-        """Return one page of the bucket's objects in the order of their names."""
         page = page_of(self._names.get(bucket, []), query)
         return [self._objects[bucket][name] for name in page.names], page
 
@@ -226,6 +228,7 @@ class Objects:
 
     def _keep(self, newer: StoredObject) -> StoredObject:
         """Save the record, which is the moment that the object changes, then drop the bytes it replaces."""
+        # A kill before this line leaves the old object, a kill after it the new one and an orphaned blob.
         self._blobs.save("object", f"{newer.bucket}/{newer.name}", newer.as_record())
         self._change(newer.bucket, newer.name)
         held = self._objects.setdefault(newer.bucket, {}).get(newer.name)
@@ -255,8 +258,6 @@ def _check_sums(wanted: Fields, crc32c: str, md5: str) -> None:
 
 def checksums(pieces: Iterable[bytes]) -> tuple[str, str]:
     """Return (crc32c, md5) of the bytes in *pieces*."""
-    import google_crc32c
-
     crc = google_crc32c.Checksum()
     md5 = hashlib.md5(usedforsecurity=False)
     for piece in pieces:

@@ -37,6 +37,7 @@ class Storage:
         self.uploads = Uploads(clock, backend, self.objects)
         held = self.objects.all()
         self._generation = max((one.generation for one in held), default=0)
+        # A killed process leaves bytes without a record: they are nobody's, and would stay for ever.
         for orphan in {*backend.blobs()} - {one.blob for one in held} - {*self.uploads.ids()}:
             backend.remove(orphan)
 

@@ -28,8 +28,6 @@ class Session:
 
 
 class Uploads:
-    """Hold the sessions and feed finished ones to the objects."""
-
     def __init__(self, clock: Clock, blobs: Blobs, objects: Objects) -> None:
         self._clock = clock
         self._blobs = blobs
