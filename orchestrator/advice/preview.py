@@ -286,12 +286,12 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
 
 def _deadline(view: Preview) -> dict[str, str]:
     """Say what a deadline may cost at worst: all the time on demand."""
-    deadline, dear = view.spec.watch.deadline, view.hourly.ondemand_usd
+    deadline, ondemand = view.spec.watch.deadline, view.hourly.ondemand_usd
     if deadline is None:
         return {}
-    hour = "an unknown price" if dear is None else f"{dear:.2f} USD an hour"
-    whole = dear is not None and deadline.after is not None
-    most = f", at most {(dear or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
+    hour = "an unknown price" if ondemand is None else f"{ondemand:.2f} USD an hour"
+    whole = ondemand is not None and deadline.after is not None
+    most = f", at most {(ondemand or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
     first = "flex-start, else " if view.spec.watch.last_resort == "flex-start" else ""
     return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.advice.preflight.facts import Finding, SourceFacts
+from orchestrator.advice.preflight.findings import Finding, SourceFacts
 from orchestrator.advice.preflight.rules import preflight
 from orchestrator.app.choice import Choice
 from orchestrator.app.session import read_spec

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from orchestrator.advice.explain.explain import explain
-from orchestrator.advice.explain.values import Entry, Explanation, Seen, Watching
+from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Explanation, Watching
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
@@ -30,7 +30,9 @@ def explained(session: Session) -> Explanation:
     watching = held and Watching(held["who"], held["command"], held["renewed_age_s"], held["where"] == "vm")
     journal = _journal(session.folder / "journal.jsonl")
     return explain(
-        Seen(session.spec, looked.world, looked.record, looked.plan, looked.usd, watching or None, journal)
+        DeploymentFacts(
+            session.spec, looked.world, looked.record, looked.plan, looked.usd, watching or None, journal
+        )
     )
 
 

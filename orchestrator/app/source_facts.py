@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 from orchestrator.advice.preflight.code import Code, read_code
-from orchestrator.advice.preflight.facts import AtHome, KeyFile, Line, Requirement, SourceFacts
+from orchestrator.advice.preflight.findings import AtHome, KeyFile, Line, Requirement, SourceFacts
 from orchestrator.advice.preflight.installs import requirement
 from orchestrator.domain.exposed_services import JUPYTER
 from orchestrator.domain.key_files import SMALL, keys_in

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.config.complaints import Complaint, ConfigError
-from orchestrator.config.settings import Path, dotted
+from orchestrator.config.setting_types import Path, dotted
 
 LARGEST_BYTES = 1 << 20
 # Aliases may repeat a part of the file without end; no deployment file comes near this.

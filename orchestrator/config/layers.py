@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.config.complaints import Complaint
 from orchestrator.config.document import Document
-from orchestrator.config.settings import Path, Setting, settings
+from orchestrator.config.setting_types import Path, Setting, settings
 from orchestrator.domain.suggest import did_you_mean
 from orchestrator.errors import UsageError
 

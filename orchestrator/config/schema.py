@@ -8,7 +8,7 @@ from orchestrator.config.adapter import adapter
 from orchestrator.config.rules.job import VARIABLE_PATTERN
 from orchestrator.config.rules.place import NAME_LENGTH, NAME_PATTERN, SMALLEST_DISK_GB
 from orchestrator.config.rules.sidecar import HIGHEST_PORT, LOWEST_PORT
-from orchestrator.config.settings import Setting, settings
+from orchestrator.config.setting_types import Setting, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.units import Duration
 

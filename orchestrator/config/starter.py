@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.schema import SCHEMA_FILE, describe
-from orchestrator.config.settings import keys_in, settings
+from orchestrator.config.setting_types import keys_in, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.suggest import did_you_mean, join
 from orchestrator.domain.units import Duration

@@ -13,7 +13,7 @@ from orchestrator.config.adapter import adapter
 from orchestrator.config.complaints import Complaint
 from orchestrator.config.document import Document, Mark
 from orchestrator.config.rules.every_rule import check
-from orchestrator.config.settings import Path, dotted, keys_in, settings
+from orchestrator.config.setting_types import Path, dotted, keys_in, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.wording import Wording, reword
 from orchestrator.domain.spec import Spec

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.config.settings import Path, Setting, dotted, keys_in, settings
+from orchestrator.config.setting_types import Path, Setting, dotted, keys_in, settings
 from orchestrator.domain.suggest import did_you_mean, join
 
 _EXPECTED = {

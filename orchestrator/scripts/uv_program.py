@@ -1,7 +1,7 @@
 """
 The program uv for machines: that of the installed package, else fetched once from the package index.
 
-It is kept in the user's cache under its sha256.
+It lies in the user's cache under its sha256.
 """
 
 import gzip
@@ -15,6 +15,8 @@ import zipfile
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
+
+import platformdirs
 
 from orchestrator.contract.replacing import replacing
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
@@ -32,8 +34,6 @@ def cache_folder() -> Path:
 
     Raise UsageError for one that other users may write: what lies in it is run.
     """
-    import platformdirs
-
     return own_folder(platformdirs.user_cache_path("tpuctl") / "machines", "set XDG_CACHE_HOME")
 
 
@@ -67,20 +67,21 @@ def program(machine: str = "") -> Path:
     """
     Return the pinned program for a kind of processor, this computer's when *machine* is empty.
 
-    Raise TransientError when it is neither installed nor kept, and the package index does not give it.
+    Raise TransientError when it is neither installed nor cached, and the package index does not give it.
     """
     machine = machine or platform.machine()
     digest = PROGRAMS.get(machine, "")
-    kept = cache_folder() / f"uv-{digest}"
-    if digest and not kept.exists():
+    cached = cache_folder() / f"uv-{digest}"
+    # Under its sha256: another release never overwrites what a machine may be running just now.
+    if digest and not cached.exists():
         own = installed() if machine == platform.machine() else None
-        _keep(own if own and _sha256(own) == digest else None, machine, digest, kept)
+        _store(own if own and _sha256(own) == digest else None, machine, digest, cached)
     if not digest:
         raise TransientError(
             f"uv {VERSION} is not pinned for {machine} processors",
             hint="machines will lack tpuctl-venv",
         )
-    return kept
+    return cached
 
 
 def any_program() -> Path | None:
@@ -100,20 +101,20 @@ def packed(machine: str, folder: Path) -> Path:
     target = folder / Path(object_name(PROGRAMS[machine])).name
     if target.exists():
         return target
-    kept = cache_folder() / target.name
-    if not kept.exists():
-        private_folder(kept.parent)
-        with program(machine).open("rb") as source, replacing(kept, 0o600) as target_file:
+    cached = cache_folder() / target.name
+    if not cached.exists():
+        private_folder(cached.parent)
+        with program(machine).open("rb") as source, replacing(cached, 0o600) as target_file:
             with gzip.GzipFile("", "wb", 6, target_file) as file:
                 shutil.copyfileobj(source, file)
     private_folder(target.parent)
-    with kept.open("rb") as source, replacing(target, 0o600) as copy:
+    with cached.open("rb") as source, replacing(target, 0o600) as copy:
         shutil.copyfileobj(source, copy)
     return target
 
 
-def _keep(own: Path | None, machine: str, digest: str, kept: Path) -> None:
-    private_folder(kept.parent)
+def _store(own: Path | None, machine: str, digest: str, cached: Path) -> None:
+    private_folder(cached.parent)
     if own is not None:
         data = own.read_bytes()
     else:
@@ -124,9 +125,10 @@ def _keep(own: Path | None, machine: str, digest: str, kept: Path) -> None:
                 f"the package index gives another uv {VERSION} for {machine} than the pinned one",
                 hint="ask the operator of the index; nothing of it was used",
             )
-    with replacing(kept, 0o700) as file:
+    with replacing(cached, 0o700) as file:
         file.write(data)
-    kept.chmod(0o755)
+    # Machines of a local cloud may run as another user.
+    cached.chmod(0o755)
 
 
 def _downloaded(machine: str, folder: Path) -> bytes:

@@ -22,7 +22,7 @@ LOCK = "loop.lock"
 """What the loop needs, each package pinned by its content: a part of requirements.lock."""
 NAME = f"tpuctl-{__version__}-py3-none-any.whl"
 INFO = f"tpuctl-{__version__}.dist-info"
-LEFT_OUT = frozenset({"__pycache__", "examples"})
+EXCLUDED = frozenset({"__pycache__", "examples"})
 """Folders of the package that no loop reads."""
 TAGS = "Wheel-Version: 1.0\nGenerator: tpuctl\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 ENTRY_POINTS = "[console_scripts]\ntpuctl = orchestrator.cli.main:main\n"
@@ -84,7 +84,7 @@ def _metadata() -> str:
 def _files(folder: Path) -> list[tuple[str, Path]]:
     """Return the files below *folder* with their names relative to it, in order."""
     found = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
-    return sorted((name.as_posix(), path) for name, path in found if not LEFT_OUT & set(name.parts))
+    return sorted((name.as_posix(), path) for name, path in found if not EXCLUDED & set(name.parts))
 
 
 def _record(members: dict[str, bytes]) -> bytes:

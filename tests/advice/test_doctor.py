@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.advice.doctor.every_check import CHECKS, examine, healthy, manual
 from orchestrator.advice.doctor.facts import (
     Computer,
     CpuQuota,
@@ -13,11 +14,10 @@ from orchestrator.advice.doctor.facts import (
     File,
     Google,
     Health,
-    Kept,
+    KnownDeployment,
     Local,
     Login,
 )
-from orchestrator.advice.doctor.rules import CHECKS, examine, healthy, manual
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.all_zones import Everywhere
 from orchestrator.domain.observation import Absent, Bucket, Node, NodeState, Present, Unknown, Vm, VmState
@@ -35,7 +35,7 @@ SILENT = Unknown("no answer within 15 s")
 COMPUTER = Computer(
     python="3.11.2", tpuctl="1", libraries={"google-cloud-tpu": "1.28.0"},
     programs={"ssh": "OpenSSH_9.2", "git": "git 2", "gcloud": "528"}, term="xterm", state="/s",
-    state_mode=0o700, free_bytes=50 << 30, keys=1, kept=(Kept("mine"),),
+    state_mode=0o700, free_bytes=50 << 30, keys=1, deployments=(KnownDeployment("mine"),),
 )  # fmt: skip
 FILE = File("/w/tpuctl.yaml", SPEC, source=".", source_bytes=1 << 20, catalog=load_catalog())
 GOOGLE = Google(
@@ -98,8 +98,8 @@ CASES = [
     ("disk", W, computer(free_bytes=1 << 30), "free some space"),
     ("disk", U, computer(free_bytes=None), "df -h"),
     ("ssh-keys", B, computer(open_keys=("/s/id_ed25519",)), "chmod 600 /s/id_ed25519"),
-    ("deployments", B, computer(kept=(Kept("old", overdue=True),)), "tpuctl status"),
-    ("deployments", W, computer(kept=(Kept("torn", readable=False),)), "tpuctl down"),
+    ("deployments", B, computer(deployments=(KnownDeployment("old", overdue=True),)), "tpuctl status"),
+    ("deployments", W, computer(deployments=(KnownDeployment("torn", readable=False),)), "tpuctl down"),
     ("file", B, file(spec=None, problem="tpuctl.yaml:2:1: tpu.zonse"), "tpuctl plan"),
     ("file", U, file(path="", spec=None), "tpuctl init"),
     ("source", B, file(source_problem="the source folder x is not there"), "job.source"),

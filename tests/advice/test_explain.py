@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.advice.explain.explain import RULES, explain, manual
-from orchestrator.advice.explain.values import Entry, Seen, Watching
+from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Watching
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -40,7 +40,7 @@ def seen(was=None, wants=None, watching=HERE, usd=0.0, **shown):
     """Return what a look at a world shows, with the plan that a pass would make of it."""
     wants, now = wants or spec(), world(**shown)
     learned = learn(was or record(), now)
-    return Seen(wants, now, learned, decide(wants, now, learned, usd), usd, watching, (WRITTEN,))
+    return DeploymentFacts(wants, now, learned, decide(wants, now, learned, usd), usd, watching, (WRITTEN,))
 
 
 def unhealthy():

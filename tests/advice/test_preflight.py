@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.preflight.facts import Level
+from orchestrator.advice.preflight.findings import Level
 from orchestrator.advice.preflight.rules import RULES, preflight
 from orchestrator.app.source_facts import gather
 from orchestrator.config.load import load

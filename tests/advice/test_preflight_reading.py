@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.advice.preflight.code import read_code
+from orchestrator.advice.preflight.python_values import UNKNOWN
 from orchestrator.advice.preflight.rules import manual
 from orchestrator.advice.preflight.saves import best_interval, lost_share
-from orchestrator.advice.preflight.values import UNKNOWN
 from orchestrator.app import source_facts
 from orchestrator.app.source_facts import gather
 

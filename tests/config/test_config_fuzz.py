@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import read
-from orchestrator.config.settings import settings as all_settings
+from orchestrator.config.setting_types import settings as all_settings
 from orchestrator.config.starter import init_text
 from orchestrator.domain.spec import Spec
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import find, load, read
-from orchestrator.config.settings import settings
+from orchestrator.config.setting_types import settings
 from orchestrator.errors import UsageError
 
 VALID = """\

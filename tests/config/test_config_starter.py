@@ -8,7 +8,7 @@ import pytest
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import load, read
 from orchestrator.config.schema import SCHEMA_FILE, SCHEMA_ID, describe, json_schema
-from orchestrator.config.settings import settings
+from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.errors import UsageError

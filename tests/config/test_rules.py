@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.config.rules.every_rule import RULES, check
-from orchestrator.config.settings import settings
+from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.units import Duration
 from tests.planning.planning_kit import make_spec

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from orchestrator.config.settings import settings
+from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.suggest import closest, did_you_mean, edits, join
 

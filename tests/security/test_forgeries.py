@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import pytest
 
 from orchestrator.advice.explain.explain import explain
-from orchestrator.advice.explain.values import Seen
+from orchestrator.advice.explain.explanation import DeploymentFacts
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.clean_text import clean
@@ -104,7 +104,7 @@ def test_every_field_times_every_type(lab):
         seen = replace(world, heartbeats=Present((beat,)))
         learned = learn(record, seen)
         plan = decide(spec, seen, learned, 0.0)
-        explain(Seen(spec, seen, learned, plan))
+        explain(DeploymentFacts(spec, seen, learned, plan))
         spending(spec, catalog, learned, [beat], world.observed_at)
         # A machine may say that its job is done or has failed, or ask to be looked after: nothing else.
         made = [c for c in plan.changes if c.verb is Verb.CREATE and c.kind is not Kind.JOB]

@@ -62,10 +62,10 @@ def locale(facts: Facts) -> Answer:
 @check("colour", Group.COMPUTER)
 def colour(facts: Facts) -> Answer:
     """Look at NO_COLOR, FORCE_COLOR and TERM, which rule colour; nothing is said by colour alone."""
-    told = facts.computer.colours
-    if "NO_COLOR" in told and "FORCE_COLOR" in told:
+    colours = facts.computer.colours
+    if "NO_COLOR" in colours and "FORCE_COLOR" in colours:
         return warn("NO_COLOR and FORCE_COLOR are both set", "unset one of them")
-    said = ", ".join(f"{name}={value}" for name, value in told.items())
+    said = ", ".join(f"{name}={value}" for name, value in colours.items())
     return ok(", ".join(part for part in (f"TERM={facts.computer.term or 'not set'}", said) if part))
 
 
@@ -121,16 +121,16 @@ def ssh_keys(facts: Facts) -> Answer:
 @check("deployments", Group.COMPUTER)
 def deployments(facts: Facts) -> Answer:
     """Look for deployments of this computer whose ttl is over but which are billed, or that cannot be read."""
-    kept = facts.computer.kept
-    overdue = [one.name for one in kept if one.overdue]
-    damaged = [one.name for one in kept if not one.readable]
+    known = facts.computer.deployments
+    overdue = [one.name for one in known if one.overdue]
+    damaged = [one.name for one in known if not one.readable]
     if overdue:
         text = f"past their time to live, and billed: {', '.join(overdue)}"
         return bad(text, "run `tpuctl status` in any deployment: it ends them; or tpuctl down there")
     if damaged:
         text = f"cannot be read, so nobody here ends them: {', '.join(damaged)}"
         return warn(text, "run `tpuctl down` with the file of each")
-    return ok(", ".join(one.name for one in kept) or "none on this computer")
+    return ok(", ".join(one.name for one in known) or "none on this computer")
 
 
 def _hurts(facts: Facts, text: str, fix: str) -> Answer:

@@ -18,7 +18,7 @@ NOT_ASKED = Unknown("nobody asked")
 
 
 @dataclass(frozen=True)
-class Kept:
+class KnownDeployment:
     """Describe a deployment that this computer remembers; *overdue* says that its ttl is over and it is billed."""
 
     name: str
@@ -50,7 +50,7 @@ class Computer:
     free_bytes: int | None = None
     keys: int = 0
     open_keys: tuple[str, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    deployments: tuple[KnownDeployment, ...] = ()
 
 
 @dataclass(frozen=True)

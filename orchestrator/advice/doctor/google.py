@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from orchestrator.advice.doctor.access import not_seen
 from orchestrator.advice.doctor.facts import (
     NOT_ASKED,
     Answer,
@@ -17,6 +16,7 @@ from orchestrator.advice.doctor.facts import (
     warn,
 )
 from orchestrator.advice.doctor.file import without_spec
+from orchestrator.advice.doctor.login import not_observed
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, deletion_command, outside
 from orchestrator.domain.observation import Absent, Node, Present, Sight, Unknown, Vm
@@ -34,7 +34,7 @@ _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
 def _api(sight: Sight[str], name: str, *, needed: bool = False) -> Answer:
     if isinstance(sight, Unknown):
-        return not_seen(sight, needed=needed)
+        return not_observed(sight, needed=needed)
     if isinstance(sight, Absent):
         return bad("the project was not found", "see `project` above")
     return ok(f"{name} answers")
@@ -88,17 +88,17 @@ def vm_elsewhere(facts: Facts) -> Answer:
     return _strays(facts, facts.google.vms_elsewhere, zones, "VM")
 
 
-def _strays(facts: Facts, seen: Survey[Machine], zones: Collection[str], kind: str) -> Answer:
-    if isinstance(seen, Unknown):
-        return unknown(seen.why, seen.hint)
-    strays = outside(seen.value, zones)
+def _strays(facts: Facts, found: Survey[Machine], zones: Collection[str], kind: str) -> Answer:
+    if isinstance(found, Unknown):
+        return unknown(found.why, found.hint)
+    strays = outside(found.value, zones)
     if strays:
-        told = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in strays)
+        listed = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in strays)
         command = deletion_command(strays[0], facts.google.project)
         fix = f"tpuctl down   (what its record does not know: {command})"
-        return warn(f"tpuctl.yaml does not name the zone of {told}", fix)
-    if seen.value.unreachable:
-        return unknown(f"no answer from {', '.join(seen.value.unreachable)}", "")
+        return warn(f"tpuctl.yaml does not name the zone of {listed}", fix)
+    if found.value.unreachable:
+        return unknown(f"no answer from {', '.join(found.value.unreachable)}", "")
     return ok(f"no {kind} of this deployment in other zones")
 
 
@@ -121,7 +121,7 @@ def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> Answer:
         text = f"{what} is not offered in {', '.join(lacking)}"
         return warn(text, fix) if have else bad(text, fix)
     if unsure or not found:
-        return not_seen(unsure[0]) if unsure else unknown("nobody asked", "")
+        return not_observed(unsure[0]) if unsure else unknown("nobody asked", "")
     return ok(f"{what} in {', '.join(have)}")
 
 
@@ -135,7 +135,7 @@ def machine_account(facts: Facts) -> Answer:
         if sight.denied:
             # `up` asks the same, so here the refusal counts.
             return bad("your login may not ask for the default account", "set service_account in tpuctl.yaml")
-        return not_seen(sight)
+        return not_observed(sight)
     if isinstance(sight, Absent) or not sight.value:
         return bad("the project has no default service account", "set service_account in tpuctl.yaml")
     return ok(sight.value)
@@ -158,7 +158,7 @@ def vm_quota(facts: Facts) -> Answer:
     if spec.vm == "none":
         return ok("no VM is wanted")
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_observed(sight)
     if isinstance(sight, Absent):
         return ok("the region sets no limit on CPUS")
     quota = sight.value
@@ -176,7 +176,7 @@ def vm_image(facts: Facts) -> Answer:
     if spec.vm == "none":
         return ok("no VM is wanted")
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_observed(sight)
     if isinstance(sight, Absent):
         return bad("Google does not offer the VM's image any more", "update tpuctl, or set vm: none")
     return ok(sight.value)
@@ -229,7 +229,7 @@ def vm_machine(facts: Facts) -> Answer:
     if spec.vm == "none":
         return ok("no VM is wanted")
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_observed(sight)
     if isinstance(sight, Absent):
         zone = names.vm_zone(spec)
         there = instead(spec.vm.machine, zone)
@@ -266,7 +266,7 @@ def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
     if spec.tpu.external_ip and (spec.vm == "none" or spec.vm.external_ip):
         return ok("not needed: the machines have external addresses")
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_observed(sight)
     if sight.value:
         return ok(f"Private Google Access is on in {region}")
     command = f"gcloud compute networks subnets update {subnetwork} --region {region}"
@@ -279,7 +279,7 @@ def firewall(facts: Facts) -> Answer:
     """Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it."""
     sight, network = facts.google.ssh_rule, _network(facts.file.spec)
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_observed(sight)
     if isinstance(sight, Present) and sight.value:
         return ok(f"a rule of the network `{network}` lets SSH in")
     fix = f"gcloud compute firewall-rules create {network}-allow-ssh --network {network} --allow tcp:22"
@@ -298,7 +298,7 @@ def iap(facts: Facts) -> Answer:
         fix = "install it: https://cloud.google.com/sdk/docs/install"
         return bad("gcloud leads to a VM without external address, and is not on this computer", fix)
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_observed(sight)
     if isinstance(sight, Present) and sight.value:
         return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not looked at")
     fix = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
@@ -312,7 +312,7 @@ def bucket(facts: Facts) -> Answer:
     if spec is None:
         return without_spec(facts)
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_observed(sight)
     if isinstance(sight, Absent):
         return ok("none yet; `up` makes it")
     home, found = names.home_region(spec), sight.value

@@ -2,16 +2,16 @@
 
 from typing import Final
 
-from orchestrator.advice.explain.machines import explain_bucket, explain_tpu, explain_vm, not_visible
-from orchestrator.advice.explain.values import (
+from orchestrator.advice.explain.explanation import (
+    DeploymentFacts,
     Evidence,
     Explanation,
     Part,
-    Seen,
     journal_of,
     next_pass,
     steps_text,
 )
+from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, explain_vm, not_visible
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
@@ -29,26 +29,26 @@ _DO = {
 }
 
 
-def explain(seen: Seen) -> Explanation:
+def explain(facts: DeploymentFacts) -> Explanation:
     """Return why the deployment is in its state."""
-    first = _deployment(seen)
-    rest = _wanted(seen) if first.calm else _ended(seen)
+    first = _deployment(facts)
+    rest = _wanted(facts) if first.calm else _ended(facts)
     parts = (first, *rest)
     named = {part.rule: RULES[part.rule] for part in parts}
-    return Explanation(seen.spec.name, _headline(seen, parts), seen.world.observed_at, parts, named)
+    return Explanation(facts.spec.name, _headline(facts, parts), facts.world.observed_at, parts, named)
 
 
-def _wanted(seen: Seen) -> tuple[Part, ...]:
-    parts = (explain_bucket(seen), explain_vm(seen), explain_tpu(seen), explain_job(seen))
-    return (*parts, explain_loop(seen))
+def _wanted(facts: DeploymentFacts) -> tuple[Part, ...]:
+    parts = (explain_bucket(facts), explain_vm(facts), explain_tpu(facts), explain_job(facts))
+    return (*parts, explain_loop(facts))
 
 
-def _ended(seen: Seen) -> tuple[Part, ...]:
+def _ended(facts: DeploymentFacts) -> tuple[Part, ...]:
     """Explain what is left of a deployment that has ended or does not exist: where it lies, not why it runs."""
-    return (explain_loop(seen),) if seen.watching is not None else ()
+    return (explain_loop(facts),) if facts.watching is not None else ()
 
 
-def _headline(seen: Seen, parts: tuple[Part, ...]) -> str:
+def _headline(facts: DeploymentFacts, parts: tuple[Part, ...]) -> str:
     """Return the one thing that matters most."""
     first, *rest = parts
     if not first.calm:
@@ -61,29 +61,29 @@ def _headline(seen: Seen, parts: tuple[Part, ...]) -> str:
     return f"{troubled.what} {troubled.state}: {troubled.why}"
 
 
-def _deployment(seen: Seen) -> Part:
+def _deployment(facts: DeploymentFacts) -> Part:
     """Explain whether the deployment goes on or has come to its end."""
-    record, plan, now = seen.record, seen.plan, seen.world.observed_at
+    record, plan, now = facts.record, facts.plan, facts.world.observed_at
     if not record.job.bundle:
         why = "nothing is wanted: `up` has not run, or `down` has"
-        left = _left(seen)
-        you = "tpuctl down removes what is left" if left else "tpuctl up"
-        return Part("deployment", "not up", why, "end.down", left, you=you)
+        leftovers = _leftovers(facts)
+        you = "tpuctl down removes what is left" if leftovers else "tpuctl up"
+        return Part("deployment", "not up", why, "end.down", leftovers, you=you)
     outcome = plan.outcome
     if outcome is not None:
-        evidence = (Evidence("cloud", now, plan.reason), *_limits(seen))
+        evidence = (Evidence("cloud", now, plan.reason), *_limits(facts))
         nexts = steps_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
-        rule, when = f"end.{outcome.value}", next_pass(seen) if plan.changes or plan.waiting else None
+        rule, when = f"end.{outcome.value}", next_pass(facts) if plan.changes or plan.waiting else None
         return Part("deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _DO[outcome])
-    ttl = record.started_at + seen.spec.watch.ttl if record.started_at else None
-    nexts = f"it ends when its ttl of {seen.spec.watch.ttl} is over" if ttl else ""
+    ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
+    nexts = f"it ends when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
     why = "the job is not done, and neither ttl nor budget is used up"
-    return Part("deployment", "wanted", why, "end.none", _limits(seen), nexts, ttl, calm=True)
+    return Part("deployment", "wanted", why, "end.none", _limits(facts), nexts, ttl, calm=True)
 
 
-def _left(seen: Seen) -> tuple[Evidence, ...]:
+def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
     """Name the machines that exist though nothing is wanted."""
-    nodes, vm, now = seen.world.nodes, seen.world.vm, seen.world.observed_at
+    nodes, vm, now = facts.world.nodes, facts.world.vm, facts.world.observed_at
     found = list(nodes.value) if isinstance(nodes, Present) else []
     machines = [Evidence("cloud", now, f"{n.name} in {n.zone} is {n.state.name}") for n in found]
     if isinstance(vm, Present):
@@ -91,11 +91,11 @@ def _left(seen: Seen) -> tuple[Evidence, ...]:
     return tuple(machines)
 
 
-def _limits(seen: Seen) -> tuple[Evidence, ...]:
-    record, now, budget = seen.record, seen.world.observed_at, seen.spec.watch.budget_usd
-    told = f"{seen.usd:.2f} USD spent" + (f" of {budget:g}" if budget is not None else ", no budget is set")
+def _limits(facts: DeploymentFacts) -> tuple[Evidence, ...]:
+    record, now, budget = facts.record, facts.world.observed_at, facts.spec.watch.budget_usd
+    spent = f"{facts.usd:.2f} USD spent" + (f" of {budget:g}" if budget is not None else ", no budget is set")
     more = f", {record.node.preemptions} preemption{'' if record.node.preemptions == 1 else 's'} so far"
-    return (*_ran(record), Evidence("record", now, told + more))
+    return (*_ran(record), Evidence("record", now, spent + more))
 
 
 def _ran(record: Record) -> tuple[Evidence, ...]:
@@ -108,40 +108,40 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
 
 
-def explain_job(seen: Seen) -> Part:
+def explain_job(facts: DeploymentFacts) -> Part:
     """Explain the job from its workers' heartbeats."""
-    sight = seen.world.heartbeats
+    sight = facts.world.heartbeats
     if isinstance(sight, Unknown):
-        return not_visible("job", sight, seen)
+        return not_visible("job", sight, facts)
     beats = sight.value if isinstance(sight, Present) else ()
-    step = decide_job(seen.spec, seen.world, seen.record)
-    evidence = (*(_beat(beat) for beat in beats), *journal_of(seen, "job", "bundle"))
+    step = decide_job(facts.spec, facts.world, facts.record)
+    evidence = (*(_beat(beat) for beat in beats), *journal_of(facts, "job", "bundle"))
     state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
     if step.changes:
         why = step.changes[0].why
-        node = current_node(seen.world, seen.record)
-        due = node is not None and outdated(seen.spec, seen.record, node, beats)
+        node = current_node(facts.world, facts.record)
+        due = node is not None and outdated(facts.spec, facts.record, node, beats)
         rule = "job.push" if due else "job.silent"
-        you = "" if next_pass(seen) else "tpuctl watch"
-        return Part("job", state, why, rule, evidence, steps_text(step.changes), next_pass(seen, step), you)
-    lying = uncommitted_text(seen.spec.job.checkpoint, beats)
+        you = "" if next_pass(facts) else "tpuctl watch"
+        return Part("job", state, why, rule, evidence, steps_text(step.changes), next_pass(facts, step), you)
+    lying = uncommitted_text(facts.spec.job.checkpoint, beats)
     if not step.waiting and lying:
-        return Part("job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(seen), _SAVE)
+        return Part("job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(facts), _SAVE)
     if not step.waiting:
         return Part("job", state, _runs(beats), "job.runs", evidence, calm=True)
-    return _waits(seen, state, step, evidence)
+    return _waits(facts, state, step, evidence)
 
 
-def _waits(seen: Seen, state: str, step: Step, evidence: tuple[Evidence, ...]) -> Part:
+def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> Part:
     """Explain a job that cannot run yet: for want of a machine, or because it boots."""
     waiting = step.waiting.removeprefix("job: ")
     if step.blocked:
         nexts = "it starts by itself when that is there"
-        return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(seen))
-    ready = seen.record.first_seen.get(of_node(seen.record.node.incarnation, NodeState.READY))
+        return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(facts))
+    ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
-    silent = ready is not None and current_node(seen.world, seen.record) is not None
+    silent = ready is not None and current_node(facts.world, facts.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
     return Part("job", state, waiting, "job.starts", evidence, "the workers report", when, you)
@@ -167,10 +167,10 @@ def _number(beat: Heartbeat) -> str:
     return checkpoint_name(beat).removeprefix("step ")
 
 
-def explain_loop(seen: Seen) -> Part:
+def explain_loop(facts: DeploymentFacts) -> Part:
     """Explain who takes care of the deployment."""
-    watching, now = seen.watching, seen.world.observed_at
-    where = " --on-vm" if seen.spec.watch.on_vm else ""
+    watching, now = facts.watching, facts.world.observed_at
+    where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
         why = "no lease is held: nobody works on the deployment"
         return Part("loop", "nobody", why, "loop.nobody", next="nothing", you=f"tpuctl watch{where}")
@@ -179,9 +179,9 @@ def explain_loop(seen: Seen) -> Part:
     if not watching.alive:
         why = f"the lease of {watching.command} was not renewed for {watching.age:.0f} s"
         return Part("loop", "gone", why, "loop.dead", evidence, "nothing", you=f"tpuctl watch{where}")
-    why = f"tpuctl {watching.command} works on it, and looks every {seen.spec.watch.poll}"
+    why = f"tpuctl {watching.command} works on it, and looks every {facts.spec.watch.poll}"
     state = "on the VM" if watching.on_vm else "at work"
-    return Part("loop", state, why, "loop.alive", evidence, "the next look", next_pass(seen), calm=True)
+    return Part("loop", state, why, "loop.alive", evidence, "the next look", next_pass(facts), calm=True)
 
 
 RULES: Final[dict[str, str]] = {

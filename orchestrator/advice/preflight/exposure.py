@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.facts import Hit, Level, SourceFacts, rule
+from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, rule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.exposed_services import JUPYTER, SAFE, exposures, job_texts
 from orchestrator.domain.scopes import SELF_DELETE_ROLE

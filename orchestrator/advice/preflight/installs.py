@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.preflight.facts import (
+from orchestrator.advice.preflight.findings import (
     Hit,
     Level,
     Requirement,

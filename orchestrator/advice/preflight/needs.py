@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call, Code, Import
-from orchestrator.advice.preflight.facts import AtHome, Hit, Level, SourceFacts, installs, rule
+from orchestrator.advice.preflight.findings import AtHome, Hit, Level, SourceFacts, installs, rule
 from orchestrator.advice.preflight.installs import requirement
 from orchestrator.advice.preflight.program import is_local, program, shell_texts
 from orchestrator.contract.job_variables import unknown
@@ -105,18 +105,18 @@ def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     homes = [home for home in facts.at_home if not home.is_key and not _is_brought(home.path, spec)]
     if not homes:
         return
-    told: set[str] = set()
+    reported: set[str] = set()
     for word in re.findall(r"[^\s=\"';&|<>()]+", spec.job.command):
         home = _home_of(word, word, homes) if "/" in word or "." in word else None
-        if home is not None and home.path not in told:
-            told.add(home.path)
+        if home is not None and home.path not in reported:
+            reported.add(home.path)
             yield _hit("job.command", home)
     for code in program(spec, facts).code:
         for call in code.calls:
             head, tail = _read_path(call, code)
             home = _home_of(head, tail, homes) if head else None
-            if home is not None and home.path not in told:
-                told.add(home.path)
+            if home is not None and home.path not in reported:
+                reported.add(home.path)
                 yield _hit(code.where(call.line), home)
 
 
@@ -129,14 +129,14 @@ def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
 def _brought(asked: set[str], spec: Spec) -> set[str]:
     """Return all packages that come with those asked for, and those of the image."""
     runtime = spec.tpu.runtime or ""
-    left = [TWINS.get(name, name) for name in asked]
-    left += [name for mark, names in _IMAGES.items() if mark in runtime for name in names]
+    pending = [TWINS.get(name, name) for name in asked]
+    pending += [name for mark, names in _IMAGES.items() if mark in runtime for name in names]
     found: set[str] = set()
-    while left:
-        name = left.pop()
+    while pending:
+        name = pending.pop()
         if name not in found:
             found.add(name)
-            left += BRINGS.get(name, ())
+            pending += BRINGS.get(name, ())
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.advice.preflight.code import Code, Import
-from orchestrator.advice.preflight.facts import SourceFacts
+from orchestrator.advice.preflight.findings import SourceFacts
 from orchestrator.domain.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
@@ -41,7 +41,7 @@ def program(spec: Spec, facts: SourceFacts) -> Program:
     for line in facts.lines:
         if not line.text.lstrip().startswith("#"):
             scripts[line.file] = f"{scripts.get(line.file, '')}\n{line.text}"
-    texts, seen, first, whole = [joined(spec.job.command)], set[str](), list[Code](), not facts.unread
+    texts, visited, first, whole = [joined(spec.job.command)], set[str](), list[Code](), not facts.unread
     while texts:
         text = texts.pop()
         for name in _SCRIPT.findall(text):
@@ -50,8 +50,8 @@ def program(spec: Spec, facts: SourceFacts) -> Program:
                 whole = False
             elif path in by_path:
                 first.append(by_path[path])
-            elif path not in seen:
-                seen.add(path)
+            elif path not in visited:
+                visited.add(path)
                 texts.append(scripts[path])
         for name in _MODULE.findall(text):
             started = _module(name, "", by_path) if name not in _RUNNERS else ()
@@ -65,16 +65,16 @@ def shell_texts(spec: Spec, facts: SourceFacts) -> list[tuple[str, str]]:
     """Return where and text of what the job's own shell lines run: setup, command, and the scripts they name."""
     found = [("job.setup", joined(spec.job.setup)), ("job.command", joined(spec.job.command))]
     scripts = {line.file for line in facts.lines}
-    left, seen = [text for _, text in found], set[str]()
-    while left:
-        for name in _SCRIPT.findall(left.pop()):
+    pending, visited = [text for _, text in found], set[str]()
+    while pending:
+        for name in _SCRIPT.findall(pending.pop()):
             path = _find(name, tuple(scripts))
-            if path is None or path in seen:
+            if path is None or path in visited:
                 continue
-            seen.add(path)
+            visited.add(path)
             lines = [x for x in facts.lines if x.file == path and not x.text.lstrip().startswith("#")]
             found += [(line.where, line.text) for line in lines]
-            left += [line.text for line in lines]
+            pending += [line.text for line in lines]
     return found
 
 
@@ -99,9 +99,9 @@ def _find(name: str, paths: tuple[str, ...]) -> str | None:
 
 def _closure(first: list[Code], by_path: dict[str, Code]) -> tuple[Code, ...]:
     found: dict[str, Code] = {}
-    left = list(first)
-    while left:
-        code = left.pop()
+    pending = list(first)
+    while pending:
+        code = pending.pop()
         if code.file in found:
             continue
         found[code.file] = code
@@ -111,7 +111,7 @@ def _closure(first: list[Code], by_path: dict[str, Code]) -> tuple[Code, ...]:
             for _ in range(one.level - 1):
                 above = above.parent
             base = "" if str(above) == "." else str(above)
-            left += _module(one.name, base, by_path, relative=bool(one.level))
+            pending += _module(one.name, base, by_path, relative=bool(one.level))
     return tuple(sorted(found.values(), key=lambda code: code.file))
 
 

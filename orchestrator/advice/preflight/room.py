@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.advice.preflight.facts import Hit, Level, SourceFacts, commands, flag, rule, runs_fairseq
+from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, commands, flag, rule, runs_fairseq
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, VmSpec
 

@@ -2,17 +2,8 @@
 
 from typing import Final
 
-from orchestrator.advice.preflight import (
-    device,
-    exposure,
-    installs,
-    kept,
-    needs,
-    room,
-    saves,
-    shapes,
-)
-from orchestrator.advice.preflight.facts import Finding, Level, Rule, SourceFacts
+from orchestrator.advice.preflight import device, exposure, installs, lost_writes, needs, room, saves, shapes
+from orchestrator.advice.preflight.findings import Finding, Level, Rule, SourceFacts
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -25,12 +16,12 @@ RULES: Final[tuple[Rule, ...]] = (
     saves.backup_deleted,
     saves.no_save,
     saves.late_save,
-    kept.checkpoint_dir_unused,
+    lost_writes.checkpoint_dir_unused,
     saves.relative_save,
-    kept.save_elsewhere,
-    kept.write_lost,
-    kept.bucket_not_a_folder,
-    kept.summary_writer_gs,
+    lost_writes.save_elsewhere,
+    lost_writes.write_lost,
+    lost_writes.bucket_not_a_folder,
+    lost_writes.summary_writer_gs,
     needs.hollow_resume,
     needs.data_at_home,
     needs.missing_requirement,

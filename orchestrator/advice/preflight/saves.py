@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call
-from orchestrator.advice.preflight.facts import Hit, Level, SourceFacts, commands, rule
+from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, commands, rule
 from orchestrator.advice.preflight.needs import is_unknown
 from orchestrator.advice.preflight.program import Program, program
 from orchestrator.contract.interval import best_interval
@@ -102,13 +102,13 @@ def relative_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     text = "\n".join(text for _, text in commands(spec, facts))
     if spec.job.run_on != "tpu" or re.search(rf"\bcd\s.*{_DIR}", text) or any(facts.calls({"os.chdir"})):
         return
-    told = _DIR in text or any(_DIR in value for value in spec.job.env.values())
+    names_folder = _DIR in text or any(_DIR in value for value in spec.job.env.values())
     for code in program(spec, facts).code:
         for call in code.calls:
             keyword, position = _place(call)
             path = call.value(keyword, position) if keyword else None
             plain = keyword in call.plain or position in call.plain
-            if isinstance(path, str) and _is_beside(path) and (plain or not told):
+            if isinstance(path, str) and _is_beside(path) and (plain or not names_folder):
                 message = f"{call.method} writes to {path[:40]} beside the code, lost with the TPU"
                 yield Hit(code.where(call.line), message, f'write below "${_DIR}", or set job.checkpoint.dir')
 
@@ -138,8 +138,8 @@ def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator
     if saving.format != "marker" or saving.marker != _MARKER or not job.whole or not _may_save(job):
         return
     # Only what runs: the schema beside the deployment file names the marker too.
-    told = [*spec.job.env.values(), *(text for _, text in commands(spec, facts))]
-    texts = (*told, *(text for code in facts.code for text in code.texts))
+    shell = [*spec.job.env.values(), *(text for _, text in commands(spec, facts))]
+    texts = (*shell, *(text for code in facts.code for text in code.texts))
     if any(is_unknown(one, code, facts) for code, one in job.imports()):
         return
     if not any(_MARKER in text for text in texts):

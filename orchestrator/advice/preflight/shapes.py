@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call, Code
-from orchestrator.advice.preflight.facts import Hit, Level, SourceFacts, rule
-from orchestrator.advice.preflight.values import UNKNOWN
+from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, rule
+from orchestrator.advice.preflight.python_values import UNKNOWN
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 

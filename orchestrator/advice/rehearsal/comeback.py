@@ -65,12 +65,12 @@ def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comebac
         return Comeback(blow.kill, resumed=True, why="the VM came back; the TPU trained on")
     if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
         why = "it was started again from the beginning and reached its end"
-        return Comeback(blow.kill, resumed=True, why=why, parts=_parts(blow, later[-1], told=False))
+        return Comeback(blow.kill, resumed=True, why=why, parts=_parts(blow, later[-1], tells_steps=False))
     if not trained:
         why = "no later machine made a step"
         return Comeback(blow.kill, resumed=False, why=why, fault=Fault.NO_RETURN)
     after = trained[0]
-    told = life.tells_steps
+    tells_steps = life.tells_steps
     restored = after.resumed_from or 0
     start = restored if after.began_at is None else min(restored, after.began_at)
     before = chain.get(blow.incarnation)
@@ -82,8 +82,8 @@ def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comebac
     lower = sorted(step for step in lower if step < restored)
     if start < restored or lower:
         resumed, fault = False, _went_back(life, unbroken, after, lower)
-        told_by = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
-        why = f"step {restored} was restored, but {told_by}"
+        evidence = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
+        why = f"step {restored} was restored, but {evidence}"
         start = min(start, min(lower, default=start))
     elif blow.committed is not None and start < blow.committed:
         resumed, fault = False, Fault.OLDER
@@ -96,10 +96,10 @@ def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comebac
         resumed=resumed,
         why=why,
         ignored=fault is Fault.IGNORED,
-        redone=max(0, reached - start) if told else None,
-        seconds=first - blow.at if told and first is not None else None,
+        redone=max(0, reached - start) if tells_steps else None,
+        seconds=first - blow.at if tells_steps and first is not None else None,
         fault=fault,
-        parts=_parts(blow, after, told=told),
+        parts=_parts(blow, after, tells_steps=tells_steps),
     )
 
 
@@ -119,13 +119,13 @@ def _few(steps: list[int]) -> str:
     return ", ".join(str(step) for step in steps[:3]) + (" ..." if len(steps) > 3 else "")
 
 
-def _parts(blow: Blow, after: Heartbeat, *, told: bool) -> dict[str, float]:
+def _parts(blow: Blow, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
     """Return the seconds of each part that is known; of the first step only where steps are *told*."""
     marks = {**after.timings, "": blow.at}
     return {
         name: max(0.0, marks[end] - marks[begin])
         for name, (begin, end) in PARTS.items()
-        if begin in marks and end in marks and (told or end != "first_step")
+        if begin in marks and end in marks and (tells_steps or end != "first_step")
     }
 
 

@@ -52,7 +52,7 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
     if not common:
         return None
     step = max(common)
-    mine, other = _told(ours[step]), _told(theirs[step])
+    mine, other = _learnt(ours[step]), _learnt(theirs[step])
     differ = tuple(sorted(n for n in set(mine) & set(other) if not _alike(mine[n], other[n])))
     strange = sorted(set(mine) ^ set(other))
     moved = Counter(mine[n].sha256 for n in strange if n in mine) != Counter(
@@ -67,7 +67,7 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
     return Comparison(Likeness.DIFFERENT, step, len({*mine, *other}), named)
 
 
-def _told(prints: Prints) -> Prints:
+def _learnt(prints: Prints) -> Prints:
     """Return the files that hold what was learnt; all of them where they all look like notes."""
     return {name: one for name, one in prints.items() if not NOTES.search(name)} or prints
 

@@ -43,7 +43,7 @@ class Recording:
     def lines(self) -> list[dict[str, Any]]:
         """Return the recording as the JSON lines of its file."""
         found: list[dict[str, Any]] = [{"schema": SCHEMA, **self.head}]
-        found += [{"step": name, **told} for name, told in self.steps.items()]
+        found += [{"step": name, **outcome} for name, outcome in self.steps.items()]
         found += [{"machine": name, "facts": facts} for name, facts in self.machines.items()]
         for (step, call, status), one in self.entries.items():
             found.append(
@@ -146,8 +146,8 @@ class Redactor:
 
     def _part(self, part: str) -> str:
         name, colon, verb = part.partition(":")
-        kept = name if not name or name in PATH_WORDS or name in self.public else "{}"
-        return kept + (f":{verb}" if colon and verb in PATH_WORDS else ":{}" if colon else "")
+        shown = name if not name or name in PATH_WORDS or name in self.public else "{}"
+        return shown + (f":{verb}" if colon and verb in PATH_WORDS else ":{}" if colon else "")
 
     def text(self, text: str) -> str:
         """Return a message of which words of plain English and of the API are left."""

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.advice.doctor.facts import Computer, Kept, Local
+from orchestrator.advice.doctor.facts import Computer, KnownDeployment, Local
 from orchestrator.app.state_folders import SPEC_FILE, state_path
 from orchestrator.config.adapter import restore
 from orchestrator.domain.checksum import verified
@@ -60,7 +60,7 @@ def look_at_computer(cloud: str) -> Computer:
         free_bytes=_free(folder),
         keys=len(keys),
         open_keys=tuple(str(path) for path in keys if (_mode(path) or 0) & 0o077),
-        kept=_kept(folder, time.time()),
+        deployments=_known(folder, time.time()),
     )
 
 
@@ -124,23 +124,23 @@ def _nearest(folder: Path) -> Path:
     return next(place for place in (folder, *folder.parents) if place.exists())
 
 
-def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
+def _known(folder: Path, now: float) -> tuple[KnownDeployment, ...]:
     """Return the deployments that this computer remembers."""
     return tuple(_one(path, now) for path in sorted(folder.glob(f"*/*/{SPEC_FILE}")))
 
 
-def _one(path: Path, now: float) -> Kept:
+def _one(path: Path, now: float) -> KnownDeployment:
     name, file = path.parent.name, path.parent / "record.json"
     try:
         spec = restore(verified(path.read_bytes()))
         if not file.exists():
-            return Kept(name)
+            return KnownDeployment(name)
         record = decode(file.read_bytes(), spec.name)
     except (OSError, ValueError, TypeError, TpuctlError):
-        return Kept(name, readable=False)
+        return KnownDeployment(name, readable=False)
     billed = record.node.accepted or any(span.until is None for span in record.spans)
     over = bool(record.started_at) and now - record.started_at >= spec.watch.ttl
-    return Kept(name, overdue=billed and over)
+    return KnownDeployment(name, overdue=billed and over)
 
 
 PACKAGES = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11", "certifi")

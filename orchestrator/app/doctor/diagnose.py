@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.advice.doctor.every_check import examine
 from orchestrator.advice.doctor.facts import Facts, File, Finding
-from orchestrator.advice.doctor.rules import examine
 from orchestrator.app.choice import Choice
 from orchestrator.app.doctor.computer_facts import look_at_computer, look_at_local
 from orchestrator.app.doctor.google_facts import look_at_google

@@ -16,7 +16,7 @@ def command(choice: Choice, fix: bool) -> None:
     Works offline and without credentials; what cannot be found out is `unknown`. Exits with 1 when
     something is wrong.
     """
-    from orchestrator.advice.doctor.rules import healthy
+    from orchestrator.advice.doctor.every_check import healthy
     from orchestrator.app.doctor.diagnose import diagnose
     from orchestrator.cli.views import doctor
     from orchestrator.cli.views.event_lines import EventPrinter

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from orchestrator.advice.preflight.facts import Finding, Level, SourceFacts
+from orchestrator.advice.preflight.findings import Finding, Level, SourceFacts
 from orchestrator.app.check import Checked
 from orchestrator.cli.console import page, print_json
 

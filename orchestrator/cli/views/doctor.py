@@ -7,8 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.advice.doctor.every_check import healthy
 from orchestrator.advice.doctor.facts import Finding, Group, Health
-from orchestrator.advice.doctor.rules import healthy
 from orchestrator.cli.console import page, print_json
 
 WIDTH = 80

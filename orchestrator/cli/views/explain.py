@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.advice.explain.values import Evidence, Explanation, Part
+from orchestrator.advice.explain.explanation import Evidence, Explanation, Part
 from orchestrator.cli.console import page
 from orchestrator.domain.amounts import span_text
 
@@ -32,8 +32,8 @@ def _rows(part: Part, found: Explanation, console: Console, width: int) -> None:
     rows = [("why", part.why)]
     rows += [] if part.calm else [("rule", f"{found.rules[part.rule]} [{part.rule}]")]
     seen = part.evidence[:1] if part.calm else part.evidence
-    rows += [("seen", _evidence(one, found.seen_at)) for one in seen]
-    when = _when(part, found.seen_at)
+    rows += [("seen", _evidence(one, found.observed_at)) for one in seen]
+    when = _when(part, found.observed_at)
     rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next else []
     rows += [("do", part.you)] if part.you else []
     table = Table.grid(padding=(0, 2, 0, 0))

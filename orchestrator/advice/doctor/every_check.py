@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.advice.doctor import access, computer, file, google
+from orchestrator.advice.doctor import computer, file, google, login
 from orchestrator.advice.doctor.facts import Check, Facts, Finding, Health
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -28,10 +28,10 @@ CHECKS: Final[tuple[Check, ...]] = (
     computer.namespace,
     computer.daemon,
     computer.ports,
-    access.credentials,
-    access.gcloud_account,
-    access.project,
-    access.clock,
+    login.credentials,
+    login.gcloud_account,
+    login.project,
+    login.clock,
     google.tpu_api,
     google.compute_api,
     google.storage_api,
@@ -50,8 +50,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.iap,
     google.bucket,
     google.permissions,
-    access.secrets,
-    access.data,
+    login.secrets,
+    login.data,
 )
 
 

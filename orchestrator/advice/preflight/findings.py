@@ -232,9 +232,9 @@ def runs_fairseq(spec: Spec, facts: SourceFacts) -> str | None:
     return next((text for _, text in commands(spec, facts) if re.search(r"\bfairseq-train\b", text)), None)
 
 
-def is_lost(path: str, kept: str = "") -> bool:
+def is_lost(path: str, committed: str = "") -> bool:
     """Say whether a literal path lies on the machine's own disk, outside *kept* (which the agent commits)."""
     plain = path.strip("\"'")
     if not plain or "$" in plain or "://" in plain or plain.startswith(("-", "{")):
         return False
-    return not (kept.startswith("/") and f"{plain}/".startswith(f"{kept.rstrip('/')}/"))
+    return not (committed.startswith("/") and f"{plain}/".startswith(f"{committed.rstrip('/')}/"))

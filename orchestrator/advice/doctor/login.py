@@ -15,7 +15,7 @@ REFUSED_DRIFT = 300.0
 """Seconds of difference from which Google refuses the tokens that a service account signs."""
 
 
-def not_seen(sight: Unknown, *, needed: bool = False) -> Answer:
+def not_observed(sight: Unknown, *, needed: bool = False) -> Answer:
     """
     Return the answer for what could not be seen: wrong when it was refused for good, else not known.
 
@@ -39,7 +39,7 @@ def credentials(facts: Facts) -> Answer:
     if isinstance(login, Absent):
         return bad("nobody is logged in", LOG_IN)
     if isinstance(login, Unknown):
-        return bad(login.why, login.hint or LOG_IN) if login.retry is Retry.PERMANENT else not_seen(login)
+        return bad(login.why, login.hint or LOG_IN) if login.retry is Retry.PERMANENT else not_observed(login)
     found = login.value
     return ok(" ".join(part for part in (found.kind, found.account, f"({found.place})") if part))
 
@@ -65,13 +65,13 @@ def gcloud_account(facts: Facts) -> Answer:
 @check("project", Group.GOOGLE)
 def project(facts: Facts) -> Answer:
     """Look for a project that is not set, or that the caller cannot reach."""
-    name, seen = facts.google.project, facts.google.compute
+    name, sight = facts.google.project, facts.google.compute
     if not name:
         fix = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
         return unknown("not set", fix) if isinstance(facts.google.login, Absent) else bad("not set", fix)
-    if isinstance(seen, Absent):
+    if isinstance(sight, Absent):
         return bad(f"{name} does not exist, or is hidden from you", "gcloud projects list")
-    return ok(name if isinstance(seen, Present) else f"{name} (not reached: see `compute-api`)")
+    return ok(name if isinstance(sight, Present) else f"{name} (not reached: see `compute-api`)")
 
 
 @check("clock", Group.GOOGLE)

@@ -39,7 +39,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Seen:
+class DeploymentFacts:
     """Hold all that an explanation rests on: what `status` reads, and the journal of this computer."""
 
     spec: Spec
@@ -86,13 +86,13 @@ class Explanation:
 
     name: str
     headline: str
-    seen_at: float
+    observed_at: float
     parts: tuple[Part, ...]
     rules: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
         """Return the explanation as `--json` prints it."""
-        return asdict(self)
+        return {"seen_at" if key == "observed_at" else key: value for key, value in asdict(self).items()}
 
 
 def steps_text(changes: tuple[Change, ...]) -> str:
@@ -103,18 +103,18 @@ def steps_text(changes: tuple[Change, ...]) -> str:
     )
 
 
-def next_pass(seen: Seen, step: Step | None = None) -> float | None:
+def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
     """Return when the next pass looks again; None when nobody watches."""
-    if seen.watching is None or not seen.watching.alive:
+    if facts.watching is None or not facts.watching.alive:
         return None
-    poll = float(seen.spec.watch.poll)
+    poll = float(facts.spec.watch.poll)
     wake = step.wake_in if step is not None and step.wake_in is not None else poll
-    return seen.world.observed_at + min(poll, wake)
+    return facts.world.observed_at + min(poll, wake)
 
 
-def journal_of(seen: Seen, *kinds: str, last: int = 3) -> tuple[Evidence, ...]:
+def journal_of(facts: DeploymentFacts, *kinds: str, last: int = 3) -> tuple[Evidence, ...]:
     """Return the newest entries of the journal about *kinds*."""
-    chosen = [entry for entry in seen.journal if entry.kind in kinds][-last:]
+    chosen = [entry for entry in facts.journal if entry.kind in kinds][-last:]
     return tuple(
         Evidence("journal", e.at, f"{e.verb} {e.name}: {e.why} -> {e.outcome or 'no result known'}")
         for e in chosen

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.preflight.code import Call
-from orchestrator.advice.preflight.facts import Hit, Level, SourceFacts, commands, flag, is_lost, rule
+from orchestrator.advice.preflight.findings import Hit, Level, SourceFacts, commands, flag, is_lost, rule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -27,7 +27,7 @@ _WRITERS: Final = (
     "torch.utils.tensorboard.SummaryWriter", "torch.utils.tensorboard.writer.SummaryWriter",
 )  # fmt: skip
 _TF: Final = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu", "tf-nightly")
-_LEFT_BEHIND: Final = f'write below "${_VARIABLE}", which the agent commits to the bucket'
+_WRITE_BELOW: Final = f'write below "${_VARIABLE}", which the agent commits to the bucket'
 
 
 @rule("checkpoint-dir-unused", Level.WARN)
@@ -41,10 +41,10 @@ def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterato
     """
     if spec.job.checkpoint.dir not in ("local", "bucket") or facts.unread:
         return
-    told = "\n".join((spec.job.command, spec.job.setup, *spec.job.env.values()))
+    texts = "\n".join((spec.job.command, spec.job.setup, *spec.job.env.values()))
     # Programs that put folders of their own around a base get the bucket itself.
     names = (_VARIABLE, "TPUCTL_BUCKET") if spec.job.checkpoint.dir == "bucket" else (_VARIABLE,)
-    if not any(name in told or name in facts.variables for name in names):
+    if not any(name in texts or name in facts.variables for name in names):
         message = f"nothing in the job reads {_VARIABLE}: a preemption loses every step"
         fix = f'let it save to "${_VARIABLE}", or make the folder that it saves to a link to that'
         yield Hit("job.command", message, fix)
@@ -63,7 +63,7 @@ def save_elsewhere(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         run = where == "job.command" or where.partition(":")[0] in spec.job.command
         path = flag(text, *_SAVE_FLAGS) if run else None
         if path and is_lost(path, spec.job.checkpoint.dir):
-            yield Hit(where, f"saves to {path[:40]}, which is lost with the TPU", _LEFT_BEHIND)
+            yield Hit(where, f"saves to {path[:40]}, which is lost with the TPU", _WRITE_BELOW)
 
 
 @rule("write-lost", Level.WARN, Level.NOTE)
@@ -84,7 +84,7 @@ def write_lost(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
                 and is_lost(path, spec.job.checkpoint.dir)
             ):
                 message = f"{call.method or 'a call'} writes to {path[:40]}, which is lost with the TPU"
-                yield Hit(code.where(call.line), message, _LEFT_BEHIND, None if saved else Level.NOTE)
+                yield Hit(code.where(call.line), message, _WRITE_BELOW, None if saved else Level.NOTE)
 
 
 @rule("summary-writer-gs", Level.WARN)
