@@ -39,3 +39,5 @@ QUICK = (
     (_http, "create_trace_span", lambda *_, **__: NO_TRACE),
 )
 """What to patch: a holder, the name in it, and the quick way."""
+GENUINE = tuple((holder, name, getattr(holder, name)) for holder, name, _ in QUICK)
+"""What was there before."""

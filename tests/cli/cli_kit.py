@@ -8,8 +8,7 @@ from pathlib import Path
 
 from orchestrator.cli.main import run
 from orchestrator.domain.ports import VmOrder
-from tests.direct.door import Door
-from tests.direct.vms import DirectVms
+from orchestrator.google.bodies import as_json, instance_body
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,4 +58,4 @@ def stray_vm(cloud, zone):
         at_hand.name, zone, "e2-small", 10, spot=False, labels=dict(at_hand.labels), metadata=script,
         service_account="", scopes=(), ttl=86400.0,
     )  # fmt: skip
-    DirectVms(Door(cloud.model, cloud.storage)).create(order)
+    cloud.model.compute.insert(zone, as_json(instance_body(order), presence=True))

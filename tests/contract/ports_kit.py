@@ -1,21 +1,22 @@
 """
-Contract cases over the ports, and the two ways to run one: the official clients, and straight on the model.
+Contract cases over the ports, and the two ways to run one: through requests, and the short way of the tests.
 
 A case is a function of a `Way`. It runs once on each way, over two clouds that are alike, and both must
-give the same answers, the same errors and leave the same cloud behind.
+give the same answers, the same errors and leave the same cloud behind. So what the simulations measure holds
+for whoever speaks HTTP.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
-from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.apis import served
-from orchestrator.emulator.state.machines import NoHosts
+from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
@@ -27,13 +28,9 @@ from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.objects import GcsStore
 from orchestrator.google.queued_resources import TpuQueued
 from orchestrator.google.vms import ComputeVms
-from tests.direct.buckets import DirectBuckets
-from tests.direct.door import Door
-from tests.direct.nodes import DirectNodes
-from tests.direct.queued import DirectQueued
-from tests.direct.store import DirectStore
-from tests.direct.vms import DirectVms
 from tests.google.cloud_kit import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
+from tests.kit.wire import WIRE, clients
+from tests.quick_clients import GENUINE, QUICK
 
 BUCKET, NODE, VM = "demo-bucket", "demo-tpu-g3", "demo-vm"
 START = 1_800_000_000.123456789  # so that cut fractions of seconds show
@@ -70,22 +67,6 @@ def each(values: Iterable[Any], **settings: Any) -> Callable[[Callable[..., obje
         return act
 
     return register
-
-
-class _Current(BaseAdapter):
-    """Hand every request to the way that runs: clients cost 60 ms, so all cases share theirs."""
-
-    wire: CloudAdapter
-
-    def send(self, request, **options):
-        return self.wire.send(request, **options)
-
-    def close(self):
-        pass
-
-
-_CURRENT = _Current()
-_CLIENTS = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=_CURRENT))
 
 
 @dataclass
@@ -152,32 +133,32 @@ class Way:
         return {**whole, "buckets": sorted(self.storage.buckets._buckets.items())}
 
 
-def _cloud(latency: str = "instant", **settings: Any) -> tuple[VirtualClock, LocalCloud, Storage]:
-    clock = VirtualClock(START)
-    local = LocalCloud(
-        clock, NoHosts(), LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
-    )
-    return clock, local, Storage(clock, taken_names=["somebody-elses"])
+class _Through(BaseAdapter):
+    """Hand every request to the cloud that is at work: clients cost 60 ms, so all cases share theirs."""
+
+    def send(self, request, **options):
+        return WIRE.cloud.adapter().send(request, **options)
+
+    def close(self):
+        pass
 
 
-def over_clients(**settings: Any) -> Way:
-    """Return the way through the official clients and the wire, in-process."""
-    clock, local, storage = _cloud(**settings)
-    _CURRENT.wire = CloudAdapter(served(local, storage), local)
-    return Way(clock, local, storage, TpuNodes(_CLIENTS), TpuQueued(_CLIENTS),
-               ComputeVms(_CLIENTS), GcsBuckets(_CLIENTS),
-               GcsBuckets(_CLIENTS, adopted=True), partial(GcsStore, _CLIENTS))  # fmt: skip
+_CLIENTS = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=_Through()))
+WAYS = {"requests": (lambda: _CLIENTS, GENUINE), "short": (clients, QUICK)}
 
 
-def straight(**settings: Any) -> Way:
-    """Return the way straight on the model."""
-    clock, local, storage = _cloud(**settings)
-    door = Door(local, storage)
-    return Way(clock, local, storage, DirectNodes(door), DirectQueued(door),
-               DirectVms(door), DirectBuckets(door),
-               DirectBuckets(door, adopted=True), partial(DirectStore, door))  # fmt: skip
+@contextmanager
+def a_way(label: str, latency: str = "instant", **settings: Any) -> Iterator[Way]:
+    """Be on one of the ways to a new cloud."""
+    find, changes = WAYS[label]
+    clock, over = VirtualClock(START), find()
+    chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
+    WIRE.cloud = inside = InProcess(clock, chosen, taken=["somebody-elses"])
+    with ExitStack() as stack:
+        for change in changes:
+            stack.enter_context(patch.object(*change))
+        yield Way(clock, inside.cloud, inside.storage, TpuNodes(over), TpuQueued(over), ComputeVms(over),
+                  GcsBuckets(over), GcsBuckets(over, adopted=True), partial(GcsStore, over))  # fmt: skip
 
 
-WAYS = {"clients": over_clients, "direct": straight}
-
-__all__ = ["BUCKET", "CASES", "LABEL", "NODE", "VM", "WAYS", "ZONE", "Case", "Way", "case", "each"]
+__all__ = ["BUCKET", "CASES", "LABEL", "NODE", "VM", "WAYS", "ZONE", "Case", "Way", "a_way", "case", "each"]

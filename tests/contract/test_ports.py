@@ -1,9 +1,9 @@
-"""The contract of the ports: every case gives the same over the official clients and straight on the model."""
+"""The contract of the ports: every case gives the same through requests and on the short way of the tests."""
 
 import pytest
 
 from tests.contract import ports_machines, ports_queued, ports_refusals, ports_storage, ports_walk  # noqa: F401 - cases
-from tests.contract.ports_kit import CASES, WAYS
+from tests.contract.ports_kit import CASES, WAYS, a_way
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -12,13 +12,13 @@ def test_both_ways_give_the_same(name, monkeypatch):
     monkeypatch.setattr("orchestrator.google.observations.PARALLEL", 1)  # so that zones are asked in order
     case = CASES[name]
     logs, states = {}, {}
-    for label, start in WAYS.items():
-        way = start(**case.settings)
-        case.act(way)
-        logs[label], states[label] = way.log, way.state()
-    assert logs["direct"] == logs["clients"]
-    for part, expected in states["clients"].items():
-        assert states["direct"][part] == expected, part
+    for label in WAYS:
+        with a_way(label, **case.settings) as way:
+            case.act(way)
+            logs[label], states[label] = way.log, way.state()
+    assert logs["short"] == logs["requests"]
+    for part, expected in states["requests"].items():
+        assert states["short"][part] == expected, part
 
 
 def test_there_are_at_least_250_cases():

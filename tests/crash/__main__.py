@@ -11,7 +11,6 @@ from pathlib import Path
 from tests.crash.explore import Found, abandoned, kills, singles
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sigkill import far, real_singles
-from tests.crash.stage import HERE
 from tests.figures import tell
 from tests.memory_disk import MEMORY
 from tests.workers import workers
@@ -23,7 +22,7 @@ ABOUT = (
 )
 SHARES = 3
 """Shares into which the points of a scenario are cut."""
-SHARED = ("clients", "ways", "alone")
+SHARED = ("ways", "alone")
 FAR = []
 """What keeps the process that forks, and that process; it ends with this one."""
 
@@ -75,8 +74,7 @@ def one_share(number, kind, share, most, real):
     """Try a share of one scenario in one way; return what was found."""
     part = {"first": share, "every": SHARES}
     runs = {
-        "clients": partial(singles, direct=False, ways=1, places=(HERE,), **part),
-        "ways": partial(singles, direct=True, **part),
+        "ways": partial(singles, **part),
         "alone": partial(abandoned, **part),
         "repeated": partial(kills, most=most),
         "real": partial(really, every=real),
@@ -109,19 +107,21 @@ def figures(results):
         return sum(value(kinds[kind]) for kinds in rows if kind in kinds)
 
     def tried(kind):
-        return f"{total(kind, lambda f: f.singles):,} ({total(kind, lambda f: f.seconds):.0f} s)"
+        found = total(kind, lambda f: f.singles), total(kind, lambda f: f.worlds)
+        return f"{found[0]:,}, from {found[1]:,} different worlds ({total(kind, lambda f: f.seconds):.0f} s)"
 
     most = max(len(kinds["repeated"].kills) for kinds in rows)
     later = total("repeated", lambda f: sum(f.kills[1:]) + f.more)
     worlds, seconds = total("repeated", lambda f: f.worlds), total("repeated", lambda f: f.seconds)
     return {
         "Scenarios": "; ".join(results),
-        "Points of each": ", ".join(str(kinds["clients"].points) for kinds in rows),
-        "Singles through the official clients (processor time)": tried("clients"),
-        "Singles in each way to go on, here, elsewhere, with old lists": tried("ways"),
+        "Points of each": ", ".join(str(kinds["ways"].points) for kinds in rows),
+        "Singles in each way to go on, here, elsewhere, with old lists (processor time)": tried("ways"),
         f"Kills after the first, up to {most} in a row": f"{later:,} ({seconds:.0f} s)",
         "- different worlds that they leave behind": f"{worlds:,}",
-        "SIGKILL of a real process, over HTTP (server only)": tried("real"),
+        "SIGKILL of a real process, over HTTP (server only)": (
+            f"{total('real', lambda f: f.singles):,} ({total('real', lambda f: f.seconds):.0f} s)"
+        ),
         "No later command: the bill stops": tried("alone"),
         "Violations of I1 to I8": sum(len(f.problems) for kinds in rows for f in kinds.values()),
     }

@@ -18,9 +18,13 @@ TIME = re.compile(r"\b1[89]\d{8}(\.\d+)?\b")
 LONG = re.compile(r"[0-9a-f]{16,}|\d{12,}")
 
 
-def fingerprint(stage, *, journal):
-    """Return the same text for worlds that are alike; *journal* says that somebody may read it."""
-    seen = [_cloud(stage), _bucket(stage, journal=journal), _disk(stage), stage.machines.running]
+def fingerprint(stage, *, journal, lease=False):
+    """
+    Return the same text for worlds that are alike.
+
+    *journal* says that somebody may read it, *lease* that somebody may have to wait until it has run out.
+    """
+    seen = [_cloud(stage), _bucket(stage, journal=journal, lease=lease), _disk(stage), stage.machines.running]
     text = json.dumps(seen, sort_keys=True, default=str)
     now = stage.clock.now()
     text = LONG.sub("#", TIME.sub(lambda found: f"{now - float(found[0]):.0f} s", text))
@@ -49,14 +53,15 @@ def _cloud(stage):
     return [sorted(nodes), sorted(vms), sorted(map(str, queued)), sorted(map(str, state.disks)), due, paid]
 
 
-def _bucket(stage, *, journal):
+def _bucket(stage, *, journal, lease):
     """Tell the bucket, and its objects by content; a heartbeat is as old as it is."""
     held = [(b.name, b.location, b.policy, b.fields) for b in stage.storage.buckets.list("local-project")]
     objects = {o.name: (o.crc32c, o.updated) for o in stage.storage.objects.all()}
     told = {
         name: value for name, value in objects.items() if not name.startswith((*UNREAD, object_names.JOURNAL))
     }
-    leases = [name for name in objects if name.startswith(object_names.LEASE)]
+    held_since = {name: value[1] for name, value in objects.items() if name.startswith(object_names.LEASE)}
+    leases = held_since if lease else list(held_since)
     kept = [_record(stage, stage.get(object_names.RECORD)) if object_names.RECORD in objects else None]
     intents = [_intent(stage.get(name)) for name in sorted(objects) if name.startswith(object_names.JOURNAL)]
     return [held, told, leases, kept, intents if journal else []]

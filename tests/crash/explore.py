@@ -1,6 +1,7 @@
 """Kill at every point, and at every point of what comes after; see that whoever comes back ends well."""
 
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,8 +19,9 @@ class Found:
     """
     Count what was tried with one scenario, and keep what went wrong.
 
-    *kills* counts the points at which a first, second ... process is killed, *more* those that were not
-    listed again since the world before them was alike; *worlds* is how many different ones there were.
+    *singles* counts the points at which one process is killed times the ways to go on; *kills* those at which
+    a first, second ... is killed, *more* those that were not listed again since the world before them was
+    alike. *worlds* is how many different ones there were: only these are gone on from.
     """
 
     points: int = 0
@@ -35,12 +37,13 @@ class Found:
         """Add what was found at other points of the same scenario."""
         self.seconds += other.seconds
         self.singles += other.singles
+        self.worlds += other.worlds
         self.problems += other.problems
 
 
-def begun(folder, scenario, *, direct, latency="scaled"):
+def begun(folder, scenario, *, latency="scaled"):
     """Return a stage with the world in which a scenario begins."""
-    stage = Stage(folder, direct=direct, latency=latency)
+    stage = Stage(folder, latency=latency)
     stage.scenario = scenario
     scenario.prepare(stage)
     stage.change(**scenario.settings)
@@ -53,26 +56,31 @@ def points_of(stage):
     return stage.points(lambda found: found.scenario.run(found, found.scenario.spec))
 
 
-def singles(
-    folder, scenario, found, *, direct, first=0, every=1, ways=9, places=(HERE, ELSEWHERE), latency="scaled"
-):
+def singles(folder, scenario, found, *, first=0, every=1, latency="scaled"):
     """
-    Kill at each of *every* so many points from the *first* on; go on in the first *ways*, here or elsewhere.
+    Kill at each of *every* so many points from the *first* on; go on in each way, here or elsewhere.
 
     Once more with the first lists of whoever comes too old to show what was made just before the kill.
     """
-    stage = begun(folder, scenario, direct=direct, latency=latency)
+    stage = begun(folder, scenario, latency=latency)
     with one_thread(stage):
-        points = points_of(stage)
-        found.points, found.steps = len(points), stage.seen
-        for point in points[first::every]:
-            for way in scenario.ways[:ways]:
-                for place in places:
+        for point, number in _worlds(stage, found)[first::every]:
+            for way in scenario.ways:
+                for place in (HERE, ELSEWHERE):
                     _try(stage, point, way, place, found, f"killed {point.what}; {way.name} ({place[:4]})")
-                    found.singles += 1
                 text = f"killed {point.what}; {way.name} (old lists)"
                 _try(stage, point, way, HERE, found, text, old_lists=OLD)
-                found.singles += 1
+                found.singles += 3 * number
+            found.worlds += 1
+
+
+def _worlds(stage, found):
+    """Return the first of the points that leave worlds alike behind, and how many points these are."""
+    stage.alike = partial(fingerprint, journal=True, lease=True)
+    points = points_of(stage)
+    found.points, found.steps = len(points), stage.seen
+    firsts = {point.alike: point for point in reversed(points)}
+    return [(firsts[alike], number) for alike, number in Counter(p.alike for p in points).items()]
 
 
 def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
@@ -83,7 +91,7 @@ def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
     *seconds*-th. With *prune*, worlds that are alike for whoever comes next are gone on from once only: as
     deep as one likes, and to the very end where no new world is met. *found.kills* counts by depth.
     """
-    stage = begun(folder, scenario, direct=True, latency="instant")
+    stage = begun(folder, scenario, latency="instant")
     if prune:
         stage.alike = partial(fingerprint, journal=scenario.journal)
     known, way = {}, scenario.ways[0]
@@ -136,12 +144,13 @@ def abandoned(folder, scenario, found, *, first=0, every=1):
 
     The VM ends by itself, and the next command of another deployment ends the rest.
     """
-    stage = begun(folder, scenario, direct=True)
+    stage = begun(folder, scenario)
     with one_thread(stage):
-        for point in points_of(stage)[first::every]:
+        for point, number in _worlds(stage, found)[first::every]:
             stage.thaw(point.world)
             try:
                 check_abandoned(stage, scenario.spec)
             except Exception as error:  # each problem is told with its point, whatever it is
                 found.problems.append(f"killed {point.what}; abandoned: {type(error).__name__}: {error}")
-            found.singles += 1
+            found.singles += number
+            found.worlds += 1

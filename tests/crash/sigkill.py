@@ -156,7 +156,7 @@ def far():
 
 def real_singles(folder, scenario, found, orders, *, every=1, first=1, latency="scaled"):
     """Kill a real process at each of *every* so many steps; a fresh one goes on, and all must be well."""
-    stage = begun(folder, scenario, direct=True, latency=latency)
+    stage = begun(folder, scenario, latency=latency)
     start = stage.freeze()
     whole = orders.order(stage)
     assert "points" in whole, f"{scenario.name} without a kill: {whole}"

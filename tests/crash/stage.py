@@ -24,8 +24,6 @@ from orchestrator.engine import (
 )
 from orchestrator.threads import one_after_the_other
 from tests.crash.ports import Port, watched
-from tests.direct.cloud import direct_cloud
-from tests.direct.door import Door
 from tests.engine.engine_lab import PROJECT, Lab
 from tests.quick_clients import QUICK
 
@@ -55,16 +53,10 @@ class Point:
 
 
 class Stage(Lab):
-    """
-    A lab whose every mutating step has a point before and a point after it.
+    """A lab whose every mutating step has a point before and a point after it."""
 
-    A *direct* one has its adapters on the model instead of the official clients, which is four times as
-    fast; both make the same calls.
-    """
-
-    def __init__(self, folder, *, direct=False, **settings):
+    def __init__(self, folder, **settings):
         super().__init__(folder, **settings)
-        self.direct = direct
         self.remote = Port("Remote", self.remote, self)
         self.calling, self.seen = [], defaultdict(set)
         self.hidden_since = self.hidden_until = 0.0
@@ -72,8 +64,7 @@ class Stage(Lab):
 
     def open(self, spec):
         """Return the adapters for one deployment; each method that is called is known while it runs."""
-        door = Door(self.cloud, self.storage)
-        return watched(direct_cloud(door, spec, self.remote) if self.direct else super().open(spec), self)
+        return watched(super().open(spec), self)
 
     def controller(self, spec=None, state=HERE, **parts):
         return super().controller(spec, state, **parts)

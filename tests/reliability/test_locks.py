@@ -1,8 +1,8 @@
 """
 Who may act on a deployment: real processes contend for the lease in the bucket and for a computer's lock.
 
-The bucket is the local cloud's over HTTP, asked by the official client; on the in-process model, which
-processes cannot share, threads contend. Where a lease must run out, all clocks go faster than real time.
+The bucket is the local cloud's over HTTP, asked by the official client; in one process, threads contend. Where a
+lease must run out, all clocks go faster than real time.
 .ci/reliability plays 500 rounds (TPUCTL_LOCK_ROUNDS) with 2 to 8 processes (TPUCTL_LOCK_PROCESSES).
 """
 
@@ -24,17 +24,18 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.record_format import decode, encode
 from orchestrator.errors import LeaseHeldError, PreconditionError
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.objects import GcsStore
 from tests.agent.agent_lab import is_alive
-from tests.direct.door import Door
-from tests.direct.store import DirectStore
-from tests.emulator.cloud_kit import a_lab
 from tests.emulator.http_fixture import serve
 from tests.figures import tell
 from tests.kit.records import record_of
@@ -56,7 +57,7 @@ def figures():
         "locks",
         "One holder at a time (R4)",
         "Real processes contend for the lease in the bucket, over HTTP and by the official client, and for "
-        "the lock of a computer; threads contend on the in-process model.",
+        "the lock of a computer; threads contend within one process.",
         dict(sorted(FIGURES.items())),
     )
 
@@ -235,14 +236,15 @@ def _shown(said, holder):
     assert "run the same command again in" in said
 
 
-def test_of_many_threads_on_the_model_one_has_the_lease():
-    """The store straight on the model gives the same answers: no overlap, growing tokens, a wrong one refused."""
-    storage, cloud = Storage(SystemClock()), a_lab(SystemClock()).cloud
-    storage.buckets.create("local-project", {"name": "bucket-of-threads"})
+def test_of_many_threads_in_one_process_one_has_the_lease():
+    """A cloud in this process gives the same answers: no overlap, growing tokens, a wrong one refused."""
+    inside = InProcess(SystemClock(), LocalSettings(fresh_project=False))
+    inside.storage.buckets.create("local-project", {"name": "bucket-of-threads"})
+    shared = Clients(CloudSettings("local-project", BASE, adapter=inside.adapter()))
     inside, rounds, seen, lock = [], 5 * ROUNDS, [], threading.Lock()
 
     def contend(number):
-        store = DirectStore(Door(cloud, storage), "bucket-of-threads")
+        store = GcsStore(shared, "bucket-of-threads")
         while len(seen) < rounds:
             lease = Lease(store, SystemClock(), Holder(f"{number}-{time.time_ns()}", "t", "up", 0.0))
             try:
@@ -264,7 +266,7 @@ def test_of_many_threads_on_the_model_one_has_the_lease():
     assert [who for who, _ in seen if len(who) != 1] == []
     tokens = [token for _, token in seen]
     assert tokens == sorted(set(tokens))
-    FIGURES["lease on the model, 8 threads"] = f"{len(seen)} rounds, 0 overlaps"
+    FIGURES["lease in one process, 8 threads"] = f"{len(seen)} rounds, 0 overlaps"
 
 
 @pytest.mark.parametrize("processes", sorted(PROCESSES))

@@ -27,11 +27,11 @@ from orchestrator.engine.rebuild_record import _entry, rebuilt
 from orchestrator.engine.record_format import encode, stored_values
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
-from tests.direct.door import Door
-from tests.direct.store import DirectStore
+from orchestrator.google.objects import GcsStore
 from tests.engine.engine_lab import Lab, a_spec
 from tests.figures import tell
 from tests.kit.records import record_of
+from tests.kit.wire import clients
 from tests.reliability.damage import cuts, damages, depth, flips
 
 BITS = depth("TPUCTL_TORN_BITS", 1)
@@ -64,7 +64,8 @@ def state(tmp_path_factory):
 
 def store_of(lab, bucket=None):
     """Return the store of the lab's bucket, or of another one that need not exist."""
-    return DirectStore(Door(lab.cloud, lab.storage), bucket or lab.bucket)
+    lab.answers()
+    return GcsStore(clients(), bucket or lab.bucket)
 
 
 def count(name, data, outcomes):
