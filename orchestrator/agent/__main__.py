@@ -29,9 +29,8 @@ from orchestrator.agent.threads import say
 from orchestrator.agent.venv import commands, install_command
 from orchestrator.agent.venv import main as venv
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
 from orchestrator.contract.replacing import write_atomically
-
-LEAVE_SECONDS = 25.0
 
 
 def main(argv: Optional[List[str]] = None) -> int:
@@ -74,7 +73,7 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if asked.command == "stop":
         return _stop(layout, asked.hold)
     if asked.command == "notice":
-        return _notice(layout, LEAVE_SECONDS)
+        return _notice(layout, SHUTDOWN_SCRIPT)
     if asked.command == "expire":
         return _expire(layout, environ)
     if asked.command == "status":

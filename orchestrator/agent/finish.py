@@ -18,10 +18,9 @@ from orchestrator.agent.rescue import Rescue
 from orchestrator.agent.storage import SECONDS
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.preemption_notice import RESCUE
 from orchestrator.contract.unclaimed_manifest import Unclaimed, Why
 
-GOING = 22.0
-"""Seconds from a notice for what no commit contains: 25 are given to the agent, the last word takes some."""
 LEAST = 2.0
 LONGEST = 3600.0
 """Seconds at most for the files of a job that was given up: its machine costs money, its files may be all."""
@@ -87,7 +86,7 @@ class Finish:
             with contextlib.suppress(AgentError, OSError):
                 newest = self._parts.catalogue.newest(10.0)
                 committed = newest.step if newest is not None else None
-        gone_by = (orders.ended_at or time.monotonic()) + GOING
+        gone_by = (orders.ended_at or time.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
         why = Why.NOTICE if notice else Why.FAILED
         work = threading.Thread(
@@ -102,7 +101,7 @@ class Finish:
             if not notice and told_at is None and self._parts.status.get("notice"):
                 # Given up, and taken away meanwhile: what is not there in time will not be.
                 told_at = time.monotonic()
-                end = min(end, told_at + GOING)
+                end = min(end, told_at + RESCUE)
 
     def _committed(self) -> Optional[Checkpoint]:
         """Return the checkpoint that holds what was trained; of outputs only those of this run count."""

@@ -10,8 +10,8 @@ from orchestrator.agent.outcome import Outcome, Verdict, settle
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import say
 from orchestrator.contract.machine_errors import AgentError, FencedError, FinalError
+from orchestrator.contract.preemption_notice import LAST_COMMIT
 
-LAST_COMMIT = 25.0
 LAST_TRIES = 4
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from orchestrator.agent.layout import Layout
-from orchestrator.contract.formats.base import STOP_SECONDS
 from orchestrator.contract.formats.choose import NAMES, format_of
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.preemption_notice import JOB_SAVES
 
 DEFAULT_ROOT = "/opt/tpuctl"
 FAST_HEARTBEAT = 2.0
@@ -141,7 +141,7 @@ def _every(reader: _Reader) -> str:
 def _default_grace(checkpoints: CheckpointSettings) -> float:
     """Return the time that the format's graceful stop takes."""
     if checkpoints.format not in NAMES:
-        return STOP_SECONDS
+        return JOB_SAVES
     return format_of(checkpoints.format, checkpoints.marker).grace
 
 

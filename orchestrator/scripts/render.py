@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.config.rules.progress_patterns import progress_text
+from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
 from orchestrator.domain.data_disks import DataDisk
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
@@ -130,7 +131,9 @@ def machine_scripts(spec: Spec, target: Target) -> Scripts:
             hint="move long text from job.command, job.setup or job.env into a file of the source folder",
             changed="nothing was changed",
         )
-    return Scripts(startup=startup, shutdown=_render("shutdown.sh.j2", values), **files)
+    return Scripts(
+        startup=startup, shutdown=_render("shutdown.sh.j2", {"seconds": f"{SHUTDOWN_SCRIPT:g}"}), **files
+    )
 
 
 def begin_script(*, restart: bool) -> str:

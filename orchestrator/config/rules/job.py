@@ -6,13 +6,13 @@ from math import isfinite
 
 from orchestrator.config.rules.progress_patterns import fault
 from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.contract.preemption_notice import NOTICE
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.exposed_services import SAFE, exposures, job_texts
 from orchestrator.domain.spec import ProgressSpec, Spec
 from orchestrator.domain.suggest import join
 from orchestrator.pricing.cost import hourly
 
-NOTICE_SECONDS = 30
 HF_WAIT = 3
 VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
 
@@ -134,8 +134,8 @@ def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
     grace = spec.job.grace
-    if grace is not None and grace > NOTICE_SECONDS:
-        text = f"{grace} is longer than the {NOTICE_SECONDS}s of a preemption notice"
+    if grace is not None and grace > NOTICE:
+        text = f"{grace} is longer than the {NOTICE:g}s of a preemption notice"
         yield Problem("job.grace", text, "the last save must fit into the preemption notice", fatal=False)
     elif grace is not None and spec.job.checkpoint.format == "hf" and grace <= HF_WAIT:
         text = f"{grace} ends before the Trainer's last save: it waits {HF_WAIT}s after the signal"

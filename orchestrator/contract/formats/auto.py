@@ -22,6 +22,7 @@ from orchestrator.contract.formats.orbax import Orbax
 from orchestrator.contract.formats.survey import ROOT, Seen, survey, survey_bucket
 from orchestrator.contract.formats.tf import TensorFlow
 from orchestrator.contract.formats.torch import Torch
+from orchestrator.contract.preemption_notice import TRAINER_SAVES
 
 SURVEY_AGAIN = 20
 
@@ -32,7 +33,7 @@ class Auto(Format):
     name = "auto"
     may_change = True
     wants = "the layout of a known framework, or a whole file that looks like a save"
-    grace = 25.0
+    grace = TRAINER_SAVES
 
     def __init__(self, marker: str) -> None:
         self._marker = marker

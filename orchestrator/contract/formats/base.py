@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, FrozenSet, Iterator, List, Optional, Tuple
 
-STOP_SECONDS = 20.0
+from orchestrator.contract.preemption_notice import JOB_SAVES
+
 _RANDOM = re.compile(r"rng_state_[1-9]\d*\.pth|random_states_[1-9]\d*\.pkl")
 """Random numbers of a process that saves nothing else: the Trainer, accelerate."""
 
@@ -146,7 +147,7 @@ class Format:
     name = ""
     may_change = False
     wants = ""
-    grace = STOP_SECONDS
+    grace = JOB_SAVES
     stopped_codes: FrozenSet[int] = frozenset()
     zero_proves = True
     pointers: Tuple[str, ...] = ()

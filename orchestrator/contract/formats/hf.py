@@ -22,6 +22,7 @@ from orchestrator.contract.formats.base import (
     unfinished,
 )
 from orchestrator.contract.formats.whole import json_object, safetensors_fault, whole_number, zip_fault
+from orchestrator.contract.preemption_notice import TRAINER_SAVES
 
 STATE = "trainer_state.json"
 SENTINEL = "checkpoint-is-incomplete.txt"
@@ -42,7 +43,7 @@ class HuggingFace(Format):
 
     name = "hf"
     wants = f"a folder checkpoint-N with weights, optimizer, random state and {STATE}"
-    grace = 25.0
+    grace = TRAINER_SAVES
     stopped_codes = frozenset({0})
     zero_proves = False
 
