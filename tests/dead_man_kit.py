@@ -15,9 +15,9 @@ from orchestrator.agent.own_node import NodeApi, own_node
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.transport import Reply
-from orchestrator.emulator.http import metadata
+from orchestrator.emulator.http import metadata_tree
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.metadata import MachineView
+from orchestrator.emulator.http.metadata_tree import MachineView
 from orchestrator.emulator.http.router import Request
 
 MINUTE = 60.0
@@ -34,7 +34,7 @@ class Wire:
         host, _, target = url.partition("://")[2].partition("/")
         request = Request.parse(method, f"/{target}", {"host": host, **headers}, body or b"")
         if host == "metadata":
-            found = metadata.answer(MachineView(self._cloud, self._machine), request)
+            found = metadata_tree.answer(MachineView(self._cloud, self._machine), request)
         else:
             found = dispatch(self._router, self._cloud, request)
         told = {"date": formatdate(self._cloud.kernel.clock.now(), usegmt=True)}

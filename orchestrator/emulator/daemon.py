@@ -19,18 +19,18 @@ from orchestrator.emulator.address import CONTROL, STORAGE, Address, start_of, w
 from orchestrator.emulator.http.admin import admin_routes
 from orchestrator.emulator.http.apis import served
 from orchestrator.emulator.http.asgi import App, asgi_app, server
-from orchestrator.emulator.http.billing import billing_routes
 from orchestrator.emulator.http.certificates import STORAGE_HOSTS, certificates
 from orchestrator.emulator.http.connect_proxy import ConnectProxy
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.guard import refusal
 from orchestrator.emulator.http.iap import PERMISSION, IapRelay
+from orchestrator.emulator.http.price_skus import billing_routes
 from orchestrator.emulator.http.quotas import quota_routes
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.secrets import secret_routes
-from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_access import Callers
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.machine_room import MachineRoom
 from orchestrator.emulator.machines.host_kinds import make_hosts

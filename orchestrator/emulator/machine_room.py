@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from orchestrator.emulator.http.metadata import MachineView
 from orchestrator.emulator.http.metadata_server import MetadataServer
+from orchestrator.emulator.http.metadata_tree import MachineView
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.machine import Machine
 from orchestrator.emulator.state.world import LocalCloud
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.emulator.state import tables
+from orchestrator.emulator.state.cloud_settings import PROFILES, CloudSettings
 from orchestrator.emulator.state.constraints import CONSTRAINTS
-from orchestrator.emulator.state.settings import PROFILES, CloudSettings
 from orchestrator.errors import LocalCloudError
 from orchestrator.private_folders import private_file, private_folder
 

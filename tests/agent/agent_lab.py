@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 from orchestrator.clock import SystemClock
 from orchestrator.emulator.http.router import Request, Response, Router
-from orchestrator.emulator.http.storage import route, storage_routes
+from orchestrator.emulator.http.storage_json import route, storage_routes
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.emulator.http_fixture import serve
 
 BUCKET = "lab-bucket"

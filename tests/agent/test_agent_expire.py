@@ -14,7 +14,7 @@ from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, 
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.metadata import MachineView, answer
+from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.engine.record_format import encode
 from tests.agent.agent_lab import BUCKET, Lab, Machine

@@ -12,7 +12,7 @@ from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.contract.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.lease import Holder
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.published_copy import published_here
 from orchestrator.engine.published_status import Publisher
 from tests.kit.cloud import Cloud

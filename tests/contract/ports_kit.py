@@ -17,8 +17,8 @@ from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import BASE, InProcess
-from orchestrator.emulator.state.settings import PROFILES
-from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError

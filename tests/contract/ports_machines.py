@@ -130,7 +130,7 @@ def a_life_takes_its_time(way, value):
 
 
 def _profile(name):
-    from orchestrator.emulator.state.settings import PROFILES
+    from orchestrator.emulator.state.cloud_settings import PROFILES
 
     return PROFILES[name]
 

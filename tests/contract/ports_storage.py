@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from orchestrator.domain.observation import Absent, Present
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.contract.ports_kit import BUCKET, case, each
 from tests.google.cloud_kit import LABEL, a_bucket
 

@@ -14,7 +14,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.secrets import secret_routes
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.service import Storage
 from tests.contract.discovery import INSTALLED, Method, method_of

@@ -8,7 +8,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_json import storage_routes
 from tests.emulator.cloud_kit import a_lab
 from tests.emulator.storage_kit import a_storage
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_json import storage_routes
 from tests.contract import drift
 from tests.contract.clients_kit import compute_v1, tpu_v2
 from tests.contract.discovery import INSTALLED, Witness, document, faults, method_of

@@ -7,9 +7,9 @@ from typing import Any
 from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.observation import Bucket, Sight
 from orchestrator.domain.ports import BucketOrder
-from orchestrator.emulator.state.storage import values as model
+from orchestrator.emulator.state.storage import stored as model
 from orchestrator.emulator.state.storage.listing import Query
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import ConflictError, NotFoundError, TpuctlError
 from orchestrator.google.buckets import (
     BATCH,

@@ -11,9 +11,9 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.emulator.state import node as model
 from orchestrator.emulator.state import node_rules
-from orchestrator.emulator.state import operations as model_operations
+from orchestrator.emulator.state import operation as model_operations
 from orchestrator.emulator.state.kernel import Place
-from orchestrator.emulator.state.operations import Api
+from orchestrator.emulator.state.operation import Api
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.google import refusal
 from orchestrator.google.bodies import as_json, node_body

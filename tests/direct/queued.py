@@ -10,7 +10,7 @@ from orchestrator.domain.observation import Operation, OperationResult, Sight
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.domain.queued_resource import QueuedResource, QueuedState
-from orchestrator.emulator.state import operations as model_operations
+from orchestrator.emulator.state import operation as model_operations
 from orchestrator.emulator.state import queued as model
 from orchestrator.emulator.state.kernel import Place
 from orchestrator.errors import NotFoundError, TransientError

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.domain.ports import LARGEST, MOST_OBJECTS, StoredObject
-from orchestrator.emulator.state.storage import values as model
+from orchestrator.emulator.state.storage import stored as model
 from orchestrator.emulator.state.storage.blobs import BLOCK
 from orchestrator.emulator.state.storage.listing import Query
 from orchestrator.emulator.state.storage.objects import checksums
-from orchestrator.emulator.state.storage.values import Preconditions, check_object_name
+from orchestrator.emulator.state.storage.stored import Preconditions, check_object_name
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
 from orchestrator.google.error_mapping import too_many
 from tests.direct.door import Door

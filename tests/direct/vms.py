@@ -8,12 +8,12 @@ from orchestrator.domain.all_zones import Everywhere, Survey
 from orchestrator.domain.observation import Absent, Operation, OperationResult, Sight, Vm, VmState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import VmOrder
-from orchestrator.emulator.state import operations as model
+from orchestrator.emulator.state import operation as model
 from orchestrator.emulator.state import tables, vm_rules
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.instance import Instance, Status
 from orchestrator.emulator.state.kernel import Place
-from orchestrator.emulator.state.operations import Api
+from orchestrator.emulator.state.operation import Api
 from orchestrator.emulator.state.replays import once
 from orchestrator.errors import NotFoundError, TpuctlError, TransientError
 from orchestrator.google.bodies import as_json, instance_body

@@ -9,8 +9,8 @@ from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.tpu import tpu_routes
-from orchestrator.emulator.state.machines import NoHosts
-from orchestrator.emulator.state.settings import PROFILES, CloudSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES, CloudSettings
+from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.emulator.state.world import LocalCloud
 
 ZONE = "europe-west4-b"

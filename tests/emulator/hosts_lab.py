@@ -12,13 +12,13 @@ from typing import Any
 
 import asyncssh
 
-from orchestrator.emulator.http.metadata import MachineView
 from orchestrator.emulator.http.metadata_server import MetadataServer
+from orchestrator.emulator.http.metadata_tree import MachineView
 from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.namespace import NamespaceHosts
 from orchestrator.emulator.machines.process import ProcessHosts
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.machine import Machine
 
 KINDS: dict[str, Callable[[HostSettings], MachineHosts]] = {
     "process": ProcessHosts,

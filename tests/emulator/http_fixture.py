@@ -12,7 +12,7 @@ import uvicorn
 from orchestrator.emulator.http.certificates import STORAGE_HOSTS
 from orchestrator.emulator.http.guard import refusal
 from orchestrator.emulator.http.router import Request, Response, Router
-from orchestrator.emulator.http.storage import route
+from orchestrator.emulator.http.storage_json import route
 from orchestrator.emulator.machines.socket_owner import listening
 
 Message = MutableMapping[str, Any]

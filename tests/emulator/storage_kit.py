@@ -4,12 +4,12 @@ from typing import Any
 
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.state.storage.blobs import Blobs
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions, StoredObject
+from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject
 
 ANY = Preconditions()
 MUST_NOT_EXIST = Preconditions(generation=0)

@@ -18,7 +18,7 @@ from orchestrator.emulator.http.asgi import asgi_app
 from orchestrator.emulator.http.certificates import certificates
 from orchestrator.emulator.http.connect_proxy import ConnectProxy, RefusedError, is_link_local, target_of
 from orchestrator.emulator.http.router import Response, Router
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.start_options import free_ports
 from orchestrator.emulator.state.storage.service import Storage

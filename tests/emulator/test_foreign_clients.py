@@ -9,7 +9,7 @@ import pytest
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.secrets import secret_routes
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.secrets import Secrets
 from tests.emulator.cloud_kit import NODES, PROJECT, VMS, ZONE, Lab, a_lab, node_body, vm_body
 from tests.emulator.storage_kit import a_storage, put

@@ -11,7 +11,7 @@ import google.auth.compute_engine._metadata as google_metadata
 import google.auth.transport.requests
 import pytest
 
-from orchestrator.emulator.http.metadata import answer
+from orchestrator.emulator.http.metadata_tree import answer
 from orchestrator.emulator.http.router import Request
 from tests.emulator.hosts_lab import LabView, free_address, free_port, machine, serving
 

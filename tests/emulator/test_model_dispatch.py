@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request
-from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
 from tests.emulator.cloud_kit import NODES, a_lab
 from tests.emulator.storage_kit import a_storage

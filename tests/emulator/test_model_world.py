@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from orchestrator.clock import VirtualClock
+from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.kernel import AddressPool
-from orchestrator.emulator.state.settings import PROFILES
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, SPOT_NODE, UUID, VMS, a_lab, node_body, vm_body
 

@@ -14,8 +14,8 @@ from orchestrator.emulator.control import environment, ssh_programs
 from orchestrator.emulator.machines.environment import machine_environment
 from orchestrator.emulator.machines.host_settings import HostSettings
 from orchestrator.emulator.start_options import free_ports, load_options, save_options
-from orchestrator.emulator.state.machines import Machine
-from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import PROFILES
+from orchestrator.emulator.state.machine import Machine
 
 
 def test_notice_replaces_that_of_the_profile_and_is_kept(tmp_path):

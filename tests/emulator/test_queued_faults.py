@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import ZONE, a_lab
 from tests.emulator.queued_kit import (

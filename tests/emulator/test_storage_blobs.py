@@ -19,7 +19,7 @@ from pathlib import Path
 from orchestrator.clock import SystemClock
 from orchestrator.emulator.state.storage.blobs import FolderBlobs
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 
 storage = Storage(SystemClock(), FolderBlobs(Path(sys.argv[1])))
 storage.buckets.create("p", {"name": "data"})

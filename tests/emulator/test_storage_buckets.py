@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.emulator.state.storage.refusals import StorageError
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.emulator.storage_kit import ANY, a_storage, put
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.emulator.state.storage.blobs import MemoryBlobs
 from orchestrator.emulator.state.storage.refusals import StorageError
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.emulator.storage_kit import ANY, MUST_NOT_EXIST, a_storage, put, source
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.start_options import Options
-from orchestrator.emulator.state.settings import PROFILES
-from orchestrator.emulator.state.storage.access import check_access
+from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.storage.blobs import MemoryBlobs
+from orchestrator.emulator.state.storage.bucket_policy import check_access
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 
 
 def test_an_object_changes_once_in_an_interval():

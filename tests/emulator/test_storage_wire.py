@@ -9,7 +9,7 @@ import requests
 
 from orchestrator.emulator.http.batch import parts
 from orchestrator.emulator.http.router import Request
-from orchestrator.emulator.http.storage import route
+from orchestrator.emulator.http.storage_json import route
 from tests.emulator.http_fixture import serve
 from tests.emulator.storage_kit import ANY, a_storage, put, routed
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.http.storage import route
+from orchestrator.emulator.http.storage_json import route
 from orchestrator.emulator.state.storage.service import Storage
 from tests.emulator.storage_kit import a_storage, put, routed
 

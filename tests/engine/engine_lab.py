@@ -17,10 +17,10 @@ from orchestrator.domain import names
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.observation import NodeState
 from orchestrator.emulator.client import InProcess
-from orchestrator.emulator.state.machines import NoHosts
-from orchestrator.emulator.state.settings import PROFILES
-from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.cloud_settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.machine import NoHosts
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Sweep

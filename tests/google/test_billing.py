@@ -7,8 +7,8 @@ import pytest
 from orchestrator.app.price_cache import body_of, cache_file, catalog_for
 from orchestrator.config.shipped_catalog import load_catalog, shipped_catalog, use_catalog
 from orchestrator.emulator.client import BASE, CloudAdapter
-from orchestrator.emulator.http.billing import billing_routes
 from orchestrator.emulator.http.error_bodies import plain_error
+from orchestrator.emulator.http.price_skus import billing_routes
 from orchestrator.emulator.http.router import Router
 from orchestrator.errors import AuthError
 from orchestrator.google import billing_catalog

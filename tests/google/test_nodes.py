@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.errors import ConflictError, NotFoundError, QuotaError, Retry, UsageError
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_node
 

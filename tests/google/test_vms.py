@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import Absent, Present, Unknown, VmState
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.errors import AuthError, ConflictError, NotFoundError, Retry, TransientError
 from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_vm, canned, vms_of
 

@@ -16,9 +16,9 @@ from orchestrator.app import holder, session
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
-from orchestrator.emulator.state.settings import PROFILES
-from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.cloud_settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine import atomic_files, lease_object
 from orchestrator.errors import TpuctlError
 from orchestrator.threads import one_after_the_other

@@ -18,8 +18,8 @@ from orchestrator.contract.machine_errors import TornError
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse, parse_name
 from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.domain.ports import PushResult, RunResult
-from orchestrator.emulator.state.machines import NoHosts
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.machine import NoHosts
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.run import Answer
 

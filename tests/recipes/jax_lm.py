@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.http.storage import route
+from orchestrator.emulator.http.storage_json import route
 from tests.emulator.http_fixture import serve
 from tests.emulator.storage_kit import a_storage, routed
 

@@ -26,10 +26,10 @@ from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE, Holder
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
-from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.http.storage_json import storage_routes
+from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.record_format import decode, encode
 from orchestrator.errors import LeaseHeldError, PreconditionError

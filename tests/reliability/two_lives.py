@@ -29,9 +29,9 @@ from orchestrator.clock import VirtualClock
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.manifest import parse_name
 from orchestrator.emulator.http.router import Request, Router
-from orchestrator.emulator.http.storage import route, storage_routes
+from orchestrator.emulator.http.storage_json import route, storage_routes
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.threads import Inline
 
 BUCKET, BASE = "lab-bucket", "http://bucket"

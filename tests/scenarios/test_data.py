@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.contract.object_names import RECORD
 from orchestrator.domain.checksum import with_checksum
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import HostKeyError
 from orchestrator.ssh.fleet import Ssh
 from tests.agent.agent_lab import running_lab

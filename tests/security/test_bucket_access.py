@@ -20,13 +20,13 @@ from orchestrator.domain.bucket_grants import (
 )
 from orchestrator.domain.scopes import CLOUD_PLATFORM, WRITER_ROLE
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.metadata import token_of
+from orchestrator.emulator.http.metadata_tree import token_of
 from orchestrator.emulator.http.router import Request, Router
-from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_access import Callers
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.state.api_errors import ApiError
-from orchestrator.emulator.state.storage.access import MOST_OPERATORS, holds
+from orchestrator.emulator.state.storage.bucket_policy import MOST_OPERATORS, holds
 from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.engine.engine_lab import Lab, a_spec
 from tests.kit.records import changed

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.security.canary_cloud import CanaryCloud
 from tests.security.crash_canaries import STORIES, secrets, stage
 from tests.security.secret_kit import spellings

@@ -17,7 +17,7 @@ from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, U
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.record import Candidate
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine import reconcile
 from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, place_of
 from orchestrator.engine.loop import Doorbell

@@ -21,7 +21,7 @@ from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scop
 from orchestrator.domain.secret_refs import SecretRef, job_secrets, reference
 from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.dispatch import dispatch
-from orchestrator.emulator.http.metadata import token_of
+from orchestrator.emulator.http.metadata_tree import token_of
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state import secrets as model
 from orchestrator.errors import AuthError

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.app import support
 from orchestrator.domain.events import Event
 from orchestrator.domain.ports import StoredObject
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 from tests.security.secret_kit import canaries, spellings

@@ -8,7 +8,7 @@ from orchestrator.contract.machine_errors import TornError
 from orchestrator.contract.manifest import parse, parse_name
 from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.domain.ports import StoredObject
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 
 
 class Bucket:

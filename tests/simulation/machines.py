@@ -20,7 +20,7 @@ from orchestrator.contract.manifest import Manifest, StoredFile, manifest_name
 from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, ended_before
 from orchestrator.domain.ports import PushResult, RunResult
-from orchestrator.emulator.state.machines import NoHosts
+from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.render import begin_script
 from tests.simulation.bucket import Bucket

@@ -19,10 +19,10 @@ from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import cases
+from orchestrator.emulator.state.cloud_settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.kernel import Place
-from orchestrator.emulator.state.settings import PROFILES
-from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.engine import journal, record_store

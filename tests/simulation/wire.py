@@ -17,7 +17,7 @@ from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import cases
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.storage.refusals import StorageError
-from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
 from tests.simulation.baton import sleep
 

@@ -26,8 +26,8 @@ from orchestrator.domain import names
 from orchestrator.domain.lease import RENEWAL, Holder
 from orchestrator.domain.ports import LARGEST, CloudAccount
 from orchestrator.emulator.client import InProcess
-from orchestrator.emulator.state.settings import PROFILES
-from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.cloud_settings import PROFILES
+from orchestrator.emulator.state.cloud_settings import CloudSettings as LocalSettings
 from orchestrator.engine import (
     atomic_files,
     journal,

@@ -3,8 +3,8 @@
 from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Router
-from orchestrator.emulator.http.storage import storage_routes
 from orchestrator.emulator.http.storage_access import Accounts, nobody
+from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud

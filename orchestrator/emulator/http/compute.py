@@ -7,13 +7,13 @@ from orchestrator.emulator.http.batch import answer_batch
 from orchestrator.emulator.http.compute_catalog import Collection, ComputeCatalog
 from orchestrator.emulator.http.compute_shapes import instance_json, link, operation_json
 from orchestrator.emulator.http.dispatch import Call, body_of, dispatch, named
-from orchestrator.emulator.http.metadata import items_json
+from orchestrator.emulator.http.metadata_tree import items_json
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response, Router
 from orchestrator.emulator.state import body_shapes, constraints, vm_rules
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.body_shapes import Shape, check_shape
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.replays import once
 from orchestrator.emulator.state.world import LocalCloud
 

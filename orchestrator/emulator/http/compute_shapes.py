@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.emulator.http.error_bodies import compute_failure
 from orchestrator.emulator.state.identifiers import compute_timestamp, fingerprint
 from orchestrator.emulator.state.instance import Disk, Instance, Status
-from orchestrator.emulator.state.operations import Operation
+from orchestrator.emulator.state.operation import Operation
 from orchestrator.emulator.state.tables import region_of
 
 SITE = "https://www.googleapis.com/compute/v1/"

@@ -11,7 +11,7 @@ from typing import Any
 import h11
 
 from orchestrator.emulator.http.guard import from_browser, from_page
-from orchestrator.emulator.http.metadata import MachineView, answer
+from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.machines.socket_owner import Inside, listening
 

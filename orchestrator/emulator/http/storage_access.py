@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from orchestrator.emulator.http.metadata import TOKEN_START, token_of
+from orchestrator.emulator.http.metadata_tree import TOKEN_START, token_of
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.state.api_errors import cases
-from orchestrator.emulator.state.machines import Machine
-from orchestrator.emulator.state.storage.access import check_access
+from orchestrator.emulator.state.machine import Machine
+from orchestrator.emulator.state.storage.bucket_policy import check_access
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.world import LocalCloud

@@ -20,7 +20,7 @@ from orchestrator.emulator.http.storage_shapes import (
 from orchestrator.emulator.state.storage.objects import Objects, Source
 from orchestrator.emulator.state.storage.refusals import invalid
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions, StoredObject, etag, without_nulls
+from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject, etag, without_nulls
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 

@@ -9,7 +9,7 @@ from orchestrator.emulator.http.router import Handler, Request, Response
 from orchestrator.emulator.state.storage.listing import PAGE_LIMIT, Query
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid, known
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import (
+from orchestrator.emulator.state.storage.stored import (
     Bucket,
     Preconditions,
     StoredObject,

@@ -10,7 +10,7 @@ from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
 from orchestrator.emulator.http.storage_shapes import base_of, body_of, object_json, preconditions
 from orchestrator.emulator.state.storage.refusals import invalid
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import check_object_name
+from orchestrator.emulator.state.storage.stored import check_object_name
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 _HASH_FIELDS = {"crc32c": "crc32c", "md5": "md5Hash"}

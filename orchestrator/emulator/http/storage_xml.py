@@ -19,7 +19,7 @@ from orchestrator.emulator.state.storage.listing import PAGE_LIMIT, Query
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import Preconditions, StoredObject, etag, rfc3339
+from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject, etag, rfc3339
 
 SPACE = "http://doc.s3.amazonaws.com/2006-03-01"
 _CODES = {

@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 
 from orchestrator.emulator.http.dispatch import Call, body_of, named
-from orchestrator.emulator.http.metadata import items_json
+from orchestrator.emulator.http.metadata_tree import items_json
 from orchestrator.emulator.http.paging import rpc_page
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.tpu_shapes import node_json, operation_json, queued_json
 from orchestrator.emulator.state import body_shapes, constraints, node_rules, reservations, tables
 from orchestrator.emulator.state.api_errors import ApiError
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource
 from orchestrator.emulator.state.world import LocalCloud
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.emulator.machines.host_settings import MARKER, SYSTEM_PATH, HostSettings
 from orchestrator.emulator.machines.machine_python import programs
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.machine import Machine
 
 # The examples keep their virtual environments in that folder: a replaced machine need not install again.
 INHERITED = ("LANG", "TZ", "TPUCTL_VENV_CACHE")

@@ -17,7 +17,7 @@ from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, GuestConfi
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.machine_python import base_interpreter
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.machine import Machine
 
 STATE = Path("/run/local-cloud")  # the guest's folder as the machine sees it
 DISKS = Path("/run/local-cloud-disks")  # where the machine sees its data disks; /dev is the computer's own

@@ -12,7 +12,7 @@ from orchestrator.emulator.machines.apt_standin import SETTINGS, install_apt
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import CRON
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.machine import Machine
 
 # The path of a Unix socket has at most 107 bytes (unix(7)), and Python puts its own below TMPDIR: the folder of a
 # machine has more than that, and a manager or a queue of multiprocessing fails there.

@@ -12,13 +12,13 @@ from orchestrator.clock import Clock
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, OperationError, cases, tpu_case
 from orchestrator.emulator.state.billing import Usage, close
+from orchestrator.emulator.state.cloud_settings import CloudSettings
 from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.instance import Disk, Instance
-from orchestrator.emulator.state.machines import Hosts, Machine
+from orchestrator.emulator.state.machine import Hosts, Machine
 from orchestrator.emulator.state.node import Node
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource
-from orchestrator.emulator.state.settings import CloudSettings
 from orchestrator.errors import LocalCloudError
 
 # What the texts of injected errors name where the call itself does not say it.

@@ -9,7 +9,7 @@ from orchestrator.emulator.state import tables, vm_rules
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 
 DEFAULT = "default"
 _DEFAULT_RULES = {

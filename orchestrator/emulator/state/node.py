@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from orchestrator.emulator.state.faults import FaultSpec
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.machine import Machine
 from orchestrator.emulator.state.tables import Accelerator
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from orchestrator.emulator.state import data_disks, network, tables
+from orchestrator.emulator.state import network, node_disks, tables
 from orchestrator.emulator.state.api_errors import ApiError, OperationError, tpu_case
 from orchestrator.emulator.state.body_shapes import NODE
 from orchestrator.emulator.state.identifiers import is_rfc1035
@@ -88,7 +88,7 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
     if gone:
         # The text of the TPU API is not known; it is written like Compute Engine's (docs/facts.md 2.7).
         raise bad_request(kernel, f"The resource 'projects/{kernel.settings.project}/{gone}' was not found")
-    data_disks.check(kernel, place, fields, accelerator)
+    node_disks.check(kernel, place, fields, accelerator)
     if len(fields.get("description", "")) > 512:
         raise bad_request(kernel, "The description is longer than 512 characters.")
     if (place.zone, place.name) in kernel.state.nodes:

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.emulator.state import node_rules, queued_rules
 from orchestrator.emulator.state.api_errors import ApiError, tpu_case
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource, QueuedState
 from orchestrator.emulator.state.queued_life import QueuedLife
 from orchestrator.emulator.state.replays import once

@@ -15,7 +15,7 @@ from orchestrator.emulator.state.api_errors import OperationError, tpu_case
 from orchestrator.emulator.state.faults import FaultKind
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.node import DEAD, Node, NodeState
-from orchestrator.emulator.state.operations import Operation
+from orchestrator.emulator.state.operation import Operation
 from orchestrator.emulator.state.queued import WAITING, Initiator, QueuedResource, QueuedState
 from orchestrator.emulator.state.tpu import TpuNodes
 

@@ -1,8 +1,8 @@
 """The workers of a slice and what the platform tells each of them."""
 
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.cloud_settings import CloudSettings
+from orchestrator.emulator.state.machine import Machine
 from orchestrator.emulator.state.node import Node
-from orchestrator.emulator.state.settings import CloudSettings
 
 PORT = 8470
 _CHIP_BOUNDS = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.emulator.state import data_disks, node_rules, queued_rules, reservations, tables
+from orchestrator.emulator.state import node_disks, node_rules, queued_rules, reservations, tables
 from orchestrator.emulator.state.api_errors import OperationError, tpu_case
 from orchestrator.emulator.state.billing import Usage
 from orchestrator.emulator.state.constraints import node_refusal
@@ -13,7 +13,7 @@ from orchestrator.emulator.state.faults import BIRTHS, FaultKind
 from orchestrator.emulator.state.identifiers import timestamp
 from orchestrator.emulator.state.kernel import Kernel, Place
 from orchestrator.emulator.state.node import DEAD, VERBS, Health, Node, NodeState
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.queued import Initiator
 from orchestrator.emulator.state.slices import attributes, build_workers
 
@@ -305,7 +305,7 @@ class TpuNodes:
         node.workers = build_workers(
             kernel.settings, node, addresses, [kernel.numeric_id() for _ in range(count)]
         )
-        disks = data_disks.folders(kernel, node)
+        disks = node_disks.folders(kernel, node)
         node.workers = (
             tuple(replace(worker, disks=disks) for worker in node.workers) if disks else node.workers
         )

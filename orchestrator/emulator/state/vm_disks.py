@@ -8,13 +8,13 @@ and billed, but its content is gone.
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.emulator.state import data_disks, tables, vm_rules
+from orchestrator.emulator.state import node_disks, tables, vm_rules
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.billing import Usage, per_hour
 from orchestrator.emulator.state.identifiers import is_rfc1035
 from orchestrator.emulator.state.instance import Attachment, Disk, Instance
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 
 _DEFAULT_GIB = 10
 Planned = list[tuple[Disk, Attachment]]
@@ -45,7 +45,7 @@ class VmDisks:
         """Return who has a disk, from `projects/` on; how Google names a TPU there is not known."""
         project = self._kernel.settings.project
         vms = [f"projects/{project}/zones/{disk.zone}/instances/{disk.user}"] if disk.user else []
-        return vms + [node.path for node, _ in data_disks.holders(self._kernel, disk.zone, disk.name)]
+        return vms + [node.path for node, _ in node_disks.holders(self._kernel, disk.zone, disk.name)]
 
     def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
         """Create a disk from *body* (JSON of Disk), without an image; errors: ApiError."""

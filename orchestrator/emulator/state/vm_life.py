@@ -5,7 +5,7 @@ from orchestrator.emulator.state.api_errors import OperationError, compute_case
 from orchestrator.emulator.state.billing import Usage
 from orchestrator.emulator.state.instance import Action, Instance, Status
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.vm_disks import VmDisks
 
 _DAY = 24 * 3600.0

@@ -14,9 +14,9 @@ from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.identifiers import fingerprint
 from orchestrator.emulator.state.instance import Action, Instance, Status
 from orchestrator.emulator.state.kernel import Kernel, Place
-from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.machine import Machine
 from orchestrator.emulator.state.network import vm_interface
-from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.vm_disks import VmDisks
 from orchestrator.emulator.state.vm_life import VmLife
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.emulator.state.storage import values
-from orchestrator.emulator.state.storage.access import check_policy
+from orchestrator.emulator.state.storage import stored
 from orchestrator.emulator.state.storage.blobs import Blobs
+from orchestrator.emulator.state.storage.bucket_policy import check_policy
 from orchestrator.emulator.state.storage.refusals import invalid, known, no_access
-from orchestrator.emulator.state.storage.values import (
+from orchestrator.emulator.state.storage.stored import (
     Bucket,
     Fields,
     Preconditions,
@@ -55,13 +55,13 @@ class Buckets:
     def create(self, project: str, body: Mapping[str, Any]) -> Bucket:
         """Create a bucket; raise 409 when the name is taken, by us or by others."""
         wanted = without_nulls(body)
-        name = values.check_bucket_name(wanted.get("name"))
+        name = stored.check_bucket_name(wanted.get("name"))
         held = self._buckets.get(name)
         if name in self.taken or (held and held.project != project):
             raise known("bucket name taken")
         if held:
             raise known("bucket owned by you")
-        location = values.check_location(wanted.get("location"))
+        location = stored.check_location(wanted.get("location"))
         now = self._clock.now()
         fields = self._settled({k: v for k, v in wanted.items() if k not in _NO_FIELDS}, now)
         return self._keep(Bucket(name, project, location, now, now, self._next_generation(), fields=fields))

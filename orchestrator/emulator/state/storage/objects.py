@@ -14,7 +14,7 @@ from orchestrator.clock import Clock
 from orchestrator.emulator.state.storage.blobs import Blobs, pieces
 from orchestrator.emulator.state.storage.listing import Page, Query, page_of
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid, known
-from orchestrator.emulator.state.storage.values import (
+from orchestrator.emulator.state.storage.stored import (
     Fields,
     Preconditions,
     StoredObject,

@@ -9,7 +9,7 @@ from orchestrator.clock import Clock
 from orchestrator.emulator.state.storage.blobs import Blobs, pieces
 from orchestrator.emulator.state.storage.objects import Objects
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid
-from orchestrator.emulator.state.storage.values import Preconditions, StoredObject
+from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject
 
 _SESSION_SECONDS = 7 * 24 * 3600.0  # a session URL is good for one week
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.emulator.state.storage.refusals import denied, invalid
-from orchestrator.emulator.state.storage.values import Bucket, Fields
+from orchestrator.emulator.state.storage.stored import Bucket, Fields
 
 _READS = frozenset({"storage.objects.get", "storage.objects.list"})
 _CREATES = frozenset({"storage.objects.create"})

@@ -11,7 +11,7 @@ from orchestrator.emulator.http.storage_shapes import answering, body_of, bucket
 from orchestrator.emulator.http.storage_uploads import UploadRequests
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.values import location_type
+from orchestrator.emulator.state.storage.stored import location_type
 
 _B = "/storage/v1/b"
 _O = "/storage/v1/b/{bucket}/o"
