@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.contract.trusted_folder import stranger
+from orchestrator.contract.trusted_folder import why_untrusted
 from orchestrator.errors import UsageError
 
 
@@ -42,7 +42,7 @@ def own_folder(path: Path, other: str = "") -> Path:
 
     *other* says how another folder is chosen. What is not there yet may be.
     """
-    if why := stranger(path):
+    if why := why_untrusted(path):
         _, _, open_to_all = why.partition("may write ")
         mend = f"chmod o-w {open_to_all}" if open_to_all else "choose a folder of yours"
         raise UsageError(

@@ -57,11 +57,11 @@ def main(
     if real is None:
         raise AgentError(f"{name} is not on this machine")
     lock = _lists(real, environ) / "lock"
-    end, told = clock() + PATIENCE, False
+    end, reported = clock() + PATIENCE, False
     while _taken(lock) and clock() < end:
-        if not told:
+        if not reported:
             print(f"{name}: waiting for {lock}, which another program holds", file=sys.stderr, flush=True)
-        told = True
+        reported = True
         wait(PAUSE)
     try:
         os.execve(real, [name, *arguments], dict(environ))  # noqa: S606 (no shell is wanted)

@@ -61,7 +61,7 @@ def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int
     return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
 
 
-def told(attempt: Attempt, place: str) -> str:
+def going_back_text(attempt: Attempt, place: str) -> str:
     """Say which checkpoints an attempt passes over, empty for none; *place* is the job's folder in the bucket."""
     if not attempt.suspects:
         return ""

@@ -21,7 +21,7 @@ from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError
 from orchestrator.contract.manifest import is_plain
-from orchestrator.contract.unclaimed_manifest import Kept, Place, outputs_before
+from orchestrator.contract.unclaimed_manifest import Place, UnclaimedFile, outputs_before
 
 TICK = 0.1
 
@@ -121,7 +121,7 @@ def bring_outputs_back(parts: Parts) -> None:
     folder = parts.local.folder
     folder.mkdir(parents=True, exist_ok=True)
     mine = parts.settings
-    files: Dict[str, Kept] = {}
+    files: Dict[str, UnclaimedFile] = {}
     if not outputs_in(folder):
         held = read_manifests(parts.bucket, mine.incarnation)
         job = (mine.bundle, mine.settings_digest, mine.workers)
@@ -132,18 +132,18 @@ def bring_outputs_back(parts: Parts) -> None:
     shutil.rmtree(str(temporary), ignore_errors=True)
     temporary.mkdir()
     start, count = f"{Place.CHECKPOINTS.value}/", 0
-    for kept in files.values():
+    for stored in files.values():
         # Two slashes in a row would make the rest an absolute path, which `/` goes to.
-        if not kept.name.startswith(start) or not is_plain(kept.name[len(start) :]):
+        if not stored.name.startswith(start) or not is_plain(stored.name[len(start) :]):
             continue
-        place, target = temporary / "file", folder / kept.name[len(start) :]
+        place, target = temporary / "file", folder / stored.name[len(start) :]
         try:
-            parts.bucket.download(kept.object, place, kept.size)
+            parts.bucket.download(stored.object, place, stored.size)
         except TornError as error:
-            say(f"{kept.name} does not come back: {error}")
+            say(f"{stored.name} does not come back: {error}")
             continue
-        if place.stat().st_size != kept.size or sha256_of(place) != kept.sha256:
-            say(f"{kept.name} does not come back: the bucket holds other bytes than were saved")
+        if place.stat().st_size != stored.size or sha256_of(place) != stored.sha256:
+            say(f"{stored.name} does not come back: the bucket holds other bytes than were saved")
             continue
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def bring_outputs_back(parts: Parts) -> None:
         except OSError as error:
             if error.errno not in NO_PLACE:
                 raise
-            say(f"{kept.name} does not come back: {error}")
+            say(f"{stored.name} does not come back: {error}")
             continue
         count += 1
     shutil.rmtree(str(temporary), ignore_errors=True)

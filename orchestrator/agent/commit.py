@@ -16,7 +16,7 @@ from orchestrator.agent.gang import Gang
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.links import links_of
 from orchestrator.agent.local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
-from orchestrator.agent.newest import FILES, Looks, Newest, is_earlier, is_same, telling
+from orchestrator.agent.newest import FILES, CommittedFiles, Newest, is_earlier, is_same, relevant
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.threads import say
@@ -56,7 +56,7 @@ class Committer:
         self._attempt = 0
         self._floor: Optional[int] = None
         self._newest = Newest(settings.worker, catalogue, local)
-        self._same = Looks()
+        self._same = CommittedFiles()
         self._before: Tuple[FileState, ...] = ()
         self._start = -1
         self._followed: Set[int] = set()
@@ -66,13 +66,13 @@ class Committer:
         self, attempt: int, floor: Optional[int], *, proven: bool = True, starting: bool = False
     ) -> None:
         """
-        Commit for *attempt* from now on, and only steps after *floor*; *proven*: a save told that step.
+        Commit for *attempt* from now on, and only steps after *floor*; *proven*: a save names that step itself.
 
         *starting*: the job is about to start, so that what lies in the folder now is not of its making.
         """
         with self._lock:
             self._attempt, self._floor = attempt, floor
-            self._same = Looks()
+            self._same = CommittedFiles()
             self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
             self._start, self._followed = -1 if floor is None else floor, set()
             self._newest.begin()
@@ -201,11 +201,11 @@ class Committer:
         A save that tells an earlier step than that is no news: the job has begun again.
         """
         states, chosen = self._local.files_of(step.unit), self._local.format.chosen
-        told, last = telling(states, chosen), self._newest.manifest()
-        if told == self._same.told or (last is not None and is_earlier(step, last)):
+        news, last = relevant(states, chosen), self._newest.manifest()
+        if news == self._same.relevant or (last is not None and is_earlier(step, last)):
             return False
-        if last is not None and is_same(self._local.folder / step.unit.folder, told, last):
-            self._same = Looks.of(states, chosen)
+        if last is not None and is_same(self._local.folder / step.unit.folder, news, last):
+            self._same = CommittedFiles.of(states, chosen)
             return False
         then = self._same.then(states, chosen)
         return then.besides <= BESIDES and self._commit_step(step)
@@ -220,18 +220,18 @@ class Committer:
 
     def _commit_step(self, step: LocalStep) -> bool:
         """Upload a step and write its manifest, if that is not there yet; return True."""
-        told, number = step.told, self._number(step)
+        own_step, number = step.own_step, self._number(step)
         states = self._local.files_of(step.unit) if step.unit.live else ()
         folder = self._copy(step) if step.unit.live else None
         source = folder or self._local.folder
         try:
             if not self._held_already(number):
                 files = self._upload(step, number, source, copied=folder is not None)
-                self._manifest(step, number, files, told)
+                self._manifest(step, number, files, own_step)
         finally:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
-        self._committed(number, proven=told == number)
+        self._committed(number, proven=own_step == number)
         self._same = self._same.then(states, self._local.format.chosen)
         return True
 
@@ -246,13 +246,13 @@ class Committer:
     def _number(self, step: LocalStep) -> int:
         """Return the step to commit under: what the save tells, else what the job reports, else a count."""
         floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
-        if step.told is not None and step.told > floor:
-            return step.told
+        if step.own_step is not None and step.own_step > floor:
+            return step.own_step
         reported = self._status.get("step")
         return max(floor + 1, reported if isinstance(reported, int) else 0)
 
     def _manifest(
-        self, step: LocalStep, number: int, files: Tuple[StoredFile, ...], told: Optional[int]
+        self, step: LocalStep, number: int, files: Tuple[StoredFile, ...], own_step: Optional[int]
     ) -> None:
         settings, chosen = self._settings, self._local.format.chosen
         self._fence()
@@ -260,7 +260,7 @@ class Committer:
             self._newest.make_way(number)
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
-            self._attempt, step.unit.folder, files, time.time(), chosen, told,
+            self._attempt, step.unit.folder, files, time.time(), chosen, own_step,
             links_of(self._local.folder, step.unit),
         )  # fmt: skip
         self._write(manifest)

@@ -227,13 +227,13 @@ def _fits(path: Path, total: str) -> bool:
 
 def _each(call: Callable[[DataFile], None], files: List[DataFile], stop: threading.Event) -> None:
     """Call for each file, some at a time; the first failure ends it and is raised. Leave at once on *stop*."""
-    left: Deque[DataFile] = deque(files)
+    queue: Deque[DataFile] = deque(files)
     failed: List[BaseException] = []
 
     def work() -> None:
-        while left and not failed and not stop.is_set():
+        while queue and not failed and not stop.is_set():
             try:
-                file = left.popleft()
+                file = queue.popleft()
             except IndexError:
                 return
             try:
@@ -267,7 +267,7 @@ def _show(held: Path, code: Path) -> None:
 
 
 TICK = 0.1
-TELL = 2.0
+REPORT_EVERY = 2.0
 
 
 def bring_data(parts: Parts) -> Optional[Outcome]:
@@ -282,12 +282,12 @@ def bring_data(parts: Parts) -> Optional[Outcome]:
     parts.status.time("data_began")
     task = _Task(parts, data)
     task.start()
-    told = 0.0
+    reported_at = 0.0
     try:
         while task.is_alive():
             parts.orders.wait(TICK)
-            if time.monotonic() - told >= max(TELL, parts.settings.heartbeat):
-                told = time.monotonic()
+            if time.monotonic() - reported_at >= max(REPORT_EVERY, parts.settings.heartbeat):
+                reported_at = time.monotonic()
                 parts.status.set(
                     message=f"data: {data.done / 1e9:.2f} of {data.wanted / 1e9:.2f} GB are here"
                 )

@@ -195,10 +195,10 @@ def _varint(data: bytes, at: int) -> Tuple[int, int]:
 
 def _below(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, not too deep and not too many. Raises nothing."""
-    left = MOST_ENTRIES
+    remaining = MOST_ENTRIES
     for here, folders, files in os.walk(folder):
-        left -= len(folders) + len(files)
-        if left < 0:
+        remaining -= len(folders) + len(files)
+        if remaining < 0:
             return
         if here[len(str(folder)) :].count(os.sep) >= DEEPEST:
             folders.clear()

@@ -50,9 +50,9 @@ ASKING = 20.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """
-    Hold what one look told: *now* by a clock of Google's, and the deployment's *end*, 0 when none is set.
+    Hold what one check found: *now* by a clock of Google's, and the deployment's *end*, 0 when none is set.
 
     *lease_age* is None when nobody holds the lease. *blind* says that the bucket did not answer, so that
     *end* is the one that the node was made with.
@@ -64,22 +64,22 @@ class Seen:
     blind: bool = False
 
 
-def stays(seen: Seen) -> str:
+def stays(observed: Observation) -> str:
     """Return why the node stays, empty when its time is over."""
-    if seen.end <= 0:
+    if observed.end <= 0:
         return "no end is set"
-    if seen.blind:
-        return "" if seen.now >= seen.end + BLIND else "the bucket does not answer"
-    if seen.now < seen.end + MARGIN:
+    if observed.blind:
+        return "" if observed.now >= observed.end + BLIND else "the bucket does not answer"
+    if observed.now < observed.end + MARGIN:
         return "its time is not over"
-    if seen.lease_age is not None and seen.lease_age < HELD:
+    if observed.lease_age is not None and observed.lease_age < HELD:
         return "somebody is at work on the deployment"
     return ""
 
 
-def turn(seen: Seen, worker: int, workers: int) -> bool:
+def turn(observed: Observation, worker: int, workers: int) -> bool:
     """Say whether this worker is the one to delete the node now; its time is over."""
-    late = seen.now - seen.end - (BLIND if seen.blind else MARGIN)
+    late = observed.now - observed.end - (BLIND if observed.blind else MARGIN)
     if worker == 0:
         return late >= (FOLLOWERS if workers > 1 else 0.0)
     return late >= STAND_IN
@@ -93,8 +93,8 @@ def end_of(record: bytes, deployment: str) -> float:
     """
     try:
         body = json.loads(record)
-        told = body.pop("checksum")
-        whole = told == hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        checksum = body.pop("checksum")
+        whole = checksum == hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         end = float(body["history"]["expires_at"])
         owner = str(body["deployment"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -134,41 +134,41 @@ class Timer:
         try:
             return self._step()
         except (AgentError, OSError, ValueError) as error:
-            self._memory.tell(f"the dead-man timer cannot tell whether it is time: {error}")
+            self._memory.say_news(f"the dead-man timer cannot tell whether it is time: {error}")
             return 1
 
     def _step(self) -> int:
         node = self._whoami()
-        seen = self._look(node)
-        if stays(seen):
-            if not seen.blind:
-                self._memory.tell("")
+        observed = self._observe(node)
+        if stays(observed):
+            if not observed.blind:
+                self._memory.say_news("")
             return 0
-        if seen.now < self._memory.next_try:
+        if observed.now < self._memory.next_try:
             return 1
         resource, _ = self._api.get(node)
         self._check(resource)
         if resource.get("state") == "DELETING":
             return 0
         self._stop_the_job()
-        seen = self._look(node)
-        if why := stays(seen):
+        observed = self._observe(node)
+        if why := stays(observed):
             self._let_the_job_go_on(why)
             return 0
-        if turn(seen, self._settings.worker, self._settings.workers):
-            return self._delete(node, seen)
+        if turn(observed, self._settings.worker, self._settings.workers):
+            return self._delete(node, observed)
         return 0
 
-    def _look(self, node: OwnNode) -> Seen:
+    def _observe(self, node: OwnNode) -> Observation:
         """Return what the bucket says, or the time by the TPU API where the bucket says nothing."""
         try:
             held = self._bucket.read(RECORD, ASKING)
             end = end_of(held.data if held is not None else b"", self._settings.deployment)
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
-            self._memory.tell(f"the dead-man timer does not see the bucket: {error}")
-            return Seen(self._api.get(node)[1], self._made_until, blind=True)
-        return Seen(now, end, age)
+            self._memory.say_news(f"the dead-man timer does not see the bucket: {error}")
+            return Observation(self._api.get(node)[1], self._made_until, blind=True)
+        return Observation(now, end, age)
 
     def _check(self, resource: Mapping[str, Any]) -> None:
         """Raise FinalError unless the node is the one that this machine was made as."""
@@ -188,12 +188,12 @@ class Timer:
             self._settings.layout.stop.unlink()
         say(f"this TPU is not deleted, because {why}; cron starts the job again")
 
-    def _delete(self, node: OwnNode, seen: Seen) -> int:
-        over = f"the deployment's time was over {seen.now - seen.end:.0f} s ago and nobody is at work on it"
+    def _delete(self, node: OwnNode, observed: Observation) -> int:
+        over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and nobody is at work on it"
         try:
             self._api.delete(node)
         except FinalError as error:
-            pause = self._memory.refused(seen.now)
+            pause = self._memory.refused(observed.now)
             self._report(f"{over}, but this TPU may not delete itself (next try in {pause:.0f} s): {error}")
             return 1
         except AgentError as error:
@@ -205,7 +205,7 @@ class Timer:
     def _report(self, text: str) -> None:
         """Say it in the log and in the heartbeat: the agent, which writes that otherwise, has left."""
         settings = self._settings
-        self._memory.tell(text)
+        self._memory.say_news(text)
         body = {
             **read_json(settings.layout.status), "schema": 1, "deployment": settings.deployment,
             "incarnation": settings.incarnation, "worker": settings.worker, "workers": settings.workers,
@@ -239,7 +239,7 @@ class Memory:
         self._save()
         return pause
 
-    def tell(self, text: str) -> None:
+    def say_news(self, text: str) -> None:
         """Say a text that is news."""
         if text and text != self._body.get("said", ""):
             say(text)
@@ -253,7 +253,7 @@ class Memory:
 
 
 def made_until(environ: Mapping[str, str]) -> float:
-    """Return the end that this node was made with, 0 when none is told."""
+    """Return the end that this node was made with, 0 when it was made without one."""
     try:
         return float(environ.get("TPUCTL_EXPIRES_AT") or 0.0)
     except ValueError:

@@ -61,18 +61,18 @@ class Finish:
         if newest is None and not found[0] and not parts.settings.worker:
             name = parts.patiently("look into the bucket", lambda: stray_in(parts.bucket, since))
             parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
-        kept = self.rescue.after_the_end(attempt, committed, found)
+        brought = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
-            return Ending(Kind.DONE, f"{outcome.reason}; {told(kept)} beside its checkpoints")
-        return Ending(Kind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {told(kept)}")
+            return Ending(Kind.DONE, f"{outcome.reason}; {in_words(brought)} beside its checkpoints")
+        return Ending(Kind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(brought)}")
 
     def ended_earlier(self) -> None:
         """Raise Interrupted when an earlier machine has kept what this very job had trained to its end."""
         earlier = self._parts.patiently("look for unclaimed files", self.rescue.earlier)
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
-            self.rescue.tell(mine)
-            why = f"the job had ended on incarnation {mine.incarnation}; nothing was committed, {told(mine)}"
+            self.rescue.report(mine)
+            why = f"the job had ended on incarnation {mine.incarnation}; nothing was committed, {in_words(mine)}"
             raise Interrupted(Ending(Kind.UNCLAIMED, why))
 
     def before(self, ending: Ending) -> None:
@@ -95,13 +95,13 @@ class Finish:
         )  # fmt: skip
         work.start()
         end = time.monotonic() + seconds
-        told_at: Optional[float] = None
+        noticed_at: Optional[float] = None
         while work.is_alive() and time.monotonic() < end:
             work.join(TICK)
-            if not notice and told_at is None and self._parts.status.get("notice"):
+            if not notice and noticed_at is None and self._parts.status.get("notice"):
                 # Given up, and taken away meanwhile: what is not there in time will not be.
-                told_at = time.monotonic()
-                end = min(end, told_at + RESCUE)
+                noticed_at = time.monotonic()
+                end = min(end, noticed_at + RESCUE)
 
     def _committed(self) -> Optional[Checkpoint]:
         """Return the checkpoint that holds what was trained; of outputs only those of this run count."""
@@ -111,9 +111,9 @@ class Finish:
         return parts.catalogue.completed(number, number)
 
 
-def told(kept: Unclaimed) -> str:
+def in_words(brought: Unclaimed) -> str:
     """Return in words what one worker has brought."""
-    if not kept.files:
+    if not brought.files:
         return "no file was found"
-    count = len(kept.files)
+    count = len(brought.files)
     return f"{count} file{'' if count == 1 else 's'} of it {'is' if count == 1 else 'are'} in unclaimed/"

@@ -26,7 +26,7 @@ class Follower:
         self._trains = trains
         self._stream = Stream()
         self._output = Output(self._parts.settings.progress)
-        self._told = Progress()
+        self._reported = Progress()
         self._known = Known()
         self._rate = Rate()
         self._began = False
@@ -38,7 +38,7 @@ class Follower:
         """Return the step that may prove the end of the training: no count that somebody else guessed at."""
         return self._known.step if self._known.exact else self._newest(self._parts.committer.proven)
 
-    def heard(self, data: bytes) -> None:
+    def take_output(self, data: bytes) -> None:
         """Take a piece of the job's output, from any thread. Never raises."""
         self._parts.log.write(data)
         if self._trains:
@@ -49,12 +49,12 @@ class Follower:
         if not self._trains:
             return
         self._output.read(self._stream.lines(last))
-        told, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
-        if told.save_seconds is not None and told.save_seconds != self._told.save_seconds:
-            self._parts.pace.saved(told.save_seconds)
-        self._told = told
+        reported, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
+        if reported.save_seconds is not None and reported.save_seconds != self._reported.save_seconds:
+            self._parts.pace.saved(reported.save_seconds)
+        self._reported = reported
         now = known(
-            told, printed, self._parts.events.newest, self._saved(), resumed, self._parts.settings.target
+            reported, printed, self._parts.events.newest, self._saved(), resumed, self._parts.settings.target
         )
         self._parts.status.trouble("job.progress", self._output.trouble)
         if now == self._known:

@@ -83,11 +83,11 @@ class Status:
         """Change fields of the report; a message is also logged."""
         with self._lock:
             message, phase = changes.get("message"), changes.get("phase", self._fields["phase"])
-            told = bool(message) and message != self._fields["message"]
+            is_news = bool(message) and message != self._fields["message"]
             urgent = any(changes.get(key, self._fields[key]) != self._fields[key] for key in _URGENT)
             self._fields.update(changes)
             self.changes += 1
-        if told:
+        if is_news:
             say(f"{phase}: {message}")
         if urgent:
             self.urgent()
@@ -139,8 +139,8 @@ class Reporter:
         self._name = heartbeat_name(settings.incarnation, settings.worker)
         self._spacing = min(1.0, settings.heartbeat)
         self._last = float("-inf")
-        self._told_at = float("-inf")
-        self._told = -1
+        self._reported_at = float("-inf")
+        self._reported = -1
         self._before: Optional[Dict[str, Any]] = None
         self._bell = Bell(settings.incarnation, settings.worker, bucket)
 
@@ -153,26 +153,26 @@ class Reporter:
         """
         Write status.json and the heartbeat object; *at_once* is for a caller that the job waits for.
 
-        What another thread has told meanwhile is not told twice. Raises OSError or AgentError when either
+        What another thread has reported meanwhile is not reported twice. Raises OSError or AgentError when either
         cannot be written.
         """
         asked, wanted = time.monotonic(), self._status.changes
         if not at_once:
-            time.sleep(self._gathers())  # One write a second is taken: what is told meanwhile goes along.
+            time.sleep(self._gathers())  # One write a second is taken: what changes meanwhile goes along.
         with self._lock:
-            if self._told >= wanted if at_once else self._told_at >= asked:
+            if self._reported >= wanted if at_once else self._reported_at >= asked:
                 return
             bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
-            told_at = time.monotonic()
+            began = time.monotonic()
             try:
                 write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
             finally:
                 # The first write replaces the report from which a machine that lost its disk learns its past.
                 self._status.inherit(self._read_before(bound))
                 time.sleep(self._rest())  # Asked too soon, the bucket refuses, and a repetition takes longer.
-                told, body = self._status.changes, self._status.body()
+                changes, body = self._status.changes, self._status.body()
                 self._bucket.write(self._name, _text(body).encode(), seconds=bound)
-                self._last, self._told_at, self._told = time.monotonic(), told_at, told
+                self._last, self._reported_at, self._reported = time.monotonic(), began, changes
         # Only now would a look find what the bell is rung for.
         self._bell.ring(body, bound)
 
@@ -180,14 +180,14 @@ class Reporter:
         """
         Return the seconds to wait for more news: after a passing phase the next one mostly follows at once.
 
-        It alone is told then, and the job need not wait until the object may be changed again.
+        That one alone is reported then, and the job need not wait until the object may be changed again.
         """
         passing = self._status.get("phase") in _PASSING and not self._status.get("notice")
         return self._spacing if passing else self._rest()
 
     def _rest(self) -> float:
         """Return the seconds until the object may be changed again, after us or who reported here before us."""
-        if self._told >= 0:
+        if self._reported >= 0:
             return max(0.0, self._last + self._spacing - time.monotonic())
         at = (self._before or {}).get("at")
         if not isinstance(at, (int, float)) or at > time.time():
@@ -244,7 +244,7 @@ class Bell:
         self._name = f"{WAKE}{incarnation}"
         self._worker = worker
         self._bucket = bucket
-        self._told: Tuple[Any, ...] = ()
+        self._rung: Tuple[Any, ...] = ()
 
     def ring(self, report: Mapping[str, Any], seconds: float) -> None:
         """
@@ -253,9 +253,9 @@ class Bell:
         A ring that fails costs no more than the time to the next poll, so it is not tried again.
         """
         news = (report["attempt"], report["phase"], report["notice"])
-        if news == self._told or not (report["notice"] or report["phase"] in _ENDS):
+        if news == self._rung or not (report["notice"] or report["phase"] in _ENDS):
             return
-        self._told = news
+        self._rung = news
         _attempt, phase, notice = news
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
         try:

@@ -71,11 +71,11 @@ class Job:
 
     def clear(self) -> List[int]:
         """Kill whatever is left of the job; return the ids of processes that do not die."""
-        left = clear(self._root, self.session)
+        living = clear(self._root, self.session)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         self._pump.join(5)
-        return left
+        return living
 
     def _empty(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 (asked for above)

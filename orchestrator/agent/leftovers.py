@@ -13,9 +13,9 @@ from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import Bucket, seconds_of
 from orchestrator.contract.formats.save_like import (
     LARGE,
+    checkpoint_like,
     is_log,
-    kept_like,
-    maybe_kept,
+    maybe_save,
     save_folder_like,
     save_like,
 )
@@ -59,7 +59,7 @@ class Found:
             return False
         name, apart = self.path.name, self.place in (Place.HOME, Place.QUARANTINE)
         belongs = self.place is Place.CHECKPOINTS and size > LARGE and not is_log(name)
-        return self.save_like or belongs or (not apart and (kept_like(name) or maybe_kept(name, size)))
+        return self.save_like or belongs or (not apart and (checkpoint_like(name) or maybe_save(name, size)))
 
 
 Leftovers = Tuple[List[Found], List[Skipped]]
@@ -113,7 +113,7 @@ def _roots(
         # With a checkpoint in the bucket the working folder has nothing that is worth a guess.
         last = name.rpartition("/")[2]
         guess = committed is None and state.st_mtime >= since - EARLIER
-        return a_save(name, state) or (guess and (kept_like(last) or _is_model(last, state.st_size)))
+        return a_save(name, state) or (guess and (checkpoint_like(last) or _is_model(last, state.st_size)))
 
     work = _real(layout.current)
     if since:
@@ -124,7 +124,7 @@ def _roots(
 
 def _is_model(name: str, size: int) -> bool:
     """Say whether a file of text in the working folder may be a model: xgboost's `model.json`."""
-    return size > LARGE and name.lower().endswith((".json", ".txt")) and maybe_kept(name, size)
+    return size > LARGE and name.lower().endswith((".json", ".txt")) and maybe_save(name, size)
 
 
 def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:
@@ -153,7 +153,7 @@ def _walk(
 
     *bounded* is for folders that are not the job's alone: hidden folders and those of tools are left out.
     """
-    seen = 0
+    count = 0
     for base, folders, names in os.walk(str(root)):
         here = Path(base)
         if bounded:
@@ -163,8 +163,8 @@ def _walk(
             ]  # fmt: skip
         links = [one for one in folders if (here / one).is_symlink()]
         for name in sorted([*names, *links]):
-            seen += 1
-            if bounded and seen > MOST_FILES:
+            count += 1
+            if bounded and count > MOST_FILES:
                 return
             one = _judged(place, root, here / name, wanted)
             # Of a folder that is not the job's alone, what cannot be brought is nothing to speak of.
@@ -209,9 +209,9 @@ def stray_in(bucket: Bucket, since: float) -> str:
     It is written after *since*, and in the first page of its folder.
     """
     found: List[Tuple[str, str]] = []
-    _items, folders = bucket.glance("", deep=False)
+    _items, folders = bucket.first_page("", deep=False)
     for folder in [one for one in folders if one not in OURS][:MOST_FOLDERS]:
-        for item in bucket.glance(folder, deep=True)[0]:
+        for item in bucket.first_page(folder, deep=True)[0]:
             name = str(item["name"])
             if since and seconds_of(str(item["updated"])) >= since - 1 and _is_save(name):
                 found.append((str(item["updated"]), name))

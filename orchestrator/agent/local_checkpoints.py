@@ -46,7 +46,7 @@ class LocalStep:
         return self.state is State.COMPLETE
 
     @property
-    def told(self) -> Optional[int]:
+    def own_step(self) -> Optional[int]:
         """Return the step that the save itself tells, None when it tells none."""
         return self.step if self.step >= 0 else None
 
@@ -61,19 +61,19 @@ class FileState:
     inode: int
 
 
-Seen = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
+States = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
 
 
 @dataclass(frozen=True)
 class Held:
     """
-    Hold what was judged of a unit as it was *seen*, since when it is so, and how often it changed in a row.
+    Hold what was judged of a unit as it was *states*, since when it is so, and how often it changed in a row.
 
     *alike* counts the changes in a row that left names and sizes as they were; *renewed* says that another
     file was put into the place of one.
     """
 
-    seen: Seen
+    states: States
     judged: Judgement
     since: float
     changes: int
@@ -231,14 +231,14 @@ class LocalCheckpoints:
             pointers = tuple(
                 _state(self.folder, name) for name in self.format.pointers if (self.folder / name).exists()
             )
-            seen = (self.files_of(unit), pointers)
+            states = (self.files_of(unit), pointers)
             held = self._judged.get(_key(unit))
-            if held is None or held.seen != seen:
+            if held is None or held.states != states:
                 judged = self.format.judge(self.folder, unit)
                 changes = 0 if held is None else held.changes + 1
-                alike = held.alike + 1 if held is not None and _sizes(held.seen) == _sizes(seen) else 0
-                renewed = held is not None and (held.renewed or _is_renewed(held.seen, seen))
-                held = Held(seen, judged, time.monotonic(), changes, alike, renewed)
+                alike = held.alike + 1 if held is not None and _sizes(held.states) == _sizes(states) else 0
+                renewed = held is not None and (held.renewed or _is_renewed(held.states, states))
+                held = Held(states, judged, time.monotonic(), changes, alike, renewed)
                 self._judged[_key(unit)] = held
             judged = self._rested(unit, held)
         except FileNotFoundError as error:
@@ -276,14 +276,14 @@ def files_below(folder: Path) -> Tuple[FileState, ...]:
     return tuple(sorted(found, key=lambda one: one.name))
 
 
-def _is_renewed(before: Seen, now: Seen) -> bool:
+def _is_renewed(before: States, now: States) -> bool:
     """Say whether another file was put into the place of one. Pure."""
     old = {one.name: one.inode for one in before[0]}
     return any(old.get(one.name, one.inode) != one.inode for one in now[0])
 
 
-def _sizes(seen: Seen) -> Dict[str, int]:
-    return {one.name: one.size for one in seen[0]}
+def _sizes(states: States) -> Dict[str, int]:
+    return {one.name: one.size for one in states[0]}
 
 
 def _key(unit: Unit) -> str:

@@ -100,17 +100,17 @@ class Agent:
     def _live(self) -> Ending:
         """Return how a finished job ends. Raises Interrupted or UnsafeError for every other end."""
         parts = self._parts
-        left = clear(self._settings.layout.root, self._player.record.living_session())
-        while left:
-            parts.status.trouble("clear", f"processes {left} of an earlier job do not die")
+        living = clear(self._settings.layout.root, self._player.record.living_session())
+        while living:
+            parts.status.trouble("clear", f"processes {living} of an earlier job do not die")
             parts.orders.wait(1.0)
-            left = clear(self._settings.layout.root, None)
+            living = clear(self._settings.layout.root, None)
         parts.status.trouble("clear", "")
         check(parts.environ)
         self._win()
         attempt = self._join()
         if parts.pace.seconds() is not None:
-            self._repeat("save interval", parts.pace.tell, LOOKS * self._settings.heartbeat)
+            self._repeat("save interval", parts.pace.write, LOOKS * self._settings.heartbeat)
         self._repeat("gang", self._follow, self._settings.poll)
         self._repeat("event files", parts.events.look, self._settings.poll)
         if not self._settings.worker:
@@ -158,7 +158,7 @@ class Agent:
         if record.incarnation != self._settings.incarnation:
             record = records.Record()
         held = parts.patiently("read the heartbeat", parts.reporter.before)
-        seen = max(record.attempt, _count(held.get("attempt")))
+        played = max(record.attempt, _count(held.get("attempt")))
         self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
         latest = parts.patiently("read the gang", parts.gang.latest)
         if latest is None:
@@ -168,7 +168,7 @@ class Agent:
             why = newest.why if newest is not None else "no checkpoint yet"
             first = next_attempt(None, newest, why, self._settings.worker, counted=False)
             return parts.patiently("create the first attempt", lambda: parts.gang.create(first))
-        if latest.attempt > seen:
+        if latest.attempt > played:
             return latest
         if record.ended in _FINISHED and record.bundle == self._settings.bundle:
             self._say_again(latest)
@@ -259,20 +259,20 @@ class Agent:
         parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")
         for thread in self._threads:
             thread.end()
-        # Once the phase is told the controller may take the machine away, and what the log has not by then.
+        # Once the phase is reported the controller may delete the machine, with what is not in the bucket by then.
         with contextlib.suppress(AgentError, OSError):
             parts.shipper.ship(LAST_LOG)
         parts.status.set(phase=ending.kind.phase, message=ending.reason)
-        told = self._tell()
-        # A done or failed job that nobody heard of leaves a machine that costs money: cron may start the
+        reported = self._report_last()
+        # A done or failed job that was never reported leaves a machine that costs money: cron may start the
         # agent again, which then finds the record and says it again.
-        if ending.kind.holds and (told or not ending.kind.must_be_told):
+        if ending.kind.holds and (reported or not ending.kind.must_be_reported):
             try:
                 write_atomically(layout.stop, ending.reason + "\n")
             except OSError as error:
                 say(f"state/stop cannot be written, cron will start the agent again: {error}")
 
-    def _tell(self) -> bool:
+    def _report_last(self) -> bool:
         for _try in range(4):
             try:
                 self._parts.reporter.report(15.0)

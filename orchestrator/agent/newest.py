@@ -59,12 +59,16 @@ class Newest:
 
 def is_earlier(step: LocalStep, last: Manifest) -> bool:
     """Say whether a save tells an earlier step than the newest commit: then the job has begun again."""
-    return step.told is not None and last.told is not None and step.told < last.told
+    return step.own_step is not None and last.own_step is not None and step.own_step < last.own_step
 
 
 def is_same(folder: Path, states: Sequence[FileState], manifest: Manifest) -> bool:
     """Say whether these files are those of the manifest, whatever lies beside them and grows."""
-    held = {one.name: one for one in manifest.files if manifest.format != FILES or _tells(one.name, one.size)}
+    held = {
+        one.name: one
+        for one in manifest.files
+        if manifest.format != FILES or _is_relevant(one.name, one.size)
+    }
     if {one.name for one in states} != set(held):
         return False
     if any(one.size != held[one.name].size for one in states):
@@ -73,33 +77,33 @@ def is_same(folder: Path, states: Sequence[FileState], manifest: Manifest) -> bo
 
 
 @dataclass(frozen=True)
-class Looks:
+class CommittedFiles:
     """
     Hold the files that were committed last, without those whose change is no news.
 
     *besides* counts the commits since a save changed: what lies beside it changed alone.
     """
 
-    told: Tuple[FileState, ...] = ()
+    relevant: Tuple[FileState, ...] = ()
     saves: Tuple[FileState, ...] = ()
     besides: int = 0
 
-    def then(self, states: Sequence[FileState], format_: str) -> Looks:
+    def then(self, states: Sequence[FileState], format_: str) -> CommittedFiles:
         """Return what is held when *states* are committed."""
-        found = Looks.of(states, format_)
+        found = CommittedFiles.of(states, format_)
         return replace(found, besides=self.besides + 1) if found.saves == self.saves else found
 
     @staticmethod
-    def of(states: Sequence[FileState], format_: str) -> Looks:
+    def of(states: Sequence[FileState], format_: str) -> CommittedFiles:
         """Return what is held when *states* are found to be what is committed."""
         saves = tuple(one for one in states if format_ != FILES or is_save(one.name, one.size))
-        return Looks(telling(states, format_), saves)
+        return CommittedFiles(relevant(states, format_), saves)
 
 
-def telling(states: Sequence[FileState], format_: str) -> Tuple[FileState, ...]:
+def relevant(states: Sequence[FileState], format_: str) -> Tuple[FileState, ...]:
     """Leave out single files that are large and only lie beside the saves: such a one may grow all the time."""
-    return tuple(one for one in states if format_ != FILES or _tells(one.name, one.size))
+    return tuple(one for one in states if format_ != FILES or _is_relevant(one.name, one.size))
 
 
-def _tells(name: str, size: int) -> bool:
+def _is_relevant(name: str, size: int) -> bool:
     return size <= POINTER or is_save(name, size)

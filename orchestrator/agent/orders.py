@@ -34,7 +34,7 @@ class Kind(enum.Enum):
         return self is not Kind.ASKED
 
     @property
-    def must_be_told(self) -> bool:
+    def must_be_reported(self) -> bool:
         """Say whether the controller must learn it before cron is held: a machine nobody needs costs money."""
         return self in (Kind.DONE, Kind.UNCLAIMED, Kind.GAVE_UP)
 

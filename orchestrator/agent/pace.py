@@ -37,7 +37,7 @@ class Pace:
         self._here: List[Life] = []
         self._saves: List[float] = []
         self._began: Optional[float] = None
-        self._told = 0.0
+        self._written = 0.0
 
     @property
     def auto(self) -> bool:
@@ -78,15 +78,15 @@ class Pace:
         with self._lock:
             self._saves = [*self._saves, max(0.0, seconds)][-SAVES:]
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Write the interval where the job finds it, if it has changed. Raises AgentError or OSError."""
         if self._earlier is None and self.auto:
             self._earlier = self._lives()
         seconds = self.seconds()
-        if seconds is None or abs(seconds - self._told) <= WORTH_TELLING * self._told:
+        if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
         write_atomically(self.file, f"{seconds:.0f}\n")
-        self._told = seconds
+        self._written = seconds
         self._status.set(save_every=round(seconds))
 
     def _lives(self) -> Tuple[Life, ...]:

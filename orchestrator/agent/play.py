@@ -9,7 +9,7 @@ from typing import Any, Mapping, Optional
 
 from orchestrator.agent import record as records
 from orchestrator.agent.accelerator import obstacles
-from orchestrator.agent.breaker import told
+from orchestrator.agent.breaker import going_back_text
 from orchestrator.agent.bring_back import BringBack, bring_python, fetch_code
 from orchestrator.agent.data import bring_data
 from orchestrator.agent.follow import Follower
@@ -65,7 +65,7 @@ class Player:
             progress_from="",
             message="",
         )
-        parts.status.trouble("checkpoint", told(attempt, self._settings.checkpoints.folder))
+        parts.status.trouble("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
         if self._is_beyond(attempt):
             prove = partial(parts.catalogue.proven, attempt.resume_step, attempt.resume_incarnation)
@@ -189,7 +189,7 @@ class Player:
             trains_since=self.record.trains_since or (0.0 if framework is None else time.time()),
         )
         try:
-            job = Job(layout.root, command, layout.current, environ, self._follower.heard)
+            job = Job(layout.root, command, layout.current, environ, self._follower.take_output)
         except OSError as error:
             return Outcome(Verdict.FAILED, f"the job cannot be started: {error}")
         try:
@@ -253,9 +253,9 @@ class Player:
     def _clear(self, job: Job) -> None:
         """Return only when no process of the job is seen: a second job beside the first would write over it."""
         while True:
-            left = job.clear()
-            self._parts.status.trouble("clear", f"processes {left} do not die" if left else "")
-            if not left:
+            living = job.clear()
+            self._parts.status.trouble("clear", f"processes {living} do not die" if living else "")
+            if not living:
                 self._parts.local.rest()
                 self._parts.log.settle()
                 return

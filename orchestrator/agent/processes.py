@@ -37,11 +37,11 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
     end = time.monotonic() + seconds
     empty = 0
     while True:
-        left = processes_of(root, session)
-        empty = 0 if left else empty + 1
+        living = processes_of(root, session)
+        empty = 0 if living else empty + 1
         if empty == LOOKS or time.monotonic() > end:
-            return left
-        for pid in left:
+            return living
+        for pid in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(PAUSE)  # A killed process needs real time to go, and nobody tells when an orphan has.

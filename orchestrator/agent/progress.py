@@ -58,7 +58,7 @@ def read_progress(path: Path) -> Progress:
 
 
 def known(
-    told: Progress,
+    reported: Progress,
     printed: Printed,
     events: Progress,
     saved: Optional[int],
@@ -73,15 +73,15 @@ def known(
     """
     least = max(resumed or 0, saved or 0, 1)
     newer = saved if saved is not None and saved > (resumed or 0) else None
-    loss = next((one for one in (told.loss, printed.loss, events.loss) if one is not None), None)
+    loss = next((one for one in (reported.loss, printed.loss, events.loss) if one is not None), None)
     odd = loss is not None and usable(loss) is None
 
     def made(step: Optional[int], source: str, *, exact: bool = True) -> Known:
         total = printed.total if printed.total is not None and printed.total >= (step or 0) else None
         return Known(step, usable(loss), total, source if step is not None else "", exact, odd)
 
-    if told.step is not None:
-        return made(told.step, FILE)
+    if reported.step is not None:
+        return made(reported.step, FILE)
     if printed.step is not None and printed.exact:
         return made(max(printed.step, newer or 0), printed.source)
     for step, source in ((printed.step, printed.source), (events.step, EVENTS)):
@@ -94,21 +94,21 @@ class Rate:
     """Measure steps a second over the newest WINDOW seconds; None before two steps were seen some time apart."""
 
     def __init__(self) -> None:
-        self._seen: List[Tuple[float, int]] = []
+        self._points: List[Tuple[float, int]] = []
         self._source = ""
         self.value: Optional[float] = None
 
     def at(self, now: float, step: int, source: str) -> None:
         """Note a step that was seen for the first time *now*, in seconds of a clock that never goes back."""
-        if source != self._source or (self._seen and step < self._seen[-1][1]):
-            self._seen, self._source, self.value = [], source, None
-        first = self._seen[0] if self._seen else (now, step)
+        if source != self._source or (self._points and step < self._points[-1][1]):
+            self._points, self._source, self.value = [], source, None
+        first = self._points[0] if self._points else (now, step)
         if now - first[0] >= SPACING:
             self.value = (step - first[1]) / (now - first[0])
-        if not self._seen or now - self._seen[-1][0] >= SPACING:
-            self._seen.append((now, step))
-        while len(self._seen) > 2 and now - self._seen[0][0] > WINDOW:
-            del self._seen[0]
+        if not self._points or now - self._points[-1][0] >= SPACING:
+            self._points.append((now, step))
+        while len(self._points) > 2 and now - self._points[0][0] > WINDOW:
+            del self._points[0]
 
 
 def _number(value: Any) -> Optional[float]:

@@ -17,8 +17,8 @@ class Record:
     Hold the last start. *ended* is empty while the job runs, and stays empty when the agent was killed.
 
     *finished* says why the job counts as finished, before its saves are made sure of, and *reached* which
-    step it had told by then. *trains_since* is the
-    time of the first start of the command on this machine, in seconds since the epoch.
+    step it had reported by then. *trains_since* is the time of the first start of the command on this machine,
+    in seconds since the epoch.
     """
 
     incarnation: int = 0

@@ -19,11 +19,11 @@ from orchestrator.contract.formats.save_like import save_like
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
 from orchestrator.contract.object_names import UNCLAIMED
 from orchestrator.contract.unclaimed_manifest import (
-    Kept,
     Place,
     Skip,
     Skipped,
     Unclaimed,
+    UnclaimedFile,
     Why,
     ended_before,
     free_name,
@@ -97,7 +97,7 @@ class Rescue:
             self._manifests(), settings.incarnation, settings.bundle, settings.settings_digest
         )
 
-    def tell(self, manifest: Unclaimed) -> None:
+    def report(self, manifest: Unclaimed) -> None:
         """Show in the heartbeat what lies in the bucket."""
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
@@ -126,7 +126,7 @@ class Rescue:
         held = self._parts.patiently("read the manifest", lambda: self._parts.bucket.read(name))
         with contextlib.suppress(TornError):
             if held is not None:
-                self.tell(parse(held.data, name))
+                self.report(parse(held.data, name))
 
     def _manifest(self, attempt: int, why: Why) -> Unclaimed:
         one = self._settings
@@ -140,17 +140,17 @@ class Rescue:
         call: Callable[[str, Callable[[], Any]], Any],
     ) -> Unclaimed:  # fmt: skip
         """Upload what is missing and write the manifest; *call* repeats what the bucket refuses for a moment."""
-        known: Dict[Tuple[str, int], Kept] = {}
-        taken: Dict[str, Kept] = {}
-        brought: Dict[str, Kept] = {}
+        known: Dict[Tuple[str, int], UnclaimedFile] = {}
+        taken: Dict[str, UnclaimedFile] = {}
+        brought: Dict[str, UnclaimedFile] = {}
         for one in call("read unclaimed/", self._manifests):
-            for kept in one.files:
-                known[kept.sha256, kept.size], taken[kept.object] = kept, kept
+            for stored in one.files:
+                known[stored.sha256, stored.size], taken[stored.object] = stored, stored
                 if (one.incarnation, one.worker) == (manifest.incarnation, manifest.worker):
                     # A manifest that is written again names what it named before: nothing gets lost of it.
-                    brought[kept.name] = kept
+                    brought[stored.name] = stored
         there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCLAIMED)))
-        known = {key: kept for key, kept in known.items() if kept.object in there and key[0]}
+        known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
         if manifest.why is Why.ENDED:
             brought.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
         self._written = float("-inf")
@@ -172,38 +172,38 @@ class Rescue:
         return manifest
 
     @staticmethod
-    def _with(manifest: Unclaimed, brought: Dict[str, Kept], skipped: List[Skipped]) -> Unclaimed:
+    def _with(manifest: Unclaimed, brought: Dict[str, UnclaimedFile], skipped: List[Skipped]) -> Unclaimed:
         return replace(manifest, files=tuple(brought.values()), skipped=tuple(skipped), at=time.time())
 
     def _keep(
-        self, one: Found, known: Dict[Tuple[str, int], Kept], taken: Dict[str, Kept],
+        self, one: Found, known: Dict[Tuple[str, int], UnclaimedFile], taken: Dict[str, UnclaimedFile],
         call: Callable[[str, Callable[[], Any]], Any],
-    ) -> "Kept | Skipped":  # fmt: skip
+    ) -> "UnclaimedFile | Skipped":  # fmt: skip
         """Return the file as the bucket holds it, uploaded or there already, or why it is not brought."""
         for _try in range(CHANGES):
             try:
-                kept = self._sent(one, known, taken, call)
+                stored = self._sent(one, known, taken, call)
             except TornError:
                 continue
             except OSError as error:
                 say(f"{one.path}: {error}")
                 return Skipped(one.name, Skip.UNREADABLE)
-            if kept is not None:
-                return kept
+            if stored is not None:
+                return stored
         return Skipped(one.name, Skip.CHANGED)
 
     def _sent(
-        self, one: Found, known: Dict[Tuple[str, int], Kept], taken: Dict[str, Kept],
+        self, one: Found, known: Dict[Tuple[str, int], UnclaimedFile], taken: Dict[str, UnclaimedFile],
         call: Callable[[str, Callable[[], Any]], Any],
-    ) -> Optional[Kept]:  # fmt: skip
+    ) -> Optional[UnclaimedFile]:  # fmt: skip
         """Return the file once it is in the bucket, None when other bytes were sent than were read before."""
         digest, size = sha256_of(one.path), one.path.stat().st_size
         held = known.get((digest, size))
         if held is not None:
-            return Kept(one.name, size, digest, held.object)
+            return UnclaimedFile(one.name, size, digest, held.object)
         target = free_name(self._settings.incarnation, self._settings.worker, one.name, taken)
         sent = call(f"bring {one.name}", lambda: self._upload(target, one.path, size))
-        return Kept(one.name, size, digest, target) if sent == digest else None
+        return UnclaimedFile(one.name, size, digest, target) if sent == digest else None
 
     def _upload(self, target: str, path: Path, size: int) -> str:
         try:
@@ -217,19 +217,19 @@ class Rescue:
         name = manifest_name(manifest.incarnation, manifest.worker)
         call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
         self._written = time.monotonic()
-        self.tell(manifest)
+        self.report(manifest)
 
     def _manifests(self) -> List[Unclaimed]:
         return read_manifests(self._parts.bucket, self._settings.incarnation)
 
-    def _in_bucket(self) -> List[Kept]:
+    def _in_bucket(self) -> List[UnclaimedFile]:
         """Return what the job wrote to the bucket itself: it lies there already, under its own name."""
         if not self._settings.checkpoints.in_bucket:
             return []
         prefix = self._parts.catalogue.prefix()
         sizes = self._parts.bucket.sizes(prefix)
         return [
-            Kept(f"{Place.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
+            UnclaimedFile(f"{Place.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
             for name, size in sorted(sizes.items())
             if not name.endswith("/")
         ]
@@ -243,13 +243,13 @@ class Rescue:
             except FinalError:
                 raise
             except (AgentError, OSError) as error:
-                left = (self._until or 0.0) - time.monotonic()
-                if left <= 0:
+                remaining = (self._until or 0.0) - time.monotonic()
+                if remaining <= 0:
                     raise OutOfTimeError(f"{doing}: {error}") from error
                 self._parts.status.trouble("unclaimed", f"{doing}: {error}")
                 failures += 1
                 # An ending agent follows no more orders; its machine is going.
-                time.sleep(min(PAUSES.after(failures), left))
+                time.sleep(min(PAUSES.after(failures), remaining))
 
 
 def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:

@@ -67,7 +67,7 @@ class ResumableUpload:
         raise TransientError(f"{path}: the bucket has forgotten {SESSIONS} uploads of it")
 
     def _once(self, path: Path, size: int, seconds: float) -> str:
-        session = retrying(lambda left: self._begin(size, left), seconds)
+        session = retrying(lambda remaining: self._begin(size, remaining), seconds)
         # MD5 is the checksum that the bucket shows.
         sha, md5, hashed, arrived, stalled = hashlib.sha256(), hashlib.md5(), 0, 0, 0  # noqa: S324
         made: Optional[Dict[str, Any]] = None
@@ -95,10 +95,10 @@ class ResumableUpload:
             raise TornError(f"{path} changed while it was sent, or was damaged: the bucket holds other bytes")
         return sha.hexdigest()
 
-    def _begin(self, size: int, left: float) -> str:
+    def _begin(self, size: int, remaining: float) -> str:
         sized = {"X-Upload-Content-Length": str(size), "Content-Type": "application/json"}
         reply = self._transport.send(
-            "POST", self._url, {**self._headers(), **sized}, body=b"{}", timeout=min(30.0, left)
+            "POST", self._url, {**self._headers(), **sized}, body=b"{}", timeout=min(30.0, remaining)
         )
         self._check(reply, "begin an upload")
         if reply.status == 404 or "location" not in reply.headers:
@@ -109,20 +109,24 @@ class ResumableUpload:
         """Send one part and return the answer; after a failure ask first how much has arrived."""
         tries = [0]
 
-        def once(left: float) -> Reply:
+        def once(remaining: float) -> Reply:
             tries[0] += 1
             if tries[0] > 1:
-                asked = self._put(session, b"", f"bytes */{size}", left)
+                asked = self._put(session, b"", f"bytes */{size}", remaining)
                 if asked.status != UNFINISHED or _arrived(asked) != start:
                     return asked
             span = f"bytes {start}-{start + len(data) - 1}/{size}"
-            return self._put(session, data, span, left)
+            return self._put(session, data, span, remaining)
 
         return retrying(once, seconds)
 
-    def _put(self, session: str, data: bytes, span: str, left: float) -> Reply:
+    def _put(self, session: str, data: bytes, span: str, remaining: float) -> Reply:
         reply = self._transport.send(
-            "PUT", session, {**self._headers(), "Content-Range": span}, body=data, timeout=min(30.0, left)
+            "PUT",
+            session,
+            {**self._headers(), "Content-Range": span},
+            body=data,
+            timeout=min(30.0, remaining),
         )
         if reply.status in GONE:
             raise SessionGoneError("the upload's session is gone")

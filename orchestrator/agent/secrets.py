@@ -82,9 +82,9 @@ class Secrets:
     def _read(self, one: Wanted) -> str:
         path = f"/v1/projects/{quote(self._project)}/secrets/{quote(one.name)}/versions/{one.version}:access"
 
-        def once(left: float) -> Reply:
+        def once(remaining: float) -> Reply:
             headers = self._tokens.headers()
-            reply = self._transport.send("GET", self._base + path, headers, timeout=min(10.0, left))
+            reply = self._transport.send("GET", self._base + path, headers, timeout=min(10.0, remaining))
             if reply.status in (401, 408, 429) or reply.status >= 500:
                 self._tokens.forget()
                 raise TransientError(f"secret {one.name}: Secret Manager answers {reply.status}")

@@ -43,11 +43,11 @@ class CheckpointSettings:
 @dataclass(frozen=True)
 class Settings:
     """
-    Hold everything one agent was told. Times are in seconds; *target* is None when none is declared.
+    Hold the settings of one agent. Times are in seconds; *target* is None when none is declared.
 
     *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
     output tells its step: see `printed.choice`. *settings_digest* stands for all that the deployment file
-    says of the job, empty when nobody told.
+    says of the job, empty where it is not known.
     """
 
     layout: Layout

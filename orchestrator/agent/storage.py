@@ -95,7 +95,7 @@ class Bucket:
         """
         Return the seconds since the object was written, None when it is not there, and the bucket's time.
 
-        Both are told by the bucket's clock; raises TransientError when it does not tell the time.
+        Both are by the bucket's clock; raises TransientError when the answer has no time.
         """
         reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
         now = time_of(reply)
@@ -136,7 +136,7 @@ class Bucket:
         """Return the objects directly under *prefix* and the folders (names with a closing slash)."""
         return self._pages({"prefix": prefix, "delimiter": "/"}, seconds)
 
-    def glance(
+    def first_page(
         self, prefix: str, *, deep: bool, seconds: float = SECONDS
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
         """Return one page of objects under *prefix*, and of folders unless *deep*: a bucket may hold millions."""
@@ -179,7 +179,7 @@ class Bucket:
             self.write(name, data, seconds=SECONDS + size / gcloud.SLOWEST)
             return hashlib.sha256(data).hexdigest()
         digest = sha256_of(path)
-        retrying(lambda _left: gcloud.copy(str(path), f"gs://{self.name}/{name}", size), 2 * SECONDS)
+        retrying(lambda _remaining: gcloud.copy(str(path), f"gs://{self.name}/{name}", size), 2 * SECONDS)
         held = self.stat(name)
         if held is None or int(held["size"]) != size:
             raise TornError(f"{name}: the bucket does not hold the {size} bytes that were sent")
@@ -206,7 +206,7 @@ class Bucket:
             held = self.stat(name)
             if held is not None and int(held["size"]) > size:
                 raise TornError(f"gs://{self.name}/{name} has {held['size']} bytes, not {size}")
-            retrying(lambda _left: gcloud.copy(f"gs://{self.name}/{name}", str(path), size), 2 * SECONDS)
+            retrying(lambda _remaining: gcloud.copy(f"gs://{self.name}/{name}", str(path), size), 2 * SECONDS)
             return
         target = f"/download/storage/v1{self._object(name)}?alt=media"
         with path.open("wb") as file:
@@ -248,13 +248,19 @@ class Bucket:
         more: Optional[Dict[str, str]] = None,
         limit: Optional[int] = None,
     ) -> Reply:
-        def once(left: float) -> Reply:
+        def once(remaining: float) -> Reply:
             if sink is not None:
                 sink.seek(0)
                 sink.truncate()
             headers = {**self._tokens.headers(), **(BYTES if body is not None else {}), **(more or {})}
             reply = self._transport.send(
-                method, self._base + path, headers, body=body, timeout=min(30.0, left), sink=sink, limit=limit
+                method,
+                self._base + path,
+                headers,
+                body=body,
+                timeout=min(30.0, remaining),
+                sink=sink,
+                limit=limit,
             )
             self._check(reply, f"{method} gs://{self.name} {path.split('?', maxsplit=1)[0]}")
             return reply

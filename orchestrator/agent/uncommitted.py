@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Set, Tuple
 from orchestrator.agent.leftovers import BUCKET, stray_in
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.rescue import Rescue
-from orchestrator.contract.formats.save_like import kept_like, save_folder_like
+from orchestrator.contract.formats.save_like import checkpoint_like, save_folder_like
 from orchestrator.contract.unclaimed_manifest import Place
 
 QUIET = 4
@@ -23,7 +23,7 @@ class Uncommitted:
         self._parts = parts
         self._rescue = rescue
         self._since = since
-        self._seen: Dict[_Named, float] = {}
+        self._found_at: Dict[_Named, float] = {}
 
     def look(self) -> None:
         """Look once. Raises OSError or AgentError."""
@@ -34,10 +34,10 @@ class Uncommitted:
             status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
         now, named = time.monotonic(), self._names()
-        self._seen = {one: self._seen.get(one, now) for one in named}
+        self._found_at = {one: self._found_at.get(one, now) for one in named}
         quiet = QUIET * self._parts.settings.heartbeat
         # The newest comes first: it is what people have to look at.
-        lying = [one for one in named if now - self._seen[one] >= quiet]
+        lying = [one for one in named if now - self._found_at[one] >= quiet]
         place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
         state = self._rescue.state_of(place, name)
         if not name and not self._parts.settings.worker:
@@ -50,7 +50,7 @@ class Uncommitted:
         if self._parts.settings.checkpoints.in_bucket:
             prefix = self._parts.catalogue.prefix()
             names, folders = self._parts.bucket.level(prefix)
-            saves = [one[len(prefix) :] for one in names if kept_like(one.rpartition("/")[2])]
+            saves = [one[len(prefix) :] for one in names if checkpoint_like(one.rpartition("/")[2])]
             inner = [one[len(prefix) :].rstrip("/") for one in folders]
             return [(Place.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
         found, _ = self._rescue.found(None, self._since())

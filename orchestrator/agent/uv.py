@@ -82,7 +82,7 @@ def _fetch(here: Path, digest: str, bucket: Bucket) -> None:
     with tempfile.TemporaryDirectory(prefix=".uv-", dir=str(here.parent)) as folder:
         packed, fresh = Path(folder) / "uv.gz", Path(folder) / "uv"
         bucket.download(name, packed, int(held["size"]))
-        seen = hashlib.sha256()
+        actual = hashlib.sha256()
         try:
             with gzip.open(str(packed), "rb") as source, fresh.open("wb") as target:
                 shutil.copyfileobj(source, target)
@@ -90,8 +90,8 @@ def _fetch(here: Path, digest: str, bucket: Bucket) -> None:
             raise TornError(f"gs://{bucket.name}/{name} cannot be unpacked: {error}") from error
         with fresh.open("rb") as source:
             for block in iter(lambda: source.read(1 << 20), b""):
-                seen.update(block)
-        if seen.hexdigest() != digest:
+                actual.update(block)
+        if actual.hexdigest() != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
         fresh.chmod(0o755)
         os.replace(str(fresh), str(here))  # noqa: PTH105 (one rename, over a file that another start has made)

@@ -25,7 +25,7 @@ from orchestrator.agent.rehearsal import check, for_setup
 from orchestrator.agent.storage import Bucket
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
-from orchestrator.contract.trusted_folder import stranger
+from orchestrator.contract.trusted_folder import why_untrusted
 
 COMMAND = "tpuctl-venv"
 PYTHON = "TPUCTL_PYTHON"
@@ -100,13 +100,13 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
     has installed into another Python is installed again.
     """
     wanted, here = environ.get(PYTHON, ""), layout.root / "python"
-    if not wanted or (_ready(here) and _kept(here / "wanted") == wanted):
+    if not wanted or (_ready(here) and _text_of(here / "wanted") == wanted):
         return
     shutil.rmtree(str(here), ignore_errors=True)
     for mark in layout.status.parent.glob("setup-*"):
         mark.unlink()
     words = ["venv", "--quiet", "--no-project", "--seed", "--python", wanted, str(here)]
-    reason = run(words, environ, layout, bucket, told=True)
+    reason = run(words, environ, layout, bucket, captured=True)
     if reason:
         raise AgentError(
             f"job.python is {wanted}, which cannot be had on this machine: {reason}. {_ways(wanted, environ)}"
@@ -167,7 +167,7 @@ def _cache(environ: Mapping[str, str], layout: Layout) -> Path:
     chosen = environ.get(CACHE)
     cache = Path(chosen or layout.root / "venvs")
     cache.mkdir(parents=True, exist_ok=True, mode=0o700 if chosen else 0o777)
-    why = stranger(cache) if chosen else ""
+    why = why_untrusted(cache) if chosen else ""
     if why:
         raise AgentError(f"{COMMAND}: ${CACHE} is {cache}, but {why}: what lies in it would run as you")
     return cache
@@ -179,12 +179,12 @@ def run(
     layout: Layout,
     bucket: Callable[[], Bucket],
     *,
-    told: bool = False,
+    captured: bool = False,
 ) -> str:
     """
     Run uv; raise AgentError when it fails, whose own words are on the standard error.
 
-    When they are *told* they are returned instead, empty when it succeeds.
+    When they are *captured* they are returned instead, empty when it succeeds.
     """
     check(environ)
     program = uv.program(layout, environ, bucket)
@@ -193,11 +193,11 @@ def run(
         env=uv.for_uv(for_setup(environ), layout),
         stdin=subprocess.DEVNULL,
         stdout=2,
-        stderr=subprocess.PIPE if told else None,
+        stderr=subprocess.PIPE if captured else None,
     )
     if done.returncode == 0:
         return ""
-    if told:
+    if captured:
         return " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"
     raise AgentError(f"{COMMAND}: uv {' '.join(words[:2])} failed with status {done.returncode}")
 
@@ -223,7 +223,7 @@ def _install(
 
     if wanted.python:
         words = ("venv", "--quiet", "--no-project", "--python", wanted.python, str(venv))
-        reason = run(words, environ, layout, bucket, told=True)
+        reason = run(words, environ, layout, bucket, captured=True)
         if reason:
             raise AgentError(
                 f"{COMMAND}: Python {wanted.python} cannot be had on this machine: {reason}. "
@@ -247,11 +247,11 @@ def _flags(lists: Sequence[Path]) -> List[str]:
 
 def _ready(venv: Path) -> bool:
     """Say whether the environment is whole; its interpreter may have been exchanged or taken away since."""
-    kept = _kept(venv / "complete")
-    return bool(kept) and kept == _version_of(venv)
+    version = _text_of(venv / "complete")
+    return bool(version) and version == _version_of(venv)
 
 
-def _kept(path: Path) -> str:
+def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError:
@@ -271,11 +271,11 @@ def _version_of(venv: Path) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def _texts(path: Path, seen: Set[Path]) -> Iterator[bytes]:
+def _texts(path: Path, included: Set[Path]) -> Iterator[bytes]:
     """Yield the text of a list and of the lists that it includes, each once."""
-    if path in seen:
+    if path in included:
         return
-    seen.add(path)
+    included.add(path)
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -284,7 +284,7 @@ def _texts(path: Path, seen: Set[Path]) -> Iterator[bytes]:
     for line in text.decode("utf-8", "replace").splitlines():
         found = _INCLUDED.match(line)
         if found and "://" not in found[1]:
-            yield from _texts(path.parent / found[1], seen)
+            yield from _texts(path.parent / found[1], included)
 
 
 def _read(argv: Sequence[str], environ: Mapping[str, str]) -> Tuple[Wanted, Sequence[str]]:

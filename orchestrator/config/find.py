@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.contract.trusted_folder import stranger, users
+from orchestrator.contract.trusted_folder import users, why_untrusted
 from orchestrator.errors import UsageError
 
 FILE_NAME = "tpuctl.yaml"
@@ -36,7 +36,7 @@ def _trust(file: Path) -> None:
     Links are checked at both ends. In a folder with the sticky bit nobody can replace
     the file of another user, but its owner can. Members of a group are trusted with what the group may write.
     """
-    if why := stranger(file):
+    if why := why_untrusted(file):
         _, _, open_to_all = why.partition("may write ")
         raise _refusal(file, why, f"chmod o-w {open_to_all}" if open_to_all else COPY)
     for folder in dict.fromkeys((file.parent, file.resolve().parent)):

@@ -36,8 +36,8 @@ def expected_life(lives: Iterable[Life]) -> float:
     The time of a life without a loss counts as well, so a long quiet run lengthens the mean before any end.
     """
     recent = list(lives)[-RECENT:]
-    seen = sum(max(0.0, life.seconds) for life in recent)
-    return (PRIOR_LIFE + seen) / (1 + sum(life.lost for life in recent))
+    observed = sum(max(0.0, life.seconds) for life in recent)
+    return (PRIOR_LIFE + observed) / (1 + sum(life.lost for life in recent))
 
 
 def saving_interval(save_seconds: float, lives: Iterable[Life]) -> float:

@@ -46,7 +46,7 @@ class Manifest:
 
     *folder* is the local folder's name, `.` when the files lie directly in the folder of all checkpoints;
     *at* is the worker's clock. *attempt* tells apart two tries of one incarnation at the same step. *format*
-    is what it was committed as, empty in old ones. *told* is the step that the save itself tells, None where
+    is what it was committed as, empty in old ones. *own_step* is the step that the save itself tells, None where
     it tells none: then *step* is what the job had reported, or only counts the saves. *links* are symbolic
     links to files or folders of the checkpoint (`latest`), as name and target, both from the folder of all
     checkpoints.
@@ -61,17 +61,19 @@ class Manifest:
     files: Tuple[StoredFile, ...]
     at: float
     format: str = ""
-    told: Optional[int] = None
+    own_step: Optional[int] = None
     links: Tuple[Tuple[str, str], ...] = ()
 
     @property
     def proven(self) -> bool:
         """Say whether the save itself tells that it is of this step."""
-        return self.told == self.step
+        return self.own_step == self.step
 
     def text(self) -> str:
         """Return the manifest as JSON."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, sort_keys=True)
+        body = asdict(self)
+        body["told"] = body.pop("own_step")  # Its name since schema 1: machines of older releases read it.
+        return json.dumps({"schema": SCHEMA, **body}, sort_keys=True)
 
 
 def folder_name(step: int, incarnation: int) -> str:
@@ -106,10 +108,11 @@ def parse(data: bytes, where: str) -> Manifest:
         _check_apart(one.name for one in files)
         numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
         attempt = int(value.get("attempt", 0))
-        told = value.get("told", numbers["step"])
+        own_step = value.get("told", numbers["step"])
         return Manifest(
             folder=value["folder"], files=files, at=time_of(value["at"]), attempt=attempt,
-            format=_format(value), told=None if told is None else int(told), links=_links(value), **numbers,
+            format=_format(value), own_step=None if own_step is None else int(own_step),
+            links=_links(value), **numbers,
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise TornError(f"{where} is no manifest: {error}") from error

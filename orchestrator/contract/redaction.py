@@ -60,7 +60,7 @@ SHAPES = (
 _WANDB = "a W&B API key"
 _BREAK = re.compile(rb"\r?\n[ \t]*|\r\Z")
 """What a value may be wrapped by: `base64` does so after 76 columns, programs at the width of a terminal."""
-_TOLD = 2
+_LEAST_BEGUN = 2
 """Bytes of a value at the end of a line for which the next line is waited for; one would delay many lines."""
 CONTEXT = 80
 """Bytes before a text of 40 hexadecimal digits that say whether it is a key."""
@@ -143,7 +143,7 @@ class Stream:
         return shown
 
     def _take(self, data: bytes, last: bool) -> bytes:
-        # Some of what was shown before is kept: a token begins where no word does, and a revision is told so.
+        # Some of what was shown stays: no token begins inside a word, and a revision is known by the words before.
         text = self._before + self._held + data
         at, shown = len(self._before), b""
         hits: List[Optional[_Span]] = []
@@ -170,9 +170,9 @@ class Stream:
             return at
         found = inside.search(text, at) if inside is _END else inside.match(text, at)
         if inside is _END and found is None and self._key > len(text) - at:
-            kept = text[at:][-80:]
-            self._key -= len(text) - at - len(kept)
-            self._before, self._held = b"", kept
+            tail = text[at:][-80:]
+            self._key -= len(text) - at - len(tail)
+            self._before, self._held = b"", tail
             return -1
         if inside is _END:
             self._inside = None
@@ -283,13 +283,13 @@ def _begun_above(forms: Mapping[bytes, str], text: bytes, at: int) -> int:
         return len(text)
     flat = _BREAK.sub(b"", text[at:])
     first = min(_begun(form, flat, 0) for form in forms)
-    return _places(text, at, first)[0] if first <= len(flat) - _TOLD else len(text)
+    return _places(text, at, first)[0] if first <= len(flat) - _LEAST_BEGUN else len(text)
 
 
 def _begun(form: bytes, text: bytes, at: int) -> int:
     """Return where the longest end of *text* begins that *form* begins with; the length of *text* for none."""
     if text[-2:] not in form:
-        # Most often so, and told many times faster: no more than its first byte can be there.
+        # Most often so, and found out many times faster: no more than its first byte can be there.
         return len(text) - 1 if len(text) > at and text.endswith(form[:1]) else len(text)
     place = text.find(form[:1], max(at, len(text) - len(form) + 1))
     while place >= 0:

@@ -15,7 +15,7 @@ def users() -> FrozenSet[int]:
     return frozenset({os.geteuid(), 0, *asked})
 
 
-def stranger(folder: Path) -> str:
+def why_untrusted(folder: Path) -> str:
     """
     Return why another user may put things into *folder*, or another one in its place; empty when none may.
 

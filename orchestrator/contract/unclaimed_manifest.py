@@ -64,7 +64,7 @@ class Skip(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Kept:
+class UnclaimedFile:
     """
     Name one file by place and path, with its size in bytes, its sha256 in hex and the object that holds it.
 
@@ -103,7 +103,7 @@ class Unclaimed:
     format: str
     why: Why
     complete: bool
-    files: Tuple[Kept, ...]
+    files: Tuple[UnclaimedFile, ...]
     skipped: Tuple[Skipped, ...]
     at: float
 
@@ -151,7 +151,7 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
         raise ValueError("it is of a worker that cannot be")
-    files = tuple(_kept(one) for one in value["files"])
+    files = tuple(_file(one) for one in value["files"])
     if len({PurePosixPath(one.name) for one in files}) < len(files):
         raise ValueError("two files of one name")
     return Unclaimed(
@@ -170,16 +170,16 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
     )
 
 
-def _kept(value: Mapping[str, Any]) -> Kept:
+def _file(value: Mapping[str, Any]) -> UnclaimedFile:
     name, sha256, place = value["name"], value["sha256"], str(value["object"])
     if not is_plain(name) or not is_plain(place) or (sha256 and not SHA256.fullmatch(sha256)):
         raise ValueError(f"file {name!r}")
     # Half of a character (JSON may hold one) is in the name of no object and no file.
     (name + place).encode()
-    return Kept(name, size_of(value["size"]), sha256, place)
+    return UnclaimedFile(name, size_of(value["size"]), sha256, place)
 
 
-def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, Kept]) -> str:
+def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, UnclaimedFile]) -> str:
     """Return an object name for a file that no manifest names yet."""
     try_ = 1
     while folder_name(incarnation, worker, try_) + name in taken:
@@ -210,14 +210,14 @@ def ended_before(
 
 def outputs_before(
     manifests: List[Unclaimed], worker: int, incarnation: int, job: Tuple[str, str, int]
-) -> Dict[str, Kept]:
+) -> Dict[str, UnclaimedFile]:
     """
     Return by name what one worker's earlier machines have brought at a notice, of the same *job* only. Pure.
 
     *job* is bundle, settings and number of workers. What the newest complete manifest names is what a machine
     had; a later one that was cut short adds what it names. *manifests* are in ascending order.
     """
-    found: Dict[str, Kept] = {}
+    found: Dict[str, UnclaimedFile] = {}
     for one in manifests:
         if one.worker != worker or one.incarnation >= incarnation:
             continue
@@ -225,5 +225,5 @@ def outputs_before(
         if not same or one.why is not Why.NOTICE or one.complete:
             found = {}
         if same and one.why is Why.NOTICE:
-            found.update((kept.name, kept) for kept in one.files)
+            found.update((one_file.name, one_file) for one_file in one.files)
     return found

@@ -14,7 +14,14 @@ import pytest
 from orchestrator.agent.leftovers import leftovers, stray_in
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, ended_before, outputs_before, parse
+from orchestrator.contract.unclaimed_manifest import (
+    Unclaimed,
+    UnclaimedFile,
+    Why,
+    ended_before,
+    outputs_before,
+    parse,
+)
 from tests.agent.agent_lab import Lab, Machine
 
 FLAT = """\
@@ -296,7 +303,7 @@ def test_a_save_that_no_job_can_go_on_from_is_told_as_that(lab: Lab) -> None:
 
 def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> Unclaimed:
     """Return the manifest of outputs that were brought at a notice; each object is called after its machine."""
-    files = tuple(Kept(name, 1, "0" * 64, f"g{incarnation}/{name}") for name in names)
+    files = tuple(UnclaimedFile(name, 1, "0" * 64, f"g{incarnation}/{name}") for name in names)
     one = Unclaimed(incarnation, 0, 1, 1, "b", "s", "outputs", Why.NOTICE, complete, files, (), 1.0)
     return replace(one, **changes)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.object_names import LEASE, RECORD
-from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, folder_name
+from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
 from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.record import Record
@@ -124,7 +124,7 @@ def unclaimed(stage):
     strangers(stage)
     commands.up(stage, SPEC)
     stage.wait(300)
-    kept = Kept("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), KEPT)
+    kept = UnclaimedFile("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), KEPT)
     stage.put(KEPT, b"model")
     body = Unclaimed(1, 0, 1, 1, "b", "s", "auto", Why.ENDED, True, (kept,), (), stage.clock.now())
     stage.put(unclaimed_name(1, 0), body.text().encode())

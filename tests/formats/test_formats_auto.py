@@ -11,7 +11,7 @@ import pytest
 from orchestrator.agent import local_checkpoints
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.parts import Parts
-from orchestrator.contract.formats.inside import told_by
+from orchestrator.contract.formats.inside import position_in
 from orchestrator.contract.formats.names import numbered
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.contract.manifest import parse
@@ -272,7 +272,7 @@ def test_an_old_manifest_tells_its_step_and_no_format() -> None:
     """Checkpoints from before `auto` stay what they are."""
     body = {"schema": 1, "folder": ".", "files": [], "at": 0, "step": 7, "incarnation": 1, "worker": 0}
     old = parse(json.dumps({**body, "workers": 1}).encode(), "here")
-    assert (old.format, old.told, old.proven) == ("", 7, True)
+    assert (old.format, old.own_step, old.proven) == ("", 7, True)
 
 
 @pytest.mark.parametrize(
@@ -298,17 +298,17 @@ def test_a_file_tells_its_step_and_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "d.safetensors").write_bytes(safetensors())
     evil = b"\x80\x02cos\nsystem\nX\x0b\x00\x00\x00touch evil!\x85R."
     (tmp_path / "e.pkl").write_bytes(evil)
-    assert (told_by(tmp_path / "a.pt").step, told_by(tmp_path / "a.pt").epoch) == (120, 3)
-    assert told_by(tmp_path / "b.pth").epoch == 4
-    assert told_by(tmp_path / "c.npz").step == 50
+    assert (position_in(tmp_path / "a.pt").step, position_in(tmp_path / "a.pt").epoch) == (120, 3)
+    assert position_in(tmp_path / "b.pth").epoch == 4
+    assert position_in(tmp_path / "c.npz").step == 50
     for name, step in (("f", np.float32(35)), ("g", np.array([35.0])), ("h", np.array(35))):
         np.savez(tmp_path / f"{name}.npz", weights=np.ones(9), step=step)
-        assert told_by(tmp_path / f"{name}.npz").step == 35
+        assert position_in(tmp_path / f"{name}.npz").step == 35
     for name, none in (("i", 35.5), ("j", np.inf), ("k", np.array([35.0, 36.0]))):
         np.savez(tmp_path / f"{name}.npz", step=none)
-        assert told_by(tmp_path / f"{name}.npz").step is None
-    assert told_by(tmp_path / "d.safetensors").step is None
-    assert told_by(tmp_path / "e.pkl").step is None
+        assert position_in(tmp_path / f"{name}.npz").step is None
+    assert position_in(tmp_path / "d.safetensors").step is None
+    assert position_in(tmp_path / "e.pkl").step is None
     assert not (Path.cwd() / "evil!").exists()
 
 

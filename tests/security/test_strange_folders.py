@@ -13,7 +13,7 @@ from orchestrator.agent.layout import Layout
 from orchestrator.app import local, state_folders
 from orchestrator.cli import update
 from orchestrator.contract.machine_errors import AgentError
-from orchestrator.contract.trusted_folder import stranger
+from orchestrator.contract.trusted_folder import why_untrusted
 from orchestrator.domain.ports import Iap
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address, start_of, write_address
@@ -56,31 +56,31 @@ def made(folder, mode=0o755, owner=None):
 
 def test_a_folder_that_others_may_write_is_strange(tmp_path, for_all):
     """And one below it; in a folder for all the sticky bit keeps what is one's own."""
-    assert stranger(made(tmp_path / "own")) == ""
-    assert stranger(made(tmp_path / "group", 0o775)) == ""
-    assert stranger(made(for_all / "own")) == ""
-    assert stranger(for_all / "not" / "yet") == ""
-    assert "may write" in stranger(for_all)
+    assert why_untrusted(made(tmp_path / "own")) == ""
+    assert why_untrusted(made(tmp_path / "group", 0o775)) == ""
+    assert why_untrusted(made(for_all / "own")) == ""
+    assert why_untrusted(for_all / "not" / "yet") == ""
+    assert "may write" in why_untrusted(for_all)
     loose = made(tmp_path / "loose", 0o777)
     for folder in (loose, made(loose / "own"), loose / "not-yet"):
-        assert str(loose) in stranger(folder)
+        assert str(loose) in why_untrusted(folder)
     (tmp_path / "link").symlink_to(loose)
-    assert str(loose) in stranger(tmp_path / "link" / "own")
+    assert str(loose) in why_untrusted(tmp_path / "link" / "own")
 
 
 @root_only
 def test_a_folder_of_another_user_is_strange(tmp_path, for_all):
     """Who owns a folder above is trusted, as on a computer of a group; not in a folder for all."""
     theirs = made(tmp_path / "theirs", owner=NOBODY)
-    assert f"uid {NOBODY}" in stranger(theirs)
-    assert stranger(made(theirs / "own")) == ""
+    assert f"uid {NOBODY}" in why_untrusted(theirs)
+    assert why_untrusted(made(theirs / "own")) == ""
     planted = made(for_all / "planted", owner=NOBODY)
-    assert str(planted) in stranger(made(planted / "own"))
+    assert str(planted) in why_untrusted(made(planted / "own"))
     own, link = made(tmp_path / "own"), for_all / "link"
     link.symlink_to(own)
-    assert stranger(link) == ""
+    assert why_untrusted(link) == ""
     os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
-    assert str(link) in stranger(link)
+    assert str(link) in why_untrusted(link)
 
 
 @root_only
@@ -88,7 +88,7 @@ def test_with_sudo_the_folders_of_who_called_it_are_not_strange(tmp_path, monkey
     """It keeps HOME where it is told to."""
     theirs = made(tmp_path / "theirs", owner=NOBODY)
     monkeypatch.setenv("SUDO_UID", str(NOBODY))
-    assert stranger(theirs) == ""
+    assert why_untrusted(theirs) == ""
 
 
 def test_the_error_says_where_why_and_what_next(open_folder):

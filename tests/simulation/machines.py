@@ -18,7 +18,7 @@ from orchestrator.contract import object_names, unclaimed_manifest
 from orchestrator.contract.completeness import disposable
 from orchestrator.contract.manifest import Manifest, StoredFile, manifest_name
 from orchestrator.contract.object_names import CHECKPOINTS, GANG
-from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, ended_before
+from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, ended_before
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.errors import RemoteError
@@ -152,7 +152,7 @@ class Gang:
         self._after(self.job.save_seconds / 10, whole)
 
     def _kept(self, worker, complete):
-        file = Kept(
+        file = UnclaimedFile(
             "checkpoints/a.pt", 1, "", f"{unclaimed_manifest.folder_name(self.incarnation, worker)}a.pt"
         )
         one = Unclaimed(

@@ -19,7 +19,7 @@ from orchestrator.contract.formats.hf import HuggingFace
 from orchestrator.contract.formats.keras import Keras
 from orchestrator.contract.formats.marker import Marker
 from orchestrator.contract.formats.orbax import Orbax
-from orchestrator.contract.formats.survey import ROOT, Seen, survey, survey_bucket
+from orchestrator.contract.formats.survey import ROOT, Survey, survey, survey_bucket
 from orchestrator.contract.formats.tf import TensorFlow
 from orchestrator.contract.formats.torch import Torch
 from orchestrator.contract.preemption_notice import TRAINER_SAVES
@@ -82,11 +82,11 @@ class Auto(Format):
 
     def find(self, root: Path) -> List[Unit]:
         """Return the units of the chosen format, in whichever folder they are; choose it first."""
-        seen = survey(root, self._marker)
-        self._claimed, self._units = seen.claimed, {}
+        surveyed = survey(root, self._marker)
+        self._claimed, self._units = surveyed.claimed, {}
         # Until one is chosen all are looked at, and while files are, what may take their place.
         for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
-            self._add(root, format_, seen)
+            self._add(root, format_, surveyed)
         if not self._is_strong():
             for unit in self._files.find(root):
                 self._units.setdefault(unit.name, (unit, self._files, "", unit))
@@ -135,11 +135,11 @@ class Auto(Format):
             if any(one.complete for one in held):
                 yield from held
                 return
-        seen = survey_bucket(listing, self._marker)
+        surveyed = survey_bucket(listing, self._marker)
         found: Dict[str, List[StoredStep]] = {}
-        for name, bases in seen.bases.items():
+        for name, bases in surveyed.bases.items():
             found[name] = list(self._stored_in(listing, self._strong[name], tuple(sorted(bases))))
-        files = Listing(seen.files, (), listing.has, listing.read, listing.below)
+        files = Listing(surveyed.files, (), listing.has, listing.read, listing.below)
         found[self._files.name] = list(self._files.stored(files))
         first = [self.chosen] if self._is_strong() else []
         order = [*first, *self._strong, self._files.name]
@@ -147,7 +147,7 @@ class Auto(Format):
         chosen = next(iter(whole), "") or next((name for name in order if found.get(name)), "")
         if whole:
             self.adopt(chosen)
-            self._bases = tuple(sorted(seen.bases.get(chosen, ())))
+            self._bases = tuple(sorted(surveyed.bases.get(chosen, ())))
         yield from found.get(chosen, [])
 
     def _stored_in(
@@ -166,11 +166,11 @@ class Auto(Format):
     def _is_strong(self) -> bool:
         return self._chosen is not None and self._chosen is not self._files
 
-    def _add(self, root: Path, format_: Optional[Format], seen: Seen) -> None:
+    def _add(self, root: Path, format_: Optional[Format], surveyed: Survey) -> None:
         if format_ is None:
             return
         known = {self._adopted} if format_ is self._chosen and self._adopted is not None else set()
-        bases = tuple(sorted({*seen.bases.get(format_.name, ()), *known}))
+        bases = tuple(sorted({*surveyed.bases.get(format_.name, ()), *known}))
         self._bases = bases if format_ is self._chosen else self._bases
         for base in bases:
             for inner in _units_of(format_, root, base):

@@ -28,7 +28,7 @@ from orchestrator.contract.formats.base import (
     torn,
 )
 from orchestrator.contract.formats.faults import fault_of
-from orchestrator.contract.formats.inside import told_by
+from orchestrator.contract.formats.inside import position_in
 from orchestrator.contract.formats.names import Kind, numbered
 from orchestrator.contract.formats.saved_files import (
     Saves,
@@ -147,11 +147,11 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
         if one.side and not one.name.endswith(".json"):
             continue
         if one.number is None:
-            told = told_by(root / one.name)
-            steps += [] if told.step is None else [told.step]
-            epochs += [] if told.epoch is None else [told.epoch]
+            position = position_in(root / one.name)
+            steps += [] if position.step is None else [position.step]
+            epochs += [] if position.epoch is None else [position.epoch]
         elif one in saves.newest:
-            inside = told_by(root / one.name).step if one.kind in (Kind.EPOCH, Kind.TIME) else None
+            inside = position_in(root / one.name).step if one.kind in (Kind.EPOCH, Kind.TIME) else None
             if inside is not None:
                 steps.append(inside)
             elif one.kind is Kind.STEP or one.kind is Kind.PLAIN:

@@ -25,14 +25,14 @@ _ERRORS = (ValueError, KeyError, TypeError, IndexError, AttributeError, zipfile.
 
 
 @dataclass(frozen=True)
-class Told:
+class Position:
     """Hold what a file tells of the progress: its step, and its epoch."""
 
     step: Optional[int] = None
     epoch: Optional[int] = None
 
 
-def told_by(path: Path) -> Told:
+def position_in(path: Path) -> Position:
     """Return what a whole file tells. Raises OSError."""
     name = path.name.lower()
     try:
@@ -47,21 +47,21 @@ def told_by(path: Path) -> Told:
         if head[:2] == b"PK" or head[:1] == b"\x80":
             state = state_in(path)
             # Some programs pickle an object that holds the state as attributes.
-            return _among(state) if isinstance(state, Mapping) else Told()
+            return _among(state) if isinstance(state, Mapping) else Position()
         if name.endswith(".msgpack") or "." not in name:
             return _among(msgpack_numbers(path))
     except (*_ERRORS, struct.error, RecursionError):
         pass
-    return Told()
+    return Position()
 
 
-def _among(state: Any) -> Told:
+def _among(state: Any) -> Position:
     """Look for the known keys, in the state itself first."""
-    found = Told()
+    found = Position()
     for one in _levels(state):
         step = next((n for n in (_number(one.get(key)) for key in STEPS) if n is not None), None)
         epoch = next((n for n in (_number(one.get(key)) for key in EPOCHS) if n is not None), None)
-        found = Told(found.step if found.step is not None else step, _first(found.epoch, epoch))
+        found = Position(found.step if found.step is not None else step, _first(found.epoch, epoch))
     return found
 
 

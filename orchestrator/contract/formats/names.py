@@ -78,9 +78,9 @@ def _series(name: str, start: int, end: int) -> str:
     A version is left out: Lightning saves `step=40-v1.ckpt` beside the `step=40.ckpt` that it went on from.
     """
     after = VERSION.sub("", name[end:])
-    return re.sub(r"\d+(?:\.\d+)?", "#", name[:start]) + "#" + re.sub(r"\d+\.\d+|\d+", _kept, after)
+    return re.sub(r"\d+(?:\.\d+)?", "#", name[:start]) + "#" + re.sub(r"\d+\.\d+|\d+", _blanked, after)
 
 
-def _kept(match: "re.Match[str]") -> str:
+def _blanked(match: "re.Match[str]") -> str:
     """Blank a metric; keep whole numbers after the step, which tell a rank or a part."""
     return "#" if "." in match[0] else match[0]

@@ -14,7 +14,7 @@ ENDINGS = (
     ".pkl", ".pickle", ".joblib", ".onnx", ".gguf", ".tflite", ".eqx", ".pdparams", ".model", ".index",
 )  # fmt: skip
 """Ends of the names that the common frameworks give to models and optimizers."""
-_KEPT = (
+_COMMON = (
     ".zip", ".gz", ".bz2", ".xz", ".zst", ".p", ".dat", ".bin", ".db", ".sqlite", ".sqlite3", ".cbm",
     ".cbsnapshot", ".ubj", ".pdopt", ".pb", ".params", ".states", ".mat", ".rds", ".vec", ".xgb",
 )  # fmt: skip
@@ -23,7 +23,7 @@ _TEXT = (
     ".json", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".toml", ".cfg", ".ini", ".md", ".py", ".sh", ".xml",
     ".jinja", ".jsonl", ".html", ".proto", ".pbtxt",
 )  # fmt: skip
-_SEEN = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".mp4", ".wav", ".html")
+_MEDIA = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".mp4", ".wav", ".html")
 _LOG = re.compile(
     r"log(?!it|ist)|metrics|history|events|stdout|stderr|progress|nohup|\.(?:out|err|wandb|lock|pid)$"
 )
@@ -55,13 +55,13 @@ def save_folder_like(name: str) -> bool:
     return _FOLDER.fullmatch(name.lower()) is not None
 
 
-def kept_like(name: str) -> bool:
+def checkpoint_like(name: str) -> bool:
     """Say whether a file of that name is a save when it lies in the folder of checkpoints."""
     lower = name.lower()
-    return save_like(name) or (lower.endswith(_KEPT) and not is_log(name) and not _STATIC.search(lower))
+    return save_like(name) or (lower.endswith(_COMMON) and not is_log(name) and not _STATIC.search(lower))
 
 
-def maybe_kept(name: str, size: int) -> bool:
+def maybe_save(name: str, size: int) -> bool:
     """
     Say whether a file of so many bytes may be a save where nothing in the folder has the name of one.
 
@@ -77,4 +77,4 @@ def maybe_kept(name: str, size: int) -> bool:
 def is_log(name: str) -> bool:
     """Say whether a file of that name is a log or a picture, which no program goes on from."""
     lower = name.lower()
-    return _LOG.search(lower) is not None or lower.endswith(_SEEN)
+    return _LOG.search(lower) is not None or lower.endswith(_MEDIA)

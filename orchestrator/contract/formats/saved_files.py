@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from orchestrator.contract.formats.names import TIME, VERSION, Kind, numbered
-from orchestrator.contract.formats.save_like import is_log, kept_like, maybe_kept, save_folder_like
+from orchestrator.contract.formats.save_like import checkpoint_like, is_log, maybe_save, save_folder_like
 
 _EPOCHS = 10**12
 POINTER = 4096
@@ -90,8 +90,8 @@ def group(found: Sequence[Found]) -> Saves:
     for one in found:
         if one.number is not None and one.name not in chosen:
             older.setdefault(one.number, []).append(one)
-    kept = sorted(older.items())[-max(2, _MOST_OLDER // (1 + len(over))) :]
-    by_number = tuple((number, (*ones, *over)) for number, ones in kept)
+    retained = sorted(older.items())[-max(2, _MOST_OLDER // (1 + len(over))) :]
+    by_number = tuple((number, (*ones, *over)) for number, ones in retained)
     return Saves(tuple(head), tuple(newest), by_number, tuple(missing))
 
 
@@ -179,10 +179,10 @@ def _in_order(found: Sequence[Found]) -> Sequence[Found]:
 def among(names: Iterable[str], about: About) -> Iterator[Found]:
     """Yield the files that are saves, and those beside them without which a program may not resume."""
     names = list(names)
-    saves = {name for name in names if kept_like(base_of(name))}
+    saves = {name for name in names if checkpoint_like(base_of(name))}
     known = bool(saves)
     if not known:
-        saves = {name for name in names if maybe_kept(base_of(name), about(name)[0])}
+        saves = {name for name in names if maybe_save(base_of(name), about(name)[0])}
     above: Set[str] = {""} if saves else set()
     folders: Set[str] = set()
     for name in saves:
@@ -212,7 +212,7 @@ def _is_beside(folder: str, above: Set[str], known: bool) -> bool:
 def is_save(name: str, size: int) -> bool:
     """Say whether a file of a commit is a save, and not one that only lies beside it."""
     base = base_of(name)
-    return kept_like(base) or maybe_kept(base, size) or step_folder_of(name) != ""
+    return checkpoint_like(base) or maybe_save(base, size) or step_folder_of(name) != ""
 
 
 def replaced_in_place(names: Iterable[str]) -> bool:

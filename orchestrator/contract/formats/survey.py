@@ -33,7 +33,7 @@ _FOLDERS = (Accelerate(), Distributed(), Levanter())
 
 
 @dataclass(frozen=True)
-class Seen:
+class Survey:
     """Hold in which folders the saves of each format lie, which folders are saves, and what files there are."""
 
     bases: Dict[str, Set[str]]
@@ -72,7 +72,7 @@ def beside(names: AbstractSet[str]) -> List[str]:
     ]
 
 
-def survey(root: Path, marker: str) -> Seen:
+def survey(root: Path, marker: str) -> Survey:
     """Look at the folder of all checkpoints and a few levels below it; what is a save is not looked into."""
     bases: Dict[str, Set[str]] = {}
     claimed: Set[str] = set()
@@ -97,10 +97,10 @@ def survey(root: Path, marker: str) -> Seen:
                 claimed.add(inside)
             elif depth < DEEPEST:
                 ahead.append((inside, depth + 1))
-    return Seen(bases, claimed)
+    return Survey(bases, claimed)
 
 
-def survey_bucket(listing: Listing, marker: str) -> Seen:
+def survey_bucket(listing: Listing, marker: str) -> Survey:
     """Look at the bucket in the same way; of the numbered folders at the newest ones."""
     bases: Dict[str, Set[str]] = {}
     files: List[str] = []
@@ -122,7 +122,7 @@ def survey_bucket(listing: Listing, marker: str) -> Seen:
                 bases.setdefault(owner, set()).add(base)
             elif depth < DEEPEST:
                 ahead.append((lead + name, below, depth + 1))
-    return Seen(bases, frozenset(), tuple(files))
+    return Survey(bases, frozenset(), tuple(files))
 
 
 def _worth_a_look(folders: Tuple[str, ...]) -> List[str]:

@@ -71,10 +71,10 @@ class Output:
     def now(self) -> Printed:
         """Return the progress: what the job's own patterns find, else what the first reader with a step found."""
         teller = next((r for r in self._ranked if r.step is not None), None)
-        heard = next((r.loss for r in self._ranked if r.loss is not None), None)
-        found = Printed(loss=heard)
+        any_loss = next((r.loss for r in self._ranked if r.loss is not None), None)
+        found = Printed(loss=any_loss)
         if teller is not None:
-            loss = heard if teller.loss is None else teller.loss
+            loss = any_loss if teller.loss is None else teller.loss
             found = Printed(teller.step, loss, None, teller.total, teller.name, teller.exact)
         own = self._own
         if own is None:

@@ -27,5 +27,5 @@ def value(text: bytes) -> float:
 
 
 def usable(number: Optional[float]) -> Optional[float]:
-    """Return a number that may be told on; None for NaN and for what was never there."""
+    """Return a number that may be reported; None for NaN and for what was never there."""
     return number if number is not None and abs(number) <= LARGEST_FLOAT else None
