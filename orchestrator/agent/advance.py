@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Optional
+from typing import Optional, Tuple
 
 from orchestrator.agent.breaker import acquit, go_back, is_due, newest_but
 from orchestrator.agent.gang import Attempt, next_attempt
@@ -44,23 +44,25 @@ class Advance:
 
     def _wanted(self, attempt: Attempt, outcome: Outcome, counted: bool) -> Attempt:
         """Return the next attempt as things stand now."""
-        newest = self._newest(attempt if counted else None)
-        why = f"{newest.why}; before: {outcome.reason}" if newest is not None else outcome.reason
+        newest, why = self._newest(attempt if counted else None)
+        reason = f"{why}; before: {outcome.reason}" if why else outcome.reason
         excused = outcome.verdict is Verdict.EXCUSED
-        return next_attempt(attempt, newest, why, self._settings.worker, counted, excused, outcome.code)
+        return next_attempt(attempt, newest, reason, self._settings.worker, counted, excused, outcome.code)
 
-    def _newest(self, attempt: Optional[Attempt]) -> Optional[Checkpoint]:
-        """Return the newest checkpoint to resume from; a suspect of *attempt* only after a later one."""
+    def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[Checkpoint], str]:
+        """Return the newest checkpoint to resume from and why; a suspect of *attempt* only after a later one."""
         parts = self._parts
-        newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
+        newest, why = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
         if attempt is None or newest is None or newest.incarnation >= 0:
-            return newest
+            return newest, why
         if made_progress(newest, attempt.reached):
-            return newest
-        return parts.patiently(
+            return newest, why
+        # What the job wrote to the bucket itself is not renamed, so a suspect is still in the choice there.
+        older = parts.patiently(
             "look for older checkpoints",
             lambda: newest_but(parts.catalogue.complete(), attempt.suspects),
         )
+        return older, older.why if older is not None else ""
 
     def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: Outcome) -> str:
         """Give up after too many failures, unless a worker is missing: then return which, and go on trying."""
@@ -83,7 +85,7 @@ class Advance:
         Worker 0 does it; the others give it time to, so that only one attempt tells of it.
         """
         parts = self._parts
-        newest = self._newest(attempt)
+        newest, _why = self._newest(attempt)
         if newest is None or not is_due(attempt, wanted, newest):
             return wanted
         if self._settings.worker:

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
-from orchestrator.contract.completeness import Checkpoint, judge
+from orchestrator.contract.completeness import Checkpoint, Verdict, judge
 from orchestrator.contract.formats.base import Format, Listing, StoredStep
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
@@ -16,6 +16,8 @@ from orchestrator.contract.object_names import CHECKPOINTS
 
 SUSPECT = ".suspect"
 REPLACED = ".replaced"
+MOST_NAMED = 3
+"""Checkpoints that a reason names at most: the newest of those that were passed over."""
 
 
 class Catalogue:
@@ -32,7 +34,16 @@ class Catalogue:
 
     def complete(self, seconds: float = SECONDS) -> Iterator[Checkpoint]:
         """Yield complete checkpoints, newest step first, then newest incarnation."""
-        return self._finished(seconds) if self._settings.in_bucket else self._committed(seconds)
+        return (one for one, _why in self._judged(seconds) if one is not None)
+
+    def choice(self, seconds: float = SECONDS) -> Tuple[Optional[Checkpoint], str]:
+        """Return the newest complete checkpoint and why it is taken, with the newer ones that are not complete."""
+        passed_over: List[str] = []
+        for one, why in self._judged(seconds):
+            if one is not None:
+                return one, "; ".join([one.why, *passed_over[:MOST_NAMED]])
+            passed_over += [why] if why else []
+        return None, "; ".join(passed_over[:MOST_NAMED])
 
     def manifest(self, step: int, incarnation: int, worker: int) -> Manifest:
         """Return one worker's manifest. Raises TornError when it is gone or is none."""
@@ -59,7 +70,7 @@ class Catalogue:
 
     def completed(self, step: int, incarnation: int, seconds: float = SECONDS) -> Optional[Checkpoint]:
         """Return the checkpoint of one step and incarnation if it is complete."""
-        return self._judge(folder_name(step, incarnation), seconds)
+        return self._verdict(folder_name(step, incarnation), seconds).checkpoint
 
     def path_of(self, step: int) -> str:
         """Return where the job finds a step that it wrote to the bucket itself, empty when it is gone."""
@@ -94,27 +105,28 @@ class Catalogue:
             or self.manifest(step, incarnation, 0).proven
         )
 
-    def _committed(self, seconds: float) -> Iterator[Checkpoint]:
-        for _step, folder in self.steps(seconds):
+    def _judged(self, seconds: float) -> Iterator[Tuple[Optional[Checkpoint], str]]:
+        """Yield each checkpoint that is complete, or None and a sentence on what it lacks; newest first."""
+        if self._settings.in_bucket:
+            for one in self._stored(seconds):
+                found = Checkpoint(one.step, why=f"checkpoint complete: {one.why}") if one.complete else None
+                yield found, f"{one.name or 'the folder'} is not complete: {one.why}"
+            return
+        for step, folder in self.steps(seconds):
             by_incarnation: Dict[int, str] = {}
             for inner in self._bucket.level(folder, seconds)[1]:
                 number = step_of(inner.rstrip("/").rsplit("/", 1)[-1])
                 if number is not None:
                     by_incarnation[number] = inner
             for number in sorted(by_incarnation, reverse=True):
-                found = self._judge(by_incarnation[number], seconds)
-                if found is not None:
-                    yield found
+                verdict = self._verdict(by_incarnation[number], seconds)
+                lacks = f"step {step} of incarnation {number} is not complete: {verdict.why}"
+                yield verdict.checkpoint, lacks if verdict.why else ""
 
-    def _judge(self, folder: str, seconds: float) -> Optional[Checkpoint]:
+    def _verdict(self, folder: str, seconds: float) -> Verdict:
         sizes = self._bucket.sizes(folder, seconds)
         held = {name: self._bucket.read(name, seconds) for name in sizes if parse_name(name)}
-        return judge(sizes, {name: one.data if one else None for name, one in held.items()}).checkpoint
-
-    def _finished(self, seconds: float) -> Iterator[Checkpoint]:
-        for one in self._stored(seconds):
-            if one.complete:
-                yield Checkpoint(one.step, why=f"checkpoint complete: {one.why}")
+        return judge(sizes, {name: one.data if one else None for name, one in held.items()})
 
     def _stored(self, seconds: float) -> Iterator[StoredStep]:
         return self._format.stored(self._level(self.prefix(), seconds))

@@ -162,11 +162,12 @@ class Agent:
         self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
         latest = parts.patiently("read the gang", parts.gang.latest)
         if latest is None:
-            newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
+            newest, why = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
             if newest is None:
                 self._finish.ended_earlier()
-            why = newest.why if newest is not None else "no checkpoint yet"
-            first = next_attempt(None, newest, why, self._settings.worker, counted=False)
+            first = next_attempt(
+                None, newest, why or "no checkpoint yet", self._settings.worker, counted=False
+            )
             return parts.patiently("create the first attempt", lambda: parts.gang.create(first))
         if latest.attempt > played:
             return latest

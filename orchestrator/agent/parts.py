@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, TypeVar
+from typing import Callable, List, Mapping, Optional, Tuple, TypeVar
 
 from orchestrator.agent.catalogue import Catalogue
 from orchestrator.agent.commit import Committer
@@ -20,7 +20,7 @@ from orchestrator.agent.rehearsal import trusted
 from orchestrator.agent.restore import Restorer
 from orchestrator.agent.secrets import Secrets
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.agent.storage import Bucket
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.formats.base import Format
@@ -55,9 +55,9 @@ class Parts:
     secrets: Secrets
     events: EventFiles
 
-    def newest_to_resume(self, seconds: float = SECONDS) -> Optional[Checkpoint]:
-        """Return the newest complete checkpoint, None without one or for a job that has no steps."""
-        return None if self.format.at_end else self.catalogue.newest(seconds)
+    def checkpoint_to_resume(self) -> Tuple[Optional[Checkpoint], str]:
+        """Return the newest complete checkpoint and why; None without one or for a job that has no steps."""
+        return (None, "") if self.format.at_end else self.catalogue.choice()
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
         """

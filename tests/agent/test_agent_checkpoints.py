@@ -74,7 +74,7 @@ def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
 
 
 def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Lab) -> None:
-    """It is not complete, so nobody brings it here first, and nothing of it is deleted."""
+    """It is not complete, so nobody brings it here first, and nothing of it is deleted; the reason names both."""
     lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
     lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
     before = lab.names("checkpoints/00000020/g1/")
@@ -82,8 +82,27 @@ def test_stored_checkpoint_with_a_file_of_another_size_is_passed_over(lab: Lab) 
     second = lab.machine("m1", INCARNATION=2, _STEPS=20).run_to_end()
 
     assert second.heartbeat()["resumed_from"] == 10
-    assert [one["resume_step"] for one in lab.attempts(2)] == [10]
+    [attempt] = lab.attempts(2)
+    assert attempt["resume_step"] == 10
+    lacks = "weights.bin of worker 0 has 18 bytes, not 5000"
+    assert attempt["reason"] == (
+        f"checkpoint complete: manifest; step 20 of incarnation 1 is not complete: part/{lacks}"
+    )
+    assert f"resume from step 10 ({attempt['reason']})" in lab.log(incarnation=2)
     assert lab.names("checkpoints/00000020/g1/") == before
+
+
+def test_a_start_from_the_beginning_names_the_checkpoints_that_are_not_complete(lab: Lab) -> None:
+    """Otherwise nobody would know that a checkpoint was there, and why it did not count."""
+    lab.machine("m0", _STEPS=10).run_to_end()
+    lab.put("checkpoints/00000010/g1/w0/part/weights.bin", b"not what was saved")
+
+    second = lab.machine("m1", INCARNATION=2, _STEPS=10).run_to_end()
+
+    assert second.heartbeat()["resumed_from"] is None
+    assert lab.attempts(2)[0]["reason"] == (
+        "step 10 of incarnation 1 is not complete: part/weights.bin of worker 0 has 18 bytes, not 5000"
+    )
 
 
 def test_restored_files_are_as_old_as_they_were(lab: Lab) -> None:
