@@ -9,9 +9,8 @@ import shlex
 from email.utils import formatdate
 from pathlib import Path
 
-from orchestrator.agent.expire import Timer, made_until
+from orchestrator.agent.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.own_node import NodeApi, own_node
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.transport import Reply

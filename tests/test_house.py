@@ -30,7 +30,6 @@ FORBIDDEN = {
 ALLOWED = {
     "orchestrator/emulator/state/world.py": r"^\s*(import|from) pickle",  # reads what it wrote itself
     "orchestrator/contract/formats/pickled.py": r"^\s*(import|from) pickle",  # it builds no foreign object
-    "orchestrator/contract/formats/joblib_pickle.py": r"^\s*(import|from) pickle",  # nor does this one
 }
 TEXTS = [
     *(path for path in PYTHON if not path.is_relative_to(ROOT / "tests")),

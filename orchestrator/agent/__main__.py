@@ -15,18 +15,17 @@ from typing import List, Mapping, Optional
 
 from orchestrator.agent import apt
 from orchestrator.agent.bundle import fetch
-from orchestrator.agent.expire import Timer, made_until
+from orchestrator.agent.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.loop import Agent
 from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.own_node import NodeApi, own_node
 from orchestrator.agent.parts import wire
 from orchestrator.agent.processes import start_time
 from orchestrator.agent.rehearsal import check, for_job, for_setup, trusted
 from orchestrator.agent.settings import layout_of, read_settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.threads import say
-from orchestrator.agent.venv import commands, install_command
+from orchestrator.agent.venv import install_command
 from orchestrator.agent.venv import main as venv
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
@@ -55,6 +54,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     commands.add_parser("apt", help="wait for the lock of apt's lists, then run apt-get or apt")
     words = sys.argv[1:] if argv is None else argv
     try:
+        # These two take the options of other programs, which argparse would take for its own.
         if words[:1] == ["venv"]:
             return _venv(words[1:], os.environ)
         if words[:1] == ["apt"] and len(words) > 1:
@@ -93,12 +93,13 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _run(environ: Mapping[str, str]) -> int:
     settings = read_settings(environ)
+    # cron starts the agent each minute, also when the job is done and on machines that run none.
     if settings.layout.stop.exists() or environ.get("TPUCTL_RUNS_JOB") == "0":
         return 0
     settings.layout.make()
     own = Path(sys.argv[0]).absolute()
     install_command(settings.layout, own)
-    apt.install_commands(commands(settings.layout), own, environ)
+    apt.install_commands(settings.layout.programs, own, environ)
     return Agent(wire(settings, environ)).run()
 
 
@@ -120,6 +121,7 @@ def _exec(program: List[str], environ: Mapping[str, str]) -> int:
     """Become *program*, which another service of the machine is."""
     check(environ)
     try:
+        # The process is replaced, so that signals of the service manager reach the program itself.
         os.execvpe(program[0], program, dict(environ))  # noqa: S606 (no shell is wanted)
     except OSError as error:
         raise AgentError(f"{program[0]} cannot be started: {error.strerror}") from error
@@ -127,6 +129,7 @@ def _exec(program: List[str], environ: Mapping[str, str]) -> int:
 
 def _stop(layout: Layout, hold: Optional[str]) -> int:
     if hold:
+        # Before the signal: cron could start the next agent as soon as this one has left.
         write_atomically(layout.stop, hold + "\n")
     pid = _running(layout)
     if pid is None:

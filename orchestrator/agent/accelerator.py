@@ -52,6 +52,7 @@ def holders(devices: Path, processes: Path) -> List[Holder]:
     for process in processes.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's and we are not root
             if any(_is_device(os.readlink(str(one)), devices) for one in (process / "fd").iterdir()):  # noqa: PTH115 (Python 3.8)
+                # It may end between these two reads; then it holds nothing any more.
                 words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
                 found.append(Holder(int(process.name), words.strip()[:LONGEST]))
     return sorted(found, key=lambda one: one.pid)
@@ -69,6 +70,7 @@ def _remove(lock: Path) -> bool:
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Only under its lock: without the file of a living libtpu a second process would be let in.
             lock.unlink()
     except OSError:
         return False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Optional, Tuple
+from dataclasses import replace
+from typing import Iterable, Optional, Sequence, Tuple
 
-from orchestrator.agent.breaker import acquit, go_back, is_due, newest_but
+from orchestrator.agent.catalogue import Catalogue
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.orders import Ending, Interrupted, Kind
 from orchestrator.agent.outcome import Outcome, Verdict
@@ -28,6 +29,7 @@ class Advance:
         """Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many."""
         parts = self._parts
         latest = parts.patiently("read the gang", parts.gang.latest)
+        # All workers come here when a job ends; the first one creates the attempt, the others follow it.
         if latest is not None and latest.attempt > attempt.attempt:
             return latest
         if not counted:
@@ -88,6 +90,7 @@ class Advance:
         newest, _why = self._newest(attempt)
         if newest is None or not is_due(attempt, wanted, newest):
             return wanted
+        # Two workers that suspect the checkpoint at once would write its manifests over each other's.
         if self._settings.worker:
             self._pause(attempt, BREAKER_PATIENCE)
             return wanted
@@ -99,5 +102,86 @@ class Advance:
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:
         end = time.monotonic() + seconds
+        # A worker that ended its pause earlier has created the attempt: to wait on would only cost time.
         while time.monotonic() < end and not self._parts.orders.overtaken(attempt.attempt):
             self._parts.orders.wait(min(0.5, max(0.0, end - time.monotonic())))
+
+
+ALIKE = 2
+MOST_BACK = 2
+
+
+# The crash-loop breaker: a newest checkpoint from which every start ends alike is taken out of the choice. If
+# going back does not help either, the checkpoint was not to blame, and it comes back.
+
+
+def is_due(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint]) -> bool:
+    """
+    Say whether to go one checkpoint back.
+
+    ALIKE starts in a row from the newest checkpoint left with the same status and without progress.
+    """
+    return (
+        newest is not None
+        and newest.step == last.resume_step
+        and wanted.same >= ALIKE
+        and len(wanted.suspects) < MOST_BACK
+    )
+
+
+def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attempt:
+    """
+    Return the attempt from the checkpoint before; the same attempt when there is no other complete one.
+
+    What the job wrote to the bucket itself stays as it is, because it may look there for the newest one:
+    only what it is given to resume from changes.
+    """
+    suspects = (*wanted.suspects, (newest.step, newest.incarnation))
+    back = newest_but(catalogue.complete(), suspects)
+    if back is None:
+        return wanted
+    # Renaming is our way to take something out of the choice; what the job wrote itself is left alone.
+    if newest.incarnation >= 0:
+        catalogue.suspect(newest)
+    return replace(
+        wanted,
+        resume_step=back.step,
+        resume_incarnation=back.incarnation if back.incarnation >= 0 else None,
+        same=0,
+        code=None,
+        suspects=suspects,
+        reason=f"{wanted.same} starts from step {newest.step} ended alike, so the checkpoint before "
+        f"is taken; {wanted.reason}",
+    )
+
+
+def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int]]) -> Optional[Checkpoint]:
+    """Return the newest checkpoint that is none of the *suspects*. Pure."""
+    return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
+
+
+def going_back_text(attempt: Attempt, place: str) -> str:
+    """Say which checkpoints an attempt passes over, empty for none; *place* is the job's folder in the bucket."""
+    if not attempt.suspects:
+        return ""
+    steps = " and ".join(str(step) for step, _ in attempt.suspects)
+    text = (
+        f"{ALIKE} starts in a row from step {steps} failed alike, so this one is from step "
+        f"{attempt.resume_step}; nothing is deleted"
+    )
+    if all(incarnation >= 0 for _, incarnation in attempt.suspects):
+        return text
+    return (
+        f"{text}. A job that does not read TPUCTL_RESUME finds step {steps} in {place} all the same: if it "
+        "fails again, move that away"
+    )
+
+
+def acquit(catalogue: Catalogue, attempt: Attempt) -> str:
+    """Put the attempt's suspects back into the choice, and return words for what was tried."""
+    for step, incarnation in attempt.suspects:
+        if incarnation >= 0:
+            catalogue.acquit(step, incarnation)
+    steps = ", ".join(str(step) for step, _ in attempt.suspects)
+    text = f"; going back from step {steps} did not help, so it is in the choice again"
+    return text if steps else ""

@@ -36,6 +36,7 @@ def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> N
     """Put the commands that the machine itself has into the folder of programs. Raises OSError."""
     for name in COMMANDS:
         target = folder / name
+        # The image may have no apt at all.
         if _real(name, folder, environ) is None:
             continue
         text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)), name=name)
@@ -53,7 +54,7 @@ def main(
 ) -> int:
     """Wait for the lock of the lists and become the program. Raises AgentError."""
     name, arguments = words[0], list(words[1:])
-    real = _real(name, layout.root / "bin", environ)
+    real = _real(name, layout.programs, environ)
     if real is None:
         raise AgentError(f"{name} is not on this machine")
     lock = _lists(real, environ) / "lock"
@@ -64,6 +65,7 @@ def main(
         reported = True
         wait(PAUSE)
     try:
+        # Between the check and this line somebody may take the lock; then apt itself says so, as without us.
         os.execve(real, [name, *arguments], dict(environ))  # noqa: S606 (no shell is wanted)
     except OSError as error:
         raise AgentError(f"{name} cannot be started: {error.strerror}") from error
@@ -94,6 +96,8 @@ def _lists(real: str, environ: Mapping[str, str]) -> Path:
 def _taken(lock: Path) -> bool:
     """Say whether another process holds the lock; who may not look does not wait."""
     try:
+        # apt locks by fcntl(2), which flock(2) does not see, and which asks for a file that is open for
+        # writing.
         with lock.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -64,6 +64,7 @@ class BringBack(threading.Thread):
         """Restore, and keep whatever came of it for `wait`."""
         self._parts.status.time("restore_began")
         try:
+            # Raised again by `wait`, in the thread that can end the attempt.
             self.outcome = self.restore()
         except BaseException as error:
             self._failed = error
@@ -147,6 +148,7 @@ def bring_outputs_back(parts: Parts) -> None:
             continue
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+            # Renamed only after its checksum: a job that is killed here finds whole files or none.
             place.replace(target)
         except OSError as error:
             if error.errno not in NO_PLACE:

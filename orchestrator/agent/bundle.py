@@ -35,6 +35,8 @@ def switch(layout: Layout, digest: str) -> None:
     wanted = posixpath.join("bundle", digest)
     if layout.current.is_symlink() and os.readlink(str(layout.current)) == wanted:  # noqa: PTH115 (3.9)
         return
+    # A link cannot be changed in place: without the rename `current` would be missing for a moment. The
+    # process id keeps apart an agent and `agent.pyz fetch`, which a push runs beside it.
     temporary = layout.root / f".current-{os.getpid()}"
     if temporary.is_symlink():
         temporary.unlink()
@@ -46,6 +48,7 @@ def unpack(archive: Path, target: Path) -> None:
     """Unpack a tar.gz below *target*. Raises TornError, having written nothing, when a member would leave it."""
     try:
         with tarfile.open(str(archive), "r:gz") as tar:
+            # All names are checked before the first byte is written: a refused bundle leaves nothing behind.
             members = tar.getmembers()
             _check(members)
             if hasattr(tarfile, "tar_filter"):
@@ -71,6 +74,8 @@ def _fetch(folder: Path, bucket: Bucket, digest: str, target: Path) -> None:
         bucket.download(name, archive, int(held["size"]))
         if sha256_of(archive) != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
+        # Unpacked beside its place and renamed as a whole, so that a folder with this name is always
+        # complete.
         temporary.mkdir()
         unpack(archive, temporary)
     try:

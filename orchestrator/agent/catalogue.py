@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import Dict, Iterator, List, Optional, Tuple
 
+from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
-from orchestrator.contract.completeness import Checkpoint, Verdict, judge
+from orchestrator.agent.threads import say
+from orchestrator.contract.completeness import Checkpoint, Verdict, disposable, judge
 from orchestrator.contract.formats.base import Format, Listing, StoredStep
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
@@ -83,6 +85,8 @@ class Catalogue:
         for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
             held = self._bucket.read(name) if parse_name(name) else None
             if held is not None:
+                # Copy, then delete: killed between the two, the checkpoint is still in the choice and nothing
+                # is lost. The generation protects a manifest that a new save has put there meanwhile.
                 self._bucket.write(name + mark, held.data)
                 self._bucket.delete(name, held.generation)
 
@@ -92,6 +96,7 @@ class Catalogue:
             original = name[: -len(SUSPECT)]
             held = self._bucket.read(name) if name.endswith(SUSPECT) and parse_name(original) else None
             if held is not None:
+                # Generation 0: a new save of this step stays, and the suspect is dropped.
                 with contextlib.suppress(PreconditionError):
                     self._bucket.write(original, held.data, 0)
                 self._bucket.delete(name)
@@ -118,6 +123,8 @@ class Catalogue:
                 number = step_of(inner.rstrip("/").rsplit("/", 1)[-1])
                 if number is not None:
                     by_incarnation[number] = inner
+            # Two incarnations may have saved one step; the later one went on from a checkpoint of the
+            # earlier.
             for number in sorted(by_incarnation, reverse=True):
                 verdict = self._verdict(by_incarnation[number], seconds)
                 lacks = f"step {step} of incarnation {number} is not complete: {verdict.why}"
@@ -125,6 +132,7 @@ class Catalogue:
 
     def _verdict(self, folder: str, seconds: float) -> Verdict:
         sizes = self._bucket.sizes(folder, seconds)
+        # A manifest may be deleted between the list and this read; the judge takes it as missing.
         held = {name: self._bucket.read(name, seconds) for name in sizes if parse_name(name)}
         return judge(sizes, {name: one.data if one else None for name, one in held.items()})
 
@@ -156,3 +164,27 @@ class Catalogue:
         if name != self._bucket.name:
             raise AgentError(f"{self._settings.folder} is not in the deployment's bucket {self._bucket.name}")
         return path.rstrip("/") + "/" if path else ""
+
+
+def retain(settings: Settings, bucket: Bucket, catalogue: Catalogue, gang: Gang) -> None:
+    """
+    Keep the newest complete checkpoints and whatever is newer than the oldest kept one. Worker 0 calls this.
+
+    Does nothing for checkpoints that the framework keeps itself, nor when a newer incarnation exists.
+    """
+    if settings.checkpoints.in_bucket:
+        return
+    complete = list(catalogue.complete())
+    old = disposable(complete, settings.checkpoints.keep)
+    if not old:
+        return
+    doomed = [(step, bucket.list(folder)) for step, folder in catalogue.steps() if step <= old[0]]
+    # The look comes after the choice: who sleeps in between must not delete what its replacement has made.
+    if gang.newer_incarnation() is not None:
+        return
+    for step, names in doomed:
+        # Manifests first: killed in between, a checkpoint without them does not exist, while one with half of
+        # its files would be torn.
+        for name in sorted(names, key=lambda one: (parse_name(one) is None, one)):
+            bucket.delete(name)
+        say(f"removed the checkpoint of step {step}: newer complete ones exist")

@@ -73,6 +73,7 @@ class Committer:
         with self._lock:
             self._attempt, self._floor = attempt, floor
             self._same = CommittedFiles()
+            # Files of an earlier start or of the bundle are no proof that this worker saves anything.
             self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
             self._start, self._followed = -1 if floor is None else floor, set()
             self._newest.begin()
@@ -80,6 +81,8 @@ class Committer:
 
     def end(self) -> None:
         """Commit nothing until the next `begin`; returns when a running commit has ended."""
+        # Takes the lock, so it returns when no thread is in a commit: the restore that follows may move
+        # files.
         self.begin(0, None)
 
     def commit(self) -> bool:
@@ -226,6 +229,7 @@ class Committer:
         source = folder or self._local.folder
         try:
             if not self._held_already(number):
+                # A commit that was killed sends everything again: objects without a manifest prove nothing.
                 files = self._upload(step, number, source, copied=folder is not None)
                 self._manifest(step, number, files, own_step)
         finally:
@@ -258,6 +262,8 @@ class Committer:
         self._fence()
         if self._newest.gives_way(self._floor):
             self._newest.make_way(number)
+        # Last of all: from this write on the checkpoint exists, and killed before it nothing but files lie
+        # there.
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
             self._attempt, step.unit.folder, files, time.time(), chosen, own_step,
@@ -285,9 +291,11 @@ class Committer:
                 return True
         except TornError as error:
             say(str(error))
+        # What is whole may be what another worker resumes from at this moment, so only a part may go.
         if self._catalogue.completed(step, self._settings.incarnation) is not None:
             return True
         self._fence()
+        # Of this generation only: the same worker's next agent may have written a new one.
         self._bucket.delete(name, held.generation)
         return False
 
@@ -308,6 +316,7 @@ class Committer:
 
         payload = [one for one in before if not local.format.closes(one.name)]
         with ThreadPoolExecutor(PARALLEL) as pool:
+            # `list` waits for all and raises the first failure, before anything that closes the step is sent.
             sent = list(pool.map(send, payload))
         sent += [send(one) for one in before if local.format.closes(one.name)]
         if not copied and (local.files_of(step.unit) != before or not self._still_complete(step)):

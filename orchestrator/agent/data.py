@@ -24,6 +24,7 @@ from orchestrator.agent.orders import Interrupted
 from orchestrator.agent.outcome import Outcome, Verdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.storage import Bucket
+from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
 from orchestrator.contract.object_names import DATA, DATA_LIST
 from orchestrator.contract.replacing import write_atomically
@@ -145,6 +146,7 @@ class Data:
         """Say whether the file is here and right; one not touched since it was proven is not read again."""
         path = self._layout.data / file.place
         try:
+            # Not stat: a link that the job has put there is no file of ours, and may lead anywhere.
             found = path.lstat()
         except OSError:
             return False
@@ -152,6 +154,7 @@ class Data:
             return False
         if self._known.get(file.place) == (found.st_size, found.st_mtime_ns, file.total):
             return True
+        # A machine that goes must not spend its last seconds on reading what is here.
         if self.stop.is_set() or not _fits(path, file.total):
             return False
         self._known[file.place] = (found.st_size, found.st_mtime_ns, file.total)
@@ -159,6 +162,7 @@ class Data:
 
     def _fetch(self, file: DataFile) -> None:
         path = self._layout.data / file.place
+        # rmtree refuses a link, and what a link leads to is not ours to delete.
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -172,6 +176,7 @@ class Data:
             raise TornError(f"gs://{file.bucket}/{file.name} has {held} bytes, not {file.size}")
         if not file.total.startswith("crc32c:") and not _fits(part, file.total):
             raise TornError(f"gs://{file.bucket}/{file.name} is not what its checksum says")
+        # Renamed when it is proven: a kill leaves a part, which the next try writes over from its beginning.
         part.replace(path)
         status = path.stat()
         with self._lock:
@@ -195,6 +200,7 @@ class Data:
         for place in sorted(set(self._known) - wanted):
             path = self._layout.data / place
             with contextlib.suppress(OSError):
+                # A job may have moved or deleted it itself.
                 path.unlink()
             for folder in path.parents:
                 if folder == self._layout.data:
@@ -218,11 +224,7 @@ def _fits(path: Path, total: str) -> bool:
     kind, _, wanted = total.partition(":")
     if kind not in ("sha256", "md5"):
         return False
-    digest = hashlib.new(kind)
-    with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest() == wanted
+    return digest_of(path, kind) == wanted
 
 
 def _each(call: Callable[[DataFile], None], files: List[DataFile], stop: threading.Event) -> None:
@@ -259,6 +261,7 @@ def _show(held: Path, code: Path) -> None:
     if not code.exists():
         code.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
+            # Another process of the push may have made it since the check above.
             code.symlink_to(held)
     elif code.is_dir() and held.is_dir():
         for child in held.iterdir():

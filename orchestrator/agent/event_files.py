@@ -15,13 +15,14 @@ import struct
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from orchestrator.agent.progress import Progress
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.contract.object_names import TENSORBOARD
 from orchestrator.contract.printed.numbers import usable
+from orchestrator.contract.protobuf import fields
 
 PATTERN = "events.out.tfevents."
 LARGEST_RECORD = 64 << 10
@@ -37,7 +38,6 @@ _LOSS = re.compile(
 _EVAL = re.compile(
     r"(?:^|[^a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?:[^a-z]|$)", re.IGNORECASE
 )
-_Field = Tuple[int, Union[int, bytes]]
 
 
 class EventFiles:
@@ -61,6 +61,7 @@ class EventFiles:
         """Read what is new. Raises nothing: a file that cannot be read or makes no sense is passed over."""
         with self._lock:
             for path, size, changed in self._files():
+                # The clock of a file system is up to a second coarser than ours.
                 if changed >= self._since - 1.0 and size > self._read.get(path, 0):
                     self._tail(path)
 
@@ -91,6 +92,7 @@ class EventFiles:
             return
         with self._lock:
             fresh = int(begun[1]) >= int(self._since) - 1 and size > self._read.get(name, 0)
+        # Outside of the lock: the bucket may take long, and the follower asks for the newest step meanwhile.
         data = read(self._read.get(name, 0), LARGEST_READ) if fresh else b""
         with self._lock:
             self._walk(name, data)
@@ -160,37 +162,6 @@ def _tensor(data: bytes) -> Optional[float]:
             if len(value) == size and size:
                 return float(struct.unpack("<f" if size == 4 else "<d", value)[0])
     return None
-
-
-def fields(data: bytes) -> Iterator[_Field]:
-    """Yield number and value of each field of a protobuf message: an int, or bytes. Raises ValueError."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        size = {1: 8, 5: 4}.get(wire, -1)
-        if wire == 2:
-            size, at = _varint(data, at)
-        if size < 0 or at + size > len(data):
-            raise ValueError("not a protobuf message")
-        yield number, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> Tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            break
-        value |= (data[at] & 0x7F) << shift
-        at += 1
-        if not data[at - 1] & 0x80:
-            return value, at
-    raise ValueError("not a varint")
 
 
 def _below(folder: Path) -> Iterator[Path]:

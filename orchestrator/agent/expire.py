@@ -10,18 +10,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from urllib.parse import quote
 
 from orchestrator.agent.heartbeat import heartbeat_name
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.own_node import NodeApi, OwnNode
+from orchestrator.agent.metadata import Metadata, Tokens
+from orchestrator.agent.rehearsal import tpu_endpoint
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.threads import say
+from orchestrator.agent.transport import Reply, Transport, time_of
 from orchestrator.contract.backoff import Backoff
-from orchestrator.contract.machine_errors import AgentError, FinalError
+from orchestrator.contract.json_values import json_value
+from orchestrator.contract.machine_errors import AgentError, FinalError, TransientError
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.replacing import write_atomically
 
@@ -94,6 +99,7 @@ def end_of(record: bytes, deployment: str) -> float:
     try:
         body = json.loads(record)
         checksum = body.pop("checksum")
+        # The fields are hashed as the controller writes them: sorted, with the spaces of json.dumps.
         whole = checksum == hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         end = float(body["history"]["expires_at"])
         owner = str(body["deployment"])
@@ -141,11 +147,13 @@ class Timer:
         node = self._whoami()
         observed = self._observe(node)
         if stays(observed):
+            # A failure of the bucket stays in the memory, so that the log says it once and not each minute.
             if not observed.blind:
                 self._memory.say_news("")
             return 0
         if observed.now < self._memory.next_try:
             return 1
+        # Before the job is stopped: a node of the same name that was made anew must not lose its job to us.
         resource, _ = self._api.get(node)
         self._check(resource)
         if resource.get("state") == "DELETING":
@@ -163,6 +171,7 @@ class Timer:
         """Return what the bucket says, or the time by the TPU API where the bucket says nothing."""
         try:
             held = self._bucket.read(RECORD, ASKING)
+            # An absent record is no permission: it counts like one that cannot be read.
             end = end_of(held.data if held is not None else b"", self._settings.deployment)
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
@@ -180,6 +189,8 @@ class Timer:
 
     def _stop_the_job(self) -> None:
         write_atomically(self._settings.layout.stop, "the deployment's time to live is over\n")
+        # cron must find the file when the agent is gone, and the agent's own reason takes its place as it
+        # leaves: so it is written before and after.
         self._leave(min(120.0, self._settings.grace + 35.0))
         write_atomically(self._settings.layout.stop, "the deployment's time to live is over\n")
 
@@ -192,6 +203,7 @@ class Timer:
         over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and nobody is at work on it"
         try:
             self._api.delete(node)
+        # Mostly a role is missing: it will be refused again, so the pauses grow to an hour.
         except FinalError as error:
             pause = self._memory.refused(observed.now)
             self._report(f"{over}, but this TPU may not delete itself (next try in {pause:.0f} s): {error}")
@@ -258,3 +270,75 @@ def made_until(environ: Mapping[str, str]) -> float:
         return float(environ.get("TPUCTL_EXPIRES_AT") or 0.0)
     except ValueError:
         return 0.0
+
+
+SECONDS = 20.0
+_LINE = re.compile(r"^(\w+): '(.*)'$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class OwnNode:
+    """Name the node."""
+
+    project: str
+    zone: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Return the resource name."""
+        return f"projects/{self.project}/locations/{self.zone}/nodes/{self.name}"
+
+
+def own_node(metadata: Metadata) -> OwnNode:
+    """
+    Return the node as the metadata server names it; no file of this machine is believed.
+
+    Raise AgentError when the server does not tell project, zone and name.
+    """
+    facts = dict(_LINE.findall(metadata.get("instance/attributes/tpu-env").text))
+    zone = metadata.get("instance/zone").text.strip().rpartition("/")[2]
+    project, name = facts.get("CONSUMER_PROJECT_ID", ""), facts.get("NODE_ID", "")
+    if not (project and zone and name):
+        raise AgentError("the metadata server does not name project, zone and node")
+    return OwnNode(project, zone, name)
+
+
+class NodeApi:
+    """
+    Look at one node and delete it, as the machine's service account.
+
+    Calls raise TransientError for what may pass, FinalError for a refusal.
+    """
+
+    def __init__(self, environ: Mapping[str, str], metadata: Metadata) -> None:
+        self._base = tpu_endpoint(environ)
+        self._tokens = Tokens(metadata, optional=False)
+        self._transport = Transport()
+
+    def get(self, node: OwnNode) -> Tuple[Dict[str, Any], float]:
+        """Return the node's resource and the time by the API's clock."""
+        reply = self._call("GET", node)
+        value: Dict[str, Any] = json.loads(reply.body)
+        return value, time_of(reply)
+
+    def delete(self, node: OwnNode) -> None:
+        """Ask for the node's deletion; one that is gone is fine."""
+        self._call("DELETE", node, gone_is_fine=True)
+
+    def _call(self, method: str, node: OwnNode, gone_is_fine: bool = False) -> Reply:
+        url = f"{self._base}/v2/{quote(node.path)}"
+        reply = self._transport.send(method, url, self._tokens.headers(), timeout=SECONDS)
+        if reply.status < 300 or (reply.status == 404 and gone_is_fine):
+            return reply
+        text = f"{method} {node.path}: {reply.status} {_message(reply)}"
+        may_pass = reply.status in (401, 408, 409, 429) or reply.status >= 500
+        raise (TransientError if may_pass else FinalError)(text)
+
+
+def _message(reply: Reply) -> str:
+    """Return Google's sentence, else the beginning of the body."""
+    error = (json_value(reply.body) or {}).get("error")
+    if isinstance(error, dict) and "message" in error:
+        return str(error["message"])[:300]
+    return reply.body[:200].decode("utf-8", "replace")

@@ -51,6 +51,7 @@ class Follower:
         self._output.read(self._stream.lines(last))
         reported, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
         if reported.save_seconds is not None and reported.save_seconds != self._reported.save_seconds:
+            # The file stays until the job writes it again, so the same number is not a second save.
             self._parts.pace.saved(reported.save_seconds)
         self._reported = reported
         now = known(
@@ -80,6 +81,7 @@ class Follower:
         if not self._began or now.source != self._known.source:
             self._note_begin(now.step, resumed)
         self._rate.at(time.monotonic(), now.step, now.source)
+        # Another source may repeat the step of the one before, which is no progress of the job.
         if now.step == self._known.step:
             return
         self.moved_at = time.monotonic()

@@ -12,7 +12,9 @@ from typing import Any, Dict, Optional, Tuple
 
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.contract.completeness import Checkpoint, made_progress
+from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
 from orchestrator.contract.object_names import GANG
 
@@ -84,6 +86,7 @@ class Gang:
 
     def latest(self, seconds: float = SECONDS) -> Optional[Attempt]:
         """Return the newest attempt, None when there is surely none."""
+        # Listed, not counted up from the last known: a machine that lost its disk knows none.
         numbers = [_number(name) for name in self._bucket.list(self._prefix, seconds)]
         newest = max(numbers, default=0)
         return self.read(newest, seconds) if newest else None
@@ -115,7 +118,8 @@ class Gang:
         held = self._bucket.read(f"{self._prefix}verdict.json", seconds)
         if held is None:
             return None
-        value = _object_in(held.data)
+        value = json_value(held.data) or {}
+        # `push` brings new code, which has not failed yet.
         same = value.get("bundle", self._settings.bundle) == self._settings.bundle
         return str(value.get("reason", "")) if value.get("failed") and same else None
 
@@ -147,15 +151,6 @@ def _number(name: str) -> int:
     return int(stem) if stem.isdecimal() else 0
 
 
-def _object_in(data: bytes) -> Dict[str, Any]:
-    """Return the JSON object in *data*, an empty one for what is none."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _attempt(value: Dict[str, Any]) -> Attempt:
     """Return the attempt that an object tells of. Raises ValueError, KeyError, TypeError or AttributeError."""
     known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
@@ -165,3 +160,27 @@ def _attempt(value: Dict[str, Any]) -> Attempt:
     ):
         raise ValueError("numbers that are none")
     return Attempt(suspects=suspects, **known)
+
+
+WIDEST = 1000
+"""Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
+
+
+def winner_of(bucket: Bucket, settings: Settings, seconds: float = SECONDS) -> int:
+    """Return the incarnation that has won this machine's race: its own, unless another was named before."""
+    name, data = claim_name(settings.race), claim_of(settings.incarnation)
+    try:
+        bucket.write(name, data, 0, seconds)
+    except PreconditionError:
+        held = bucket.read(name, seconds)
+        number = named(held.data if held is not None else b"", settings.race)
+        if number is None:
+            raise TransientError(f"{name} names no TPU of this race") from None
+        return number
+    return settings.incarnation
+
+
+def named(data: bytes, race: int) -> Optional[int]:
+    """Return the incarnation that a claim names, None where it is no TPU of the race."""
+    number = named_by(data)
+    return number if number is not None and 0 <= number - race < WIDEST else None

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.storage import SECONDS, Bucket
 from orchestrator.agent.threads import say
+from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.replacing import write_atomically
@@ -198,11 +199,7 @@ class Reporter:
     def _read_before(self, seconds: float) -> Dict[str, Any]:
         if self._before is None:
             held = self._bucket.read(self._name, seconds)
-            try:
-                value = json.loads(held.data) if held is not None else {}
-            except (ValueError, RecursionError):
-                value = {}
-            self._before = value if isinstance(value, dict) else {}
+            self._before = json_value(held.data if held is not None else None) or {}
         return self._before
 
 
@@ -259,6 +256,7 @@ class Bell:
         _attempt, phase, notice = news
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
         try:
+            # No precondition: of two workers that write at once either one wakes the controller.
             self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_RING, seconds))
         except (AgentError, OSError) as error:
             say(f"wake: {error}")

@@ -44,9 +44,11 @@ class Job:
             ["bash", "-c", command],
             cwd=str(folder),
             env=dict(environ),
+            # A program that asks a question would wait for ever for an answer.
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            # Signals reach all of the job by one call, and none that was meant for the agent reaches the job.
             start_new_session=True,
         )
         self._pump = threading.Thread(target=self._empty, name="job-output", daemon=True)
@@ -65,6 +67,7 @@ class Job:
         """Send a signal to the job's process group and wait up to *seconds* until no process of the job is left."""
         end = time.monotonic() + seconds
         with contextlib.suppress(ProcessLookupError):
+            # The leader may have ended, with children of its group still alive; then this reaches those.
             os.killpg(self.session, number)
         while time.monotonic() < end and (self.exit_code() is None or processes_of(self._root, self.session)):
             time.sleep(PAUSE)  # Its children are not ours to wait for: only a look tells that they are gone.
@@ -73,6 +76,8 @@ class Job:
         """Kill whatever is left of the job; return the ids of processes that do not die."""
         living = clear(self._root, self.session)
         with contextlib.suppress(subprocess.TimeoutExpired):
+            # It is reaped here: as a zombie it would keep its id, and count as the living leader of the
+            # session.
             self._process.wait(5)
         self._pump.join(5)
         return living

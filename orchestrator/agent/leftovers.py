@@ -157,6 +157,7 @@ def _walk(
     for base, folders, names in os.walk(str(root)):
         here = Path(base)
         if bounded:
+            # In place: os.walk goes on into what this list holds.
             folders[:] = [
                 one for one in folders
                 if not one.startswith(".") and one not in _FOREIGN and here / one not in barred
@@ -176,10 +177,12 @@ def _judged(place: Place, root: Path, path: Path, wanted: _Wanted) -> "Found | S
     relative = path.relative_to(root).as_posix()
     name = f"{place.value}/{relative}"
     try:
+        # Not stat: a link may lead to the whole disk.
         state = path.lstat()
     except OSError:
         return None  # The job's own clean-up was faster.
     try:
+        # A name on a disk is bytes; the API of the bucket takes text.
         written = name.encode()
     except UnicodeEncodeError:
         return Skipped(name.encode("utf-8", "backslashreplace").decode(), Skip.NAME)

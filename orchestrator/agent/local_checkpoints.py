@@ -110,6 +110,7 @@ class LocalCheckpoints:
             units = self.format.find(self.folder)
             found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
             names = {_key(unit) for unit in units}
+            # Forget saves that the job has rotated away, else the table grows for as long as it trains.
             self._judged = {name: held for name, held in self._judged.items() if name in names}
             heads = [one for one in found if one.unit.live]
             if not heads or any(one.complete for one in heads):
@@ -175,6 +176,7 @@ class LocalCheckpoints:
         """
         folder = self._quarantine.with_name("copy")
         shutil.rmtree(str(folder), ignore_errors=True)
+        # Read before and after: a job that replaces a file during the copy leaves a mix of two saves in it.
         before = self.files_of(step.unit)
         try:
             for one in before:
@@ -182,6 +184,7 @@ class LocalCheckpoints:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(self.folder / step.unit.folder / one.name), str(target))
             changed = self.files_of(step.unit) != before
+            # The copy is judged, not the original: it is what will be uploaded.
             judged = self.format.judge(folder, step.unit)
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
@@ -223,6 +226,7 @@ class LocalCheckpoints:
         held = sorted(self._quarantine.iterdir(), key=lambda one: one.name.rsplit("-", 1)[-1])
         for old in held[:-QUARANTINED]:
             say(f"{old} is removed: {QUARANTINED} newer folders are in quarantine")
+            # Another process may read in it; what stays now goes with the next one.
             shutil.rmtree(str(old), ignore_errors=True)
 
     def _step(self, unit: Unit) -> LocalStep:

@@ -99,6 +99,8 @@ class JobLog:
         self._full.append(bytes(self._open[:cut]))
         del self._open[:cut]
         if len(self._full) > WAITING:
+            # Not the first one: the shipper may be sending it at this moment, and would drop the next in its
+            # place.
             del self._full[1]
             self._dropped += 1
             self._open += (
@@ -108,6 +110,7 @@ class JobLog:
     def _turn(self) -> None:
         if not self._path.exists() or self._path.stat().st_size < TURN:
             return
+        # From the oldest one on, so that none is renamed over another.
         for number in range(TURNS - 1, 0, -1):
             older = self._path.with_name(f"{self._path.name}.{number}")
             if older.exists():
@@ -133,10 +136,12 @@ class LogShipper:
                 names = [
                     name.rsplit("/", 1)[-1].split(".")[0] for name in self._bucket.list(self._prefix, seconds)
                 ]
+                # An earlier agent of this worker has sent segments; they are not written over.
                 self._next = max((int(name) for name in names if name.isdigit()), default=-1) + 1
             full, growing = self._log.waiting()
             for segment in full:
                 self._bucket.write(self._name(self._next), segment, seconds=seconds)
+                # Only now: what the bucket has not taken stays waiting.
                 self._log.shipped()
                 self._next += 1
                 self._shown = 0

@@ -13,10 +13,10 @@ from typing import Callable, List
 
 from orchestrator.agent import record as records
 from orchestrator.agent.advance import Advance
-from orchestrator.agent.claim import winner_of
+from orchestrator.agent.catalogue import retain
 from orchestrator.agent.event_files import BucketEvents
 from orchestrator.agent.finish import Finish
-from orchestrator.agent.gang import Attempt, next_attempt
+from orchestrator.agent.gang import Attempt, next_attempt, winner_of
 from orchestrator.agent.last_commit import last_commit
 from orchestrator.agent.notice import NoticeWatch, is_preempted
 from orchestrator.agent.orders import Ending, Interrupted, Kind, obey_signals
@@ -27,9 +27,9 @@ from orchestrator.agent.peers import LAST_LOG
 from orchestrator.agent.play import Player
 from orchestrator.agent.processes import clear, start_time
 from orchestrator.agent.rehearsal import check
-from orchestrator.agent.retention import retain
+from orchestrator.agent.rescue import Uncommitted
 from orchestrator.agent.threads import Repeater, say
-from orchestrator.agent.uncommitted import Uncommitted
+from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
 from orchestrator.contract.replacing import write_atomically
 
@@ -286,4 +286,4 @@ class Agent:
 
 def _count(value: object) -> int:
     """Return a number of a report that an earlier agent wrote, or somebody else; 0 for what is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(0, whole_number(value) or 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from functools import partial
 from typing import Dict, Optional
@@ -11,6 +10,7 @@ from typing import Dict, Optional
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.heartbeat import heartbeat_name
 from orchestrator.agent.parts import Parts
+from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 
 LAST_LOG = 5.0
@@ -73,12 +73,9 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
 
 def _has_ended(parts: Parts, worker: int, attempt: Attempt) -> bool:
     held = parts.bucket.read(heartbeat_name(parts.settings.incarnation, worker), 10.0)
-    try:
-        value = json.loads(held.data) if held is not None else {}
-        return bool(value.get("phase") in _ENDED and value.get("attempt") == attempt.attempt)
-    except (ValueError, AttributeError, RecursionError):
-        # Whatever that worker is, it has not said that it has ended.
-        return False
+    # Whatever else that worker wrote, it has not said that it has ended.
+    value = json_value(held.data if held is not None else None) or {}
+    return value.get("phase") in _ENDED and value.get("attempt") == attempt.attempt
 
 
 def _generation(parts: Parts, worker: int) -> str:

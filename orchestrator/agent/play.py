@@ -9,7 +9,7 @@ from typing import Any, Mapping, Optional
 
 from orchestrator.agent import record as records
 from orchestrator.agent.accelerator import obstacles
-from orchestrator.agent.breaker import going_back_text
+from orchestrator.agent.advance import going_back_text
 from orchestrator.agent.bring_back import BringBack, bring_python, fetch_code
 from orchestrator.agent.data import bring_data
 from orchestrator.agent.follow import Follower

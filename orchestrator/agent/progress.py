@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 from orchestrator.agent.layout import read_json
+from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.printed.choice import Printed
 from orchestrator.contract.printed.numbers import usable
 
@@ -52,9 +53,9 @@ class Known:
 def read_progress(path: Path) -> Progress:
     """Return what the file says; anything that is not a number is nothing."""
     value = read_json(path)
-    step, loss = value.get("step"), _number(value.get("loss"))
-    whole = step if isinstance(step, int) and not isinstance(step, bool) and abs(step) < 10**15 else None
-    return Progress(whole, loss, _number(value.get("save_seconds")))
+    step = whole_number(value.get("step"))
+    step = step if step is not None and abs(step) < 10**15 else None
+    return Progress(step, _number(value.get("loss")), _number(value.get("save_seconds")))
 
 
 def known(

@@ -1,4 +1,4 @@
-"""Bring what no checkpoint contains to the bucket, before the machine that holds it goes."""
+"""What no checkpoint contains: noticed while the job runs, and brought to the bucket before its machine goes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.leftovers import BUCKET, Found, Leftovers, leftovers
+from orchestrator.agent.leftovers import BUCKET, Found, Leftovers, leftovers, stray_in
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.threads import say
 from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.formats.save_like import save_like
+from orchestrator.contract.formats.save_like import checkpoint_like, save_folder_like, save_like
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
 from orchestrator.contract.object_names import UNCLAIMED
 from orchestrator.contract.unclaimed_manifest import (
@@ -33,6 +33,10 @@ from orchestrator.contract.unclaimed_manifest import (
 )
 
 T = TypeVar("T")
+Call = Callable[[str, Callable[[], Any]], Any]
+"""Does what the second argument does, again as long as it is worth it; the first one names it for people."""
+ByContent = Dict[Tuple[str, int], UnclaimedFile]
+"""What the bucket holds by sha256 and size."""
 SPACING = 1.0
 """Seconds between two partial manifests: the bucket takes about one write a second of one object."""
 CHANGES = 3
@@ -136,11 +140,10 @@ class Rescue:
         )  # fmt: skip
 
     def _bring(
-        self, found: List[Found], skipped: List[Skipped], manifest: Unclaimed,
-        call: Callable[[str, Callable[[], Any]], Any],
-    ) -> Unclaimed:  # fmt: skip
+        self, found: List[Found], skipped: List[Skipped], manifest: Unclaimed, call: Call
+    ) -> Unclaimed:
         """Upload what is missing and write the manifest; *call* repeats what the bucket refuses for a moment."""
-        known: Dict[Tuple[str, int], UnclaimedFile] = {}
+        known: ByContent = {}
         taken: Dict[str, UnclaimedFile] = {}
         brought: Dict[str, UnclaimedFile] = {}
         for one in call("read unclaimed/", self._manifests):
@@ -176,9 +179,8 @@ class Rescue:
         return replace(manifest, files=tuple(brought.values()), skipped=tuple(skipped), at=time.time())
 
     def _keep(
-        self, one: Found, known: Dict[Tuple[str, int], UnclaimedFile], taken: Dict[str, UnclaimedFile],
-        call: Callable[[str, Callable[[], Any]], Any],
-    ) -> "UnclaimedFile | Skipped":  # fmt: skip
+        self, one: Found, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
+    ) -> "UnclaimedFile | Skipped":
         """Return the file as the bucket holds it, uploaded or there already, or why it is not brought."""
         for _try in range(CHANGES):
             try:
@@ -193,9 +195,8 @@ class Rescue:
         return Skipped(one.name, Skip.CHANGED)
 
     def _sent(
-        self, one: Found, known: Dict[Tuple[str, int], UnclaimedFile], taken: Dict[str, UnclaimedFile],
-        call: Callable[[str, Callable[[], Any]], Any],
-    ) -> Optional[UnclaimedFile]:  # fmt: skip
+        self, one: Found, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
+    ) -> Optional[UnclaimedFile]:
         """Return the file once it is in the bucket, None when other bytes were sent than were read before."""
         digest, size = sha256_of(one.path), one.path.stat().st_size
         held = known.get((digest, size))
@@ -212,7 +213,7 @@ class Rescue:
             # The disk's fault, not the bucket's: to wait does not help, and other files are to be brought.
             raise TornError(f"{path}: {error}") from error
 
-    def _write(self, manifest: Unclaimed, call: Callable[[str, Callable[[], Any]], Any]) -> None:
+    def _write(self, manifest: Unclaimed, call: Call) -> None:
         """Write the manifest; what a partial one names is in the bucket already."""
         name = manifest_name(manifest.incarnation, manifest.worker)
         call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
@@ -265,3 +266,69 @@ def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:
                 if one is not None and (one.incarnation, one.worker) == parse_name(name):
                     found.append(one)
     return found
+
+
+QUIET = 4
+"""Heartbeats for which a save may lie there without any commit."""
+_Named = Tuple[Place, str]
+
+
+class Uncommitted:
+    """Name in the heartbeat a file that looks like a save, as long as nothing at all is committed."""
+
+    def __init__(self, parts: Parts, rescue: Rescue, since: Callable[[], float]) -> None:
+        self._parts = parts
+        self._rescue = rescue
+        self._since = since
+        self._found_at: Dict[_Named, float] = {}
+
+    def look(self) -> None:
+        """Look once. Raises OSError or AgentError."""
+        status = self._parts.status
+        if status.get("phase") != "run" or self._parts.format.at_end:
+            return
+        if status.get("committed_step") is not None:
+            status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
+            return
+        now, named = time.monotonic(), self._names()
+        self._found_at = {one: self._found_at.get(one, now) for one in named}
+        quiet = QUIET * self._parts.settings.heartbeat
+        # The newest comes first: it is what people have to look at.
+        lying = [one for one in named if now - self._found_at[one] >= quiet]
+        place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
+        state = self._rescue.state_of(place, name)
+        if not name and not self._parts.settings.worker:
+            name = stray_in(self._parts.bucket, self._since())
+            place = BUCKET if name else ""
+        status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
+
+    def _names(self) -> List[_Named]:
+        """Return what looks like a save and waits for no commit, newest first."""
+        if self._parts.settings.checkpoints.in_bucket:
+            prefix = self._parts.catalogue.prefix()
+            names, folders = self._parts.bucket.level(prefix)
+            saves = [one[len(prefix) :] for one in names if checkpoint_like(one.rpartition("/")[2])]
+            inner = [one[len(prefix) :].rstrip("/") for one in folders]
+            return [(Place.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
+        found, _ = self._rescue.found(None, self._since())
+        whole = self._whole()
+        return [
+            (one.place, one.relative) for one in found
+            if one.save_like and one.place is not Place.QUARANTINE
+            and not (one.place is Place.CHECKPOINTS and any(_within(one.relative, name) for name in whole))
+        ]  # fmt: skip
+
+    def _whole(self) -> Set[str]:
+        """Return the names of whole saves: they are about to be committed."""
+        found: Set[str] = set()
+        for step in self._parts.local.steps():
+            if step.complete and step.unit.files is None:
+                found.add(step.unit.folder)
+            elif step.complete:
+                start = "" if step.unit.folder == "." else f"{step.unit.folder}/"
+                found |= {start + name for name in step.unit.files or ()}
+        return found
+
+
+def _within(name: str, whole: str) -> bool:
+    return name == whole or name.startswith(f"{whole}/")

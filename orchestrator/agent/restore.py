@@ -20,6 +20,7 @@ from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.base import State, Unit
 from orchestrator.contract.machine_errors import SliceSizeError, TornError
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.contract.replacing import sync_folder
 
 PARALLEL = 4
 
@@ -149,7 +150,7 @@ class Restorer:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary.rename(target)
-        _sync(self._local.folder)
+        sync_folder(self._local.folder)
 
 
 def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
@@ -179,11 +180,3 @@ def _base_of(manifest: Manifest) -> Optional[str]:
     place = manifest.folder if manifest.folder != "." else manifest.files[0].name if manifest.files else ""
     flat = manifest.folder != "." or manifest.format in ("fairseq", "keras", "tf", "torch")
     return place.rpartition("/")[0] if flat else None
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(str(folder), os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

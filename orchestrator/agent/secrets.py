@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from orchestrator.agent.metadata import Metadata, Tokens
 from orchestrator.agent.rehearsal import is_rehearsal, secret_endpoint
-from orchestrator.agent.retry import retrying
-from orchestrator.agent.transport import Reply, Transport
+from orchestrator.agent.transport import Reply, Transport, retrying
+from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, TransientError
 from orchestrator.contract.redaction import Redactor
 
@@ -121,10 +121,7 @@ class Secrets:
 
 
 def _error(reply: Reply) -> Dict[str, Any]:
-    try:
-        found = json.loads(reply.body)["error"]
-    except (ValueError, KeyError, TypeError):
-        return {}
+    found = (json_value(reply.body) or {}).get("error")
     return found if isinstance(found, dict) else {}
 
 

@@ -16,8 +16,7 @@ from urllib.parse import quote, urlencode
 from orchestrator.agent import gcloud
 from orchestrator.agent.metadata import Metadata, Tokens
 from orchestrator.agent.resumable import PART, ResumableUpload
-from orchestrator.agent.retry import retrying
-from orchestrator.agent.transport import Reply, Transport, time_of
+from orchestrator.agent.transport import Reply, Transport, retrying, time_of
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.limits import IN_MEMORY
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
@@ -78,13 +77,9 @@ class Bucket:
         asked = {"Range": f"bytes={start}-{start + length - 1}"}
         path = f"/download/storage/v1{self._object(name)}?alt=media"
         reply = self._call("GET", path, seconds, more=asked)
-        return (
-            reply.body
-            if reply.status == 206
-            else reply.body[start : start + length]
-            if reply.status == 200
-            else b""
-        )
+        if reply.status == 200:  # A server that knows no ranges sends the whole object.
+            return reply.body[start : start + length]
+        return reply.body if reply.status == 206 else b""
 
     def stat(self, name: str, seconds: float = SECONDS) -> Optional[Dict[str, Any]]:
         """Return the object's resource, or None when it is not there."""
@@ -123,27 +118,26 @@ class Bucket:
 
     def list(self, prefix: str, seconds: float = SECONDS) -> List[str]:
         """Return the names of all objects under *prefix*, all pages."""
-        return self._pages({"prefix": prefix}, seconds)[0]
+        return [item["name"] for page in self._pages({"prefix": prefix}, seconds) for item in _items(page)]
 
     def sizes(self, prefix: str, seconds: float = SECONDS) -> Dict[str, int]:
         """Return the size in bytes of every object under *prefix*, by name."""
-        found: Dict[str, int] = {}
-        for page in self._listed({"prefix": prefix}, seconds):
-            found.update((item["name"], int(item["size"])) for item in page.get("items", []))
-        return found
+        pages = self._pages({"prefix": prefix}, seconds)
+        return {item["name"]: int(item["size"]) for page in pages for item in _items(page)}
 
     def level(self, prefix: str, seconds: float = SECONDS) -> Tuple[List[str], List[str]]:
         """Return the objects directly under *prefix* and the folders (names with a closing slash)."""
-        return self._pages({"prefix": prefix, "delimiter": "/"}, seconds)
+        pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, seconds))
+        names = [item["name"] for page in pages for item in _items(page)]
+        return names, [folder for page in pages for folder in page.get("prefixes", [])]
 
     def first_page(
         self, prefix: str, *, deep: bool, seconds: float = SECONDS
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
         """Return one page of objects under *prefix*, and of folders unless *deep*: a bucket may hold millions."""
         query = {"prefix": prefix, "maxResults": "1000", **({} if deep else {"delimiter": "/"})}
-        path = f"/storage/v1/b/{self.name}/o?{urlencode(query)}"
-        page = _resource(self._call("GET", path, seconds), path)
-        return page.get("items", []), page.get("prefixes", [])
+        page = next(self._pages(query, seconds))
+        return _items(page), page.get("prefixes", [])
 
     def other(self, name: str) -> Bucket:
         """Return another bucket of the same service, for the same account."""
@@ -155,18 +149,10 @@ class Bucket:
 
     def objects(self, prefix: str, seconds: float = SECONDS) -> List[Dict[str, Any]]:
         """Return the resources of all objects under *prefix*; a bucket that is not there is an AgentError."""
-        items: List[Dict[str, Any]] = []
         query = {"prefix": prefix, "fields": "items(name,size,md5Hash,crc32c),nextPageToken"}
-        while True:
-            path = f"/storage/v1/b/{self.name}/o?{urlencode(query)}"
-            reply = self._call("GET", path, seconds)
-            if reply.status == 404:
-                raise AgentError(f"gs://{self.name} is not there")
-            page = json.loads(reply.body)
-            items += page.get("items", [])
-            query["pageToken"] = page.get("nextPageToken", "")
-            if not query["pageToken"]:
-                return items
+        # The deployment's own bucket may be made at any moment; another one that is missing is a wrong name.
+        missing = AgentError(f"gs://{self.name} is not there")
+        return [item for page in self._pages(query, seconds, missing) for item in _items(page)]
 
     def upload(self, name: str, path: Path, size: int) -> str:
         """Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank."""
@@ -219,20 +205,18 @@ class Bucket:
     def _object(self, name: str) -> str:
         return f"/b/{self.name}/o/{quote(name, safe='')}"
 
-    def _pages(self, query: Dict[str, str], seconds: float) -> Tuple[List[str], List[str]]:
-        names: List[str] = []
-        folders: List[str] = []
-        for page in self._listed(query, seconds):
-            names += [item["name"] for item in page.get("items", [])]
-            folders += page.get("prefixes", [])
-        return names, folders
-
-    def _listed(self, query: Dict[str, str], seconds: float) -> Iterator[Dict[str, Any]]:
+    def _pages(
+        self, query: Dict[str, str], seconds: float, missing: Optional[AgentError] = None
+    ) -> Iterator[Dict[str, Any]]:
+        """Yield the pages of a list; *missing* is raised for a bucket that is not there, else TransientError."""
         token = ""
         while True:
             asked = dict(query, pageToken=token) if token else query
             path = f"/storage/v1/b/{self.name}/o?{urlencode(asked)}"
-            page = _resource(self._call("GET", path, seconds), path)
+            reply = self._call("GET", path, seconds)
+            if reply.status == 404 and missing is not None:
+                raise missing
+            page = _resource(reply, path)
             yield page
             token = page.get("nextPageToken", "")
             if not token:
@@ -279,6 +263,11 @@ class Bucket:
         if reply.status == 403 and time.time() < self._settled_at:
             raise TransientError(f"{text} (the account's role on the bucket may not count yet)")
         raise (TransientError if reply.status in (401, 408, 429) or reply.status >= 500 else AgentError)(text)
+
+
+def _items(page: Dict[str, Any]) -> List[Dict[str, Any]]:
+    found: List[Dict[str, Any]] = page.get("items", [])
+    return found
 
 
 def seconds_in(text: str) -> float:

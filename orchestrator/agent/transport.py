@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import random
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import IO, Dict, Mapping, Optional, Union
+from typing import IO, Callable, Dict, Mapping, Optional, TypeVar, Union
 
+from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.machine_errors import TornError, TransientError
 
 BLOCK = 1 << 20
@@ -102,3 +105,28 @@ def _drain(answer: http.client.HTTPResponse, sink: IO[bytes], limit: Optional[in
 
 def _lower(headers: Message) -> Dict[str, str]:
     return {key.lower(): value for key, value in headers.items()}
+
+
+T = TypeVar("T")
+PAUSES = Backoff(0.25, 16.0, jitter=1.0)
+_dice = random.SystemRandom()
+
+
+def retrying(call: Callable[[float], T], seconds: float) -> T:
+    """
+    Return what *call* returns; try again after TransientError until *seconds* are over.
+
+    *call* gets the seconds that are left, as a bound for its own waiting. The last TransientError
+    is raised when time is over.
+    """
+    end = time.monotonic() + seconds
+    failures = 0
+    while True:
+        try:
+            return call(max(1.0, end - time.monotonic()))
+        except TransientError:
+            failures += 1
+            pause = PAUSES.after(failures, _dice.random())
+            if time.monotonic() + pause >= end:
+                raise
+            time.sleep(pause)  # The agent runs on real machines only: the service needs real time to recover.

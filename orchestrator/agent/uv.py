@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import os
 import platform
 import shutil
 import tempfile
@@ -13,6 +11,7 @@ from typing import Callable, Dict, Mapping
 
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.storage import Bucket
+from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 
@@ -44,7 +43,7 @@ def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], Buc
     digest = PROGRAMS.get(platform.machine())
     if digest is None:
         raise AgentError(f"uv {VERSION} is not pinned for {platform.machine()} processors")
-    here = layout.root / "bin" / f"uv-{VERSION}"
+    here = layout.programs / f"uv-{VERSION}"
     if not here.exists():
         _fetch(here, digest, bucket())
     return here
@@ -82,16 +81,12 @@ def _fetch(here: Path, digest: str, bucket: Bucket) -> None:
     with tempfile.TemporaryDirectory(prefix=".uv-", dir=str(here.parent)) as folder:
         packed, fresh = Path(folder) / "uv.gz", Path(folder) / "uv"
         bucket.download(name, packed, int(held["size"]))
-        actual = hashlib.sha256()
         try:
             with gzip.open(str(packed), "rb") as source, fresh.open("wb") as target:
                 shutil.copyfileobj(source, target)
         except (OSError, EOFError) as error:
             raise TornError(f"gs://{bucket.name}/{name} cannot be unpacked: {error}") from error
-        with fresh.open("rb") as source:
-            for block in iter(lambda: source.read(1 << 20), b""):
-                actual.update(block)
-        if actual.hexdigest() != digest:
+        if sha256_of(fresh) != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
         fresh.chmod(0o755)
-        os.replace(str(fresh), str(here))  # noqa: PTH105 (one rename, over a file that another start has made)
+        fresh.replace(here)  # One rename, also over a file that another start has made meanwhile.

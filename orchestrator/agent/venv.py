@@ -73,7 +73,7 @@ class Wanted:
 
 def install_command(layout: Layout, agent: Path) -> None:
     """Put `tpuctl-venv` into the machine's folder of programs. Raises OSError."""
-    target = commands(layout) / COMMAND
+    target = layout.programs / COMMAND
     text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)))
     if target.exists() and target.read_text(encoding="utf-8") == text:
         return
@@ -81,15 +81,10 @@ def install_command(layout: Layout, agent: Path) -> None:
     target.chmod(0o755)
 
 
-def commands(layout: Layout) -> Path:
-    """Return the folder of programs that the agent gives to the job."""
-    return layout.root / "bin"
-
-
 def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
     """Return the PATH of the setup and of the job."""
     own = [str(layout.root / "python/bin")] if environ.get(PYTHON) else []
-    return os.pathsep.join([str(commands(layout)), *own, environ.get("PATH") or os.defpath])
+    return os.pathsep.join([str(layout.programs), *own, environ.get("PATH") or os.defpath])
 
 
 def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]) -> None:

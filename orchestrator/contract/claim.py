@@ -4,6 +4,7 @@ import json
 from typing import Optional
 
 from orchestrator.contract import limits
+from orchestrator.contract.json_values import json_value, whole_number
 from orchestrator.contract.object_names import CLAIM
 
 
@@ -19,8 +20,5 @@ def claim_of(incarnation: int) -> bytes:
 
 def named_by(data: bytes) -> Optional[int]:
     """Return the incarnation that a claim names, None for what is no claim; any machine can have written it."""
-    try:
-        number = json.loads(data)["incarnation"] if len(data) <= limits.CLAIM else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return number if type(number) is int else None
+    value = json_value(data) if len(data) <= limits.CLAIM else None
+    return whole_number((value or {}).get("incarnation"))

@@ -6,7 +6,12 @@ from pathlib import Path
 
 def sha256_of(path: Path) -> str:
     """Return the sha256 of a file in hex."""
-    digest = hashlib.sha256()
+    return digest_of(path, "sha256")
+
+
+def digest_of(path: Path, kind: str) -> str:
+    """Return the digest of a file in hex; *kind* is a name that hashlib knows."""
+    digest = hashlib.new(kind)
     with path.open("rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
             digest.update(block)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import retry
+from orchestrator.agent import transport
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
@@ -114,7 +114,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
     """Real requests on a virtual clock: they go on, neither in a rush nor with long sleeps, and then succeed."""
     clock, parts = Clock(), parts_of(chaos)
     told: dict[float, str] = {}
-    monkeypatch.setattr(retry, "time", clock)
+    monkeypatch.setattr(transport, "time", clock)
     monkeypatch.setattr(parts.orders, "wait", clock.sleep)
 
     def away(_request: Request) -> Response | None:

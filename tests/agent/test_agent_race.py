@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.agent.claim import named
+from orchestrator.agent.gang import named
 from orchestrator.emulator.http.router import Response
 from tests.agent.agent_lab import Lab
 

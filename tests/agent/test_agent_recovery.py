@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.breaker import ALIKE
+from orchestrator.agent.advance import ALIKE
 from orchestrator.agent.gang import EXCUSES, Attempt, next_attempt
 from orchestrator.agent.outcome import Outcome, Verdict, judge, settle
 from orchestrator.contract.completeness import Checkpoint

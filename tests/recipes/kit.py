@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.venv import commands, install_command
+from orchestrator.agent.venv import install_command
 from orchestrator.emulator.machines.machine_python import package_sources
 from orchestrator.scripts import uv_program
 from orchestrator.scripts.agent_zipapp import build
@@ -33,7 +33,7 @@ def tools() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     build(folder / "agent.pyz")
     install_command(Layout(folder), folder / "agent.pyz")
-    return commands(Layout(folder))
+    return Layout(folder).programs
 
 
 def copy(name: str, folder: Path) -> Path:

@@ -269,7 +269,6 @@ MAY_UNPICKLE = {
     for name in (
         "emulator/state/world.py",
         "contract/formats/pickled.py",
-        "contract/formats/joblib_pickle.py",
     )
 }
 

@@ -14,7 +14,8 @@ from orchestrator.agent.links import make_links
 from orchestrator.contract import limits, manifest, unclaimed_manifest
 from orchestrator.contract.completeness import completed_by
 from orchestrator.contract.formats.keras import METADATA
-from orchestrator.contract.formats.whole import json_fault, json_object, safetensors_fault
+from orchestrator.contract.formats.whole import json_fault, safetensors_fault
+from orchestrator.contract.json_values import json_object
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.spec import CheckpointSpec

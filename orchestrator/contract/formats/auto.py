@@ -57,12 +57,10 @@ class Auto(Format):
 
     @property
     def stopped_codes(self) -> FrozenSet[int]:  # type: ignore[override]
-        """Return the chosen format's."""
         return self._chosen.stopped_codes if self._chosen else frozenset()
 
     @property
     def zero_proves(self) -> bool:  # type: ignore[override]
-        """Return the chosen format's."""
         return self._chosen.zero_proves if self._chosen else True
 
     @property
@@ -105,21 +103,17 @@ class Auto(Format):
         return not (self._is_strong() and self._lower(unit)[0] is self._files)
 
     def closes(self, name: str) -> bool:
-        """Ask the chosen format."""
         return self._chosen is not None and self._chosen.closes(name.rsplit("/", 1)[-1])
 
     def resume(self, root: str, unit: Unit) -> str:
-        """Ask the chosen format."""
         format_, base, inner = self._lower(unit)
         return format_.resume(str(_place(Path(root), base)), inner)
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """Ask the chosen format."""
         format_, base, inner = self._lower(chosen)
         return format_.repair(_place(root, base), inner)
 
     def target(self, root: Path, unit: Unit) -> Optional[int]:
-        """Ask the chosen format."""
         format_, base, inner = self._lower(unit)
         return format_.target(_place(root, base), inner)
 

@@ -56,7 +56,6 @@ class Fairseq(Format):
         return torn(f"{unit.name} holds no number of updates") if updates is None else complete(updates)
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """Make `checkpoint_last.pt` hold the chosen step."""
         last, source = root / LAST, root / chosen.name
         if source == last or (last.exists() and self._step_of_last(root) == self._step_of(root, chosen)):
             return []

@@ -9,9 +9,8 @@ import zlib
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from orchestrator.contract.formats.joblib_pickle import joblib_fault
 from orchestrator.contract.formats.msgpack import msgpack_fault
-from orchestrator.contract.formats.pickled import pickle_fault
+from orchestrator.contract.formats.pickled import joblib_fault, pickle_fault
 from orchestrator.contract.formats.save_like import save_like
 from orchestrator.contract.formats.whole import (
     H5_MAGIC,

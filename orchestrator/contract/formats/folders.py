@@ -21,7 +21,7 @@ from orchestrator.contract.formats.base import (
 )
 from orchestrator.contract.formats.faults import fault_of
 from orchestrator.contract.formats.marker import folders_with, step_of
-from orchestrator.contract.formats.whole import json_object, whole_number
+from orchestrator.contract.json_values import json_object, whole_number
 
 
 class StepFolders(Format):
@@ -38,7 +38,6 @@ class StepFolders(Format):
         raise NotImplementedError
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the step folders."""
         found = []
         for path in entries(root):
             if path.is_dir() and self.mine(path.name, names_in(path)):
@@ -47,11 +46,9 @@ class StepFolders(Format):
         return found
 
     def closes(self, name: str) -> bool:
-        """Say whether this is the file that is written last."""
         return name == self.last
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """Yield the steps in the bucket."""
         return folders_with(listing, self.last)
 
 
@@ -63,11 +60,9 @@ class Distributed(StepFolders):
     last = ".metadata"
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """Look for the files of the processes."""
         return self.last in names or any(one.endswith(".distcp") for one in names)
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Ask for the metadata, and for files that are not empty."""
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
@@ -89,11 +84,9 @@ class Accelerate(StepFolders):
     last = "random_states_0.pkl"
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """Look for random states, or for an optimizer beside a model."""
         return self.last in names or ("optimizer.bin" in names and "trainer_state.json" not in names)
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Read every file to its end."""
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
@@ -113,12 +106,10 @@ class Levanter(StepFolders):
     _folder = re.compile(r"step-\d+")
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """Look at the name, and for arrays in folders of their own."""
         arrays = bool({"model", "opt_state", "training_key", "model_averaging"} & names)
         return self._folder.fullmatch(name) is not None and (arrays or self.last in names)
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Ask for the metadata of this step."""
         path = root / unit.folder / self.last
         if not path.is_file():
             return unfinished(f"no {self.last} in it")

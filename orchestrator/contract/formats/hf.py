@@ -21,7 +21,8 @@ from orchestrator.contract.formats.base import (
     torn,
     unfinished,
 )
-from orchestrator.contract.formats.whole import json_object, safetensors_fault, whole_number, zip_fault
+from orchestrator.contract.formats.whole import safetensors_fault, zip_fault
+from orchestrator.contract.json_values import json_object, whole_number
 from orchestrator.contract.preemption_notice import TRAINER_SAVES
 
 STATE = "trainer_state.json"
@@ -48,7 +49,6 @@ class HuggingFace(Format):
     zero_proves = False
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the folders `checkpoint-N`."""
         named = [(_FOLDER.fullmatch(path.name), path) for path in entries(root)]
         return [Unit(int(match[1]), path.name, path.name) for match, path in named if match and path.is_dir()]
 
@@ -72,11 +72,9 @@ class HuggingFace(Format):
         return torn(fault) if fault else complete()
 
     def closes(self, name: str) -> bool:
-        """Say whether this is the state file."""
         return name == STATE
 
     def target(self, root: Path, unit: Unit) -> Optional[int]:
-        """Return `max_steps` of the training."""
         return whole_number((json_object(root / unit.folder / STATE) or {}).get("max_steps"))
 
 

@@ -12,7 +12,8 @@ from typing import Any, Iterator, Mapping, Optional, Tuple
 
 from orchestrator.contract.formats.msgpack import msgpack_numbers
 from orchestrator.contract.formats.pickled import state_in
-from orchestrator.contract.formats.whole import LONGEST_HEADER, npy_integer, whole_number
+from orchestrator.contract.formats.whole import LONGEST_HEADER, npy_integer
+from orchestrator.contract.json_values import whole_number
 
 STEPS = (
     "global_step", "iter_num", "step", "iteration", "num_updates", "updates", "n_iter", "iter", "steps", "it",

@@ -20,7 +20,8 @@ from orchestrator.contract.formats.base import (
     torn,
     unfinished,
 )
-from orchestrator.contract.formats.whole import copy_over, h5_fault, json_object, json_value, whole_number
+from orchestrator.contract.formats.whole import copy_over, h5_fault
+from orchestrator.contract.json_values import json_object, json_value, whole_number
 
 WEIGHTS = "latest.weights.h5"
 METADATA = "training_metadata.json"
@@ -34,7 +35,6 @@ class Keras(Format):
     wants = f"{WEIGHTS} and {METADATA}, as BackupAndRestore writes them"
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the pair and its backup, if any file of them is there."""
         found = []
         for rank, suffix in enumerate((BACKUP, "")):
             files = (WEIGHTS + suffix, METADATA + suffix)
@@ -44,7 +44,6 @@ class Keras(Format):
         return found
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Check both files."""
         suffix = BACKUP if unit.name.endswith(BACKUP) else ""
         weights, metadata = root / (WEIGHTS + suffix), root / (METADATA + suffix)
         for path in (weights, metadata):
@@ -60,7 +59,6 @@ class Keras(Format):
         return torn(f"{metadata.name} tells no epoch") if epoch is None else complete(epoch)
 
     def closes(self, name: str) -> bool:
-        """Say whether this is the metadata."""
         return name.startswith(METADATA)
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:

@@ -36,7 +36,6 @@ class Marker(Format):
         self.wants = f"a folder with a number in its name and a file {marker} in it"
 
     def find(self, root: Path) -> List[Unit]:
-        """Return every folder with a number in its name."""
         found = []
         for path in entries(root):
             step = step_of(path.name)
@@ -45,16 +44,13 @@ class Marker(Format):
         return found
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Ask for the marker."""
         there = (root / unit.folder / self._marker).is_file()
         return complete() if there else unfinished(f"no {self._marker} in it")
 
     def closes(self, name: str) -> bool:
-        """Say whether this is the marker."""
         return name == self._marker
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """Yield the folders in the bucket."""
         return folders_with(listing, self._marker)
 
 

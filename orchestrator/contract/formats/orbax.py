@@ -31,7 +31,7 @@ from orchestrator.contract.formats.base import (
     unfinished,
 )
 from orchestrator.contract.formats.marker import folders_with, step_of
-from orchestrator.contract.formats.whole import json_object, whole_number
+from orchestrator.contract.json_values import json_object, whole_number
 from orchestrator.contract.replacing import write_atomically
 
 COMMIT_SUCCESS = "commit_success.txt"
@@ -83,11 +83,9 @@ class Orbax(Format):
         return complete()
 
     def closes(self, name: str) -> bool:
-        """Say whether this is the commit file."""
         return name == COMMIT_SUCCESS
 
     def resume(self, root: str, unit: Unit) -> str:
-        """Return the folder."""
         return f"{root.rstrip('/')}/{unit.name if unit.files else unit.folder}"
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:

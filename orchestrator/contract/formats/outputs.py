@@ -22,7 +22,6 @@ class Outputs(Format):
         return []
 
     def resume(self, root: str, unit: Unit) -> str:
-        """Return the folder itself."""
         return root.rstrip("/")
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Optional, Tuple
 
+from orchestrator.contract.protobuf import fields, varint
+
 FOOTER = 48
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 
@@ -36,7 +38,7 @@ def _sizes(data: bytes) -> Dict[int, int]:
         (start, length), _ = _handle(value, 0)
         for key, entry in _entries(data, start, length):
             if key:  # The entry without a key is the header.
-                numbers = _numbers(entry)
+                numbers = {number: value for number, value in fields(entry) if isinstance(value, int)}
                 shard = numbers.get(3, 0)
                 sizes[shard] = max(sizes.get(shard, 0), numbers.get(4, 0) + numbers.get(5, 0))
     return sizes
@@ -51,45 +53,15 @@ def _entries(data: bytes, offset: int, size: int) -> Iterator[Tuple[bytes, bytes
     end = size - 4 - 4 * int.from_bytes(block[-4:], "little")
     key, place = b"", 0
     while place < end:
-        shared, place = _varint(block, place)
-        own, place = _varint(block, place)
-        length, place = _varint(block, place)
+        shared, place = varint(block, place)
+        own, place = varint(block, place)
+        length, place = varint(block, place)
         key = key[:shared] + block[place : place + own]
         yield key, block[place + own : place + own + length]
         place += own + length
 
 
 def _handle(data: bytes, place: int) -> Tuple[Tuple[int, int], int]:
-    offset, place = _varint(data, place)
-    size, place = _varint(data, place)
+    offset, place = varint(data, place)
+    size, place = varint(data, place)
     return (offset, size), place
-
-
-def _numbers(message: bytes) -> Dict[int, int]:
-    """Return the integer fields of a protocol buffer message."""
-    found: Dict[int, int] = {}
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
-        kind = tag & 7
-        if kind == 0:
-            found[tag >> 3], place = _varint(message, place)
-        elif kind == 2:
-            length, place = _varint(message, place)
-            place += length
-        elif kind in (1, 5):
-            place += 8 if kind == 1 else 4
-        else:
-            raise ValueError("no such wire type")
-    return found
-
-
-def _varint(data: bytes, place: int) -> Tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 127) << shift
-        place += 1
-        if byte < 128:
-            return value, place
-        shift += 7

@@ -58,7 +58,6 @@ class TensorFlow(Format):
         return [*staging, *units]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Check index, shards and pointer."""
         if unit.files is None:
             return unfinished("a staging folder that was never merged")
         fault = missing_part(unit.name, unit.files)
@@ -79,7 +78,6 @@ class TensorFlow(Format):
         return complete() if unit.name in named_in(text) else unfinished(f"not named in {POINTER}")
 
     def closes(self, name: str) -> bool:
-        """Say whether this is the index."""
         return name.endswith(".index")
 
     def resume(self, root: str, unit: Unit) -> str:

@@ -13,7 +13,8 @@ from typing import List, Optional
 
 from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.marker import step_of
-from orchestrator.contract.formats.whole import json_object, zip_fault
+from orchestrator.contract.formats.whole import zip_fault
+from orchestrator.contract.json_values import json_object
 from orchestrator.contract.replacing import write_atomically
 
 POINTER = "last.json"
@@ -33,12 +34,10 @@ class Torch(Format):
     pointers = (POINTER,)
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the numbered files."""
         named = [(_FILE.fullmatch(path.name), path) for path in entries(root) if path.is_file()]
         return [Unit(step_of(path.name) or 0, path.name, ".", (path.name,)) for match, path in named if match]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Check the archive and the pointer."""
         if unit.name.endswith(".tmp"):
             return unfinished("it was never renamed")
         fault = zip_fault(root / unit.name)
@@ -55,7 +54,6 @@ class Torch(Format):
         )
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """Make the pointer name the chosen file."""
         before = _pointed(root)
         if before == chosen.name:
             return []

@@ -16,7 +16,7 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Optional
 
 from orchestrator.contract.replacing import replacing
 
@@ -143,28 +143,6 @@ def json_fault(path: Path) -> str:
         except (ValueError, RecursionError):
             return f"{path.name} is no whole JSON"
     return ""
-
-
-def json_object(path: Path) -> Optional[Dict[str, Any]]:
-    """Return the JSON object in a file, None when it is missing, torn or something else."""
-    try:
-        return json_value(path.read_bytes())
-    except OSError:
-        return None
-
-
-def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
-    """Return the JSON object in *data*, None for anything else."""
-    try:
-        value = json.loads(data or b"")
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def whole_number(value: object) -> Optional[int]:
-    """Return an int that is one, None otherwise."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def copy_over(source: Path, target: Path) -> None:

@@ -46,7 +46,6 @@ class Bars(Reader):
         self._last = 0
 
     def read(self, line: bytes) -> None:
-        """Learn from one line."""
         title, done, total, rest = self._bar(line)
         if not total:
             return
@@ -112,7 +111,6 @@ class Trainer(Reader):
         self._bars = bars
 
     def read(self, line: bytes) -> None:
-        """Learn from one line."""
         if b"epoch'" in line or b'epoch"' in line:
             found = self._LOSS.search(line)
             self.loss = value(found[1]) if found else self.loss

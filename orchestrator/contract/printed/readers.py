@@ -85,7 +85,6 @@ class Lines(Reader):
     exact = True
 
     def read(self, line: bytes) -> None:
-        """Learn from one line."""
         found = _training_loss(line)
         if found is None:
             return
@@ -114,7 +113,6 @@ class Keras(Reader):
         self._last: Optional[int] = None
 
     def read(self, line: bytes) -> None:
-        """Learn from one line."""
         begun = self._BEGIN.match(line)
         if begun:
             self._epoch, self._last = int(begun[1]), int(begun[2])
@@ -141,7 +139,6 @@ class Levanter(Reader):
     _SIZES: ClassVar[Dict[bytes, int]] = {b"": 1, b"k": 10**3, b"M": 10**6, b"G": 10**9}
 
     def read(self, line: bytes) -> None:
-        """Learn from one line."""
         bar = self._BAR.search(line)
         if bar is None:
             return
@@ -171,7 +168,6 @@ class Epochs(Reader):
         self._epoch = self._inside = self._before = 0
 
     def read(self, line: bytes) -> None:
-        """Learn from one line."""
         found = _training_loss(line)
         epoch = _EPOCH.search(line) if found is not None else None
         if epoch is None:

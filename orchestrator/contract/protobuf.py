@@ -1,0 +1,37 @@
+"""The wire format of protocol buffers, as far as event files and TensorFlow's indexes need it."""
+
+from __future__ import annotations
+
+from typing import Iterator, Tuple, Union
+
+
+def fields(data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
+    """Yield number and value of each field of a protobuf message: an int, or bytes. Raises ValueError."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = varint(data, at)
+            yield number, value
+            continue
+        size = {1: 8, 5: 4}.get(wire, -1)
+        if wire == 2:
+            size, at = varint(data, at)
+        if size < 0 or at + size > len(data):
+            raise ValueError("not a protobuf message")
+        yield number, data[at : at + size]
+        at += size
+
+
+def varint(data: bytes, at: int) -> Tuple[int, int]:
+    """Return a number of 7 bits in each byte, the lowest first, and the place behind it. Raises ValueError."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if not data[at - 1] & 0x80:
+            return value, at
+    raise ValueError("not a varint")
