@@ -29,6 +29,7 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
                 continue
             if at_end and parts.format.at_end:
                 parts.patiently("commit the outputs", parts.committer.commit_outputs)
+        # Somebody else goes on from here, so nothing of ours is missing.
         except FencedError:
             return ""
         except FinalError as error:
@@ -52,6 +53,7 @@ def commit_in_time(parts: Parts) -> None:
 
     thread = threading.Thread(target=commit, name="last-commit", daemon=True)
     thread.start()
+    # The thread is not ended: it may still succeed while the last report is written.
     thread.join(LAST_COMMIT)
     if thread.is_alive():
         parts.status.trouble("last commit", f"not finished within {LAST_COMMIT:g} s")

@@ -24,6 +24,7 @@ def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
     with contextlib.suppress(OSError):
         top = Path(os.path.realpath(str(root)))
         for name in _names(root):
+            # Both resolved: the folder of checkpoints itself may be reached by a link.
             target = os.path.relpath(os.path.realpath(str(root / name)), str(top))
             if not target.startswith("..") and target != "." and _is_in(unit, target):
                 found.append((name, target))
@@ -37,6 +38,7 @@ def make_links(root: Path, links: Iterable[Tuple[str, str]]) -> None:
         path = root / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+        # The program has put a file where the folder was; it is the newer one.
         except (FileExistsError, NotADirectoryError):
             continue
         here = os.path.realpath(str(path.parent))

@@ -140,6 +140,7 @@ class Agent:
             return
         began = time.monotonic()
         while True:
+            # Asked before anything is restored or fetched: the loser must cost as little as possible.
             winner = parts.patiently("look who has won the race", lambda: winner_of(parts.bucket, settings))
             if winner == settings.incarnation:
                 parts.status.trouble("race", "")
@@ -157,6 +158,8 @@ class Agent:
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
             record = records.Record()
+        # state/job.json is gone on a machine that lost its disk; its last report in the bucket still says how
+        # far it was.
         held = parts.patiently("read the heartbeat", parts.reporter.before)
         played = max(record.attempt, _count(held.get("attempt")))
         self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
@@ -169,14 +172,17 @@ class Agent:
                 None, newest, why or "no checkpoint yet", self._settings.worker, counted=False
             )
             return parts.patiently("create the first attempt", lambda: parts.gang.create(first))
+        # Another worker has begun it, and this one has not played it yet.
         if latest.attempt > played:
             return latest
+        # Reported, but cron was never held: killed between the two, or the report had failed.
         if record.ended in _FINISHED and record.bundle == self._settings.bundle:
             self._say_again(latest)
             raise Interrupted(Ending(_FINISHED[record.ended], "the job was finished already"))
         if record.over(latest.attempt, self._settings.bundle):
             return latest
         parts.committer.begin(latest.attempt, latest.resume_step)
+        # A save that was finished before the agent was killed must not be lost to the next attempt.
         last_commit(parts)
         killed = record.killed_on_this_boot()
         why = "the agent was killed" if killed else "started again"
@@ -213,6 +219,7 @@ class Agent:
 
     def _follow(self) -> None:
         attempt = int(self._parts.status.get("attempt"))
+        # 0 before the first attempt, when there is nothing to be overtaken.
         if attempt and self._parts.gang.overtaken(attempt, 10.0):
             self._parts.orders.saw_attempt(attempt + 1)
         # Listing costs more than reading, so newer incarnations are looked for at the heartbeat's pace.
@@ -253,12 +260,14 @@ class Agent:
         """Say the last word: on disk, in the log, in the heartbeat; then hold cron back where that is meant."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(OSError):
+            # First of all, so that an agent that is killed below does not count as one that crashed.
             records.save(layout, self._player.record, ended=ending.kind.value)
         if ending.kind is Kind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)
         parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")
         for thread in self._threads:
+            # From here on nobody but the last word may change the report.
             thread.end()
         # Once the phase is reported the controller may delete the machine, with what is not in the bucket by then.
         with contextlib.suppress(AgentError, OSError):

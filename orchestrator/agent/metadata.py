@@ -28,6 +28,7 @@ class Metadata:
 
     def __init__(self, host: str) -> None:
         self._base = f"http://{host}/computeMetadata/v1/"
+        # The address is of this machine's host only; a proxy of the job would be given its tokens.
         self._transport = Transport(proxies=False)
 
     @classmethod
@@ -79,6 +80,7 @@ class Tokens:
         try:
             answer = json.loads(self._metadata.get("instance/service-accounts/default/token").text)
             self._token = str(answer["access_token"])
+            # Monotonic: the wall clock of a new machine jumps when the time service starts.
             self._until = time.monotonic() + max(10.0, float(answer["expires_in"]) - TOKEN_MARGIN)
         except (AgentError, ValueError, KeyError, TypeError) as error:
             if not self._optional:

@@ -31,6 +31,7 @@ class Newest:
 
     def manifest(self) -> Optional[Manifest]:
         """Return this worker's manifest of the newest checkpoint, None when there is none."""
+        # Read once: it would be one more list of the bucket at each poll.
         if self._manifest is None:
             newest = self._catalogue.newest()
             if newest is not None:

@@ -96,6 +96,7 @@ class Orders:
         """Wait, shorter when an order comes; raises Interrupted."""
         self.check()
         self._wake.wait(seconds)
+        # An order between `wait` and `clear` is not lost: `check` comes after both.
         self._wake.clear()
         self.check()
 
@@ -108,6 +109,7 @@ def obey_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
     needs. So the handlers do nothing, and the signal's number arrives through the wake-up descriptor.
     """
     reader, writer = socket.socketpair()
+    # set_wakeup_fd asks for it: a full buffer must not block a signal handler.
     writer.setblocking(False)
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     for number in actions:

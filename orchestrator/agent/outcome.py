@@ -58,6 +58,7 @@ def judge(
     reported and the job left with status 0; without one, status 0 is done, unless the *framework* uses it for
     an early stop too. A signal is never success.
     """
+    # Before the status: many a program is killed while it tidies up after its last save.
     if target is not None and committed is not None and committed >= target:
         return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {target}", exit_code)
     stopped = framework is not None and exit_code in framework.stopped_codes
@@ -85,6 +86,7 @@ def settle(outcome: Outcome, *, committed: Optional[int], saved: bool, output: b
         if saved:
             return Outcome(Verdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
         outcome = Outcome(Verdict.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
+    # Only of a failure: a job may print such a line and recover from it.
     found = _INFRASTRUCTURE.search(output) if outcome.verdict is Verdict.FAILED and outcome.code else None
     if found is None:
         return outcome

@@ -55,6 +55,8 @@ class Pace:
         if every != "auto":
             return float(every) if every else None
         with self._lock:
+            # A long quiet run counts while it lasts, else only ends would, and the interval would be too
+            # short.
             now = [] if self._began is None else [Life(time.monotonic() - self._began, lost=False)]
             lives = [*(self._earlier or ()), *self._here, *now]
             declared = self._settings.checkpoints.save_seconds
@@ -85,6 +87,7 @@ class Pace:
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
+        # The job may read it at any moment.
         write_atomically(self.file, f"{seconds:.0f}\n")
         self._written = seconds
         self._status.set(save_every=round(seconds))

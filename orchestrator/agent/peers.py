@@ -62,6 +62,7 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     """
     settings = parts.settings
     waited_for = set(range(settings.workers)) - {settings.worker}
+    # Generations and not times: the clocks of two machines need not agree.
     before = {worker: _generation(parts, worker) for worker in waited_for}
     end = time.monotonic() + PATIENCE * settings.heartbeat
     while waited_for and time.monotonic() < end and not parts.orders.overtaken(attempt):

@@ -83,9 +83,11 @@ class Player:
         """Restore while the code comes and is set up; return None when the job can start."""
         back = BringBack(self._parts, attempt)
         back.start()
+        # Setup needs the code, and neither needs the checkpoint: both take minutes, so they overlap.
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
         failed = bring_data(self._parts) or bring_python(self._parts) or self._set_up(attempt)
         if failed is not None:
+            # The restore moves files, so it must be over before another attempt begins.
             back.rest()
             return failed
         self._parts.status.set(phase="restore", message="")
@@ -107,12 +109,14 @@ class Player:
         )
         if outcome.verdict is Verdict.DONE:
             self._parts.status.time("setup_done")
+            # After the setup: killed in between, it runs once more, which a setup has to bear.
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
         return Outcome(outcome.verdict, outcome.reason.replace("the job", "the setup command"))
 
     def _train(self, attempt: Attempt) -> Outcome:
         parts, settings = self._parts, self._settings
+        # At each start, so that a new version of a secret counts without a push.
         secrets = parts.patiently("read the secrets", parts.secrets.read)
         number = f"{'save' if self._restored.counted else 'step'} {attempt.resume_step}"
         origin = "start from the beginning" if attempt.resume_step is None else f"resume from {number}"
@@ -172,6 +176,8 @@ class Player:
         """Start a command and watch it to its end; *framework* is None for a command that trains nothing."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
+            # What it says is of the start before; a job that reports nothing would seem to stand at that
+            # step.
             layout.progress.unlink()
         self._follower.begin(trains=framework is not None)
         parts.log.begin_tail()

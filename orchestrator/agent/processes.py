@@ -23,6 +23,7 @@ def processes_of(root: Path, session: Optional[int]) -> List[int]:
     """Return the ids of living processes of this machine's jobs; zombies are dead."""
     place = b"TPUCTL_ROOT=" + os.fsencode(str(root))
     me = os.getpid()
+    # Listed anew each time: a job may start processes faster than they are killed.
     numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return [pid for pid in numbers if pid != me and _belongs(pid, place, session)]
 
@@ -67,11 +68,13 @@ def boot_id() -> str:
 
 def _belongs(pid: int, place: bytes, session: Optional[int]) -> bool:
     fields = _stat(pid)
+    # A zombie has no memory and no files; its parent may never reap it.
     if not fields or fields[0] in (b"Z", b"X"):
         return False
     if session is not None and int(fields[3]) == session:
         return True
     try:
+        # Another user's process cannot be read, and is none of the job's, which runs as this user.
         environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False

@@ -152,6 +152,7 @@ class Rescue:
                 if (one.incarnation, one.worker) == (manifest.incarnation, manifest.worker):
                     # A manifest that is written again names what it named before: nothing gets lost of it.
                     brought[stored.name] = stored
+        # A manifest may name what somebody has deleted since: then it is sent again.
         there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCLAIMED)))
         known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
         if manifest.why is Why.ENDED:
@@ -169,6 +170,7 @@ class Rescue:
                 manifest = self._with(manifest, brought, skipped)
                 if time.monotonic() - self._written >= SPACING:
                     self._write(manifest, call)
+        # `complete` only in the last write: killed before it, the next agent goes on from the partial one.
         manifest = replace(self._with(manifest, brought, skipped), complete=True)
         self._write(manifest, call)
         say(f"unclaimed/: {len(brought)} files, {manifest.size} bytes, {len(skipped)} not brought")
@@ -198,6 +200,7 @@ class Rescue:
         self, one: Found, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
     ) -> Optional[UnclaimedFile]:
         """Return the file once it is in the bucket, None when other bytes were sent than were read before."""
+        # Read once more by the upload: if the file changed in between, the two digests differ.
         digest, size = sha256_of(one.path), one.path.stat().st_size
         held = known.get((digest, size))
         if held is not None:
@@ -258,6 +261,8 @@ def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:
     found = []
     named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
     numbers = sorted(int(one) for one in named if one.isdecimal() and int(one) <= incarnation)
+    # Of a deployment that was replaced a hundred times, old files are sent again rather than all manifests
+    # read.
     for number in numbers[-REMEMBERED:]:
         for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
             held = bucket.read(name) if parse_name(name) else None
@@ -290,6 +295,7 @@ class Uncommitted:
         if status.get("committed_step") is not None:
             status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
+        # By our clock and not by the files' times, which a job may set to anything.
         now, named = time.monotonic(), self._names()
         self._found_at = {one: self._found_at.get(one, now) for one in named}
         quiet = QUIET * self._parts.settings.heartbeat

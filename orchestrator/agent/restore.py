@@ -70,6 +70,7 @@ class Restorer:
         wrong = _difference(local.folder / manifest.folder, manifest)
         if wrong is not None:
             notes += self._replace(manifest, wrong)
+        # After the files, because a link that leads nowhere would be taken for a checkpoint that is gone.
         make_links(local.folder, manifest.links)
         unit = _unit_of(manifest, local.format.find(local.folder))
         notes += local.format.repair(local.folder, unit)
@@ -81,8 +82,10 @@ class Restorer:
         if attempt.resume_step is None or attempt.resume_incarnation is None:
             return
         name = manifest_name(attempt.resume_step, attempt.resume_incarnation, self._settings.worker)
+        # A call that is repeated may meet its own first success.
         held = self._bucket.read(name)
         if held is not None:
+            # Copy, then delete: killed in between, it is torn once more and nothing is lost.
             self._bucket.write(f"{name}.torn-{int(time.time())}", held.data)
             self._bucket.delete(name, held.generation)
 
@@ -98,9 +101,11 @@ class Restorer:
 
     def _put_doubtful_aside(self, step: Optional[int]) -> List[str]:
         for leftover in self._local.folder.glob(f"{RESTORING}*"):
+            # What a restore that was killed had downloaded: it was never renamed, so it is no checkpoint.
             shutil.rmtree(str(leftover), ignore_errors=True)
         notes = []
         for one in self._local.steps():
+            # The framework itself skips it, and the user may want its weights.
             if one.state is State.NOT_RESUMABLE:
                 continue
             if not one.complete or step is None or one.step > step:
@@ -134,6 +139,7 @@ class Restorer:
 
         with ThreadPoolExecutor(PARALLEL) as pool:
             list(pool.map(fetch, manifest.files))
+        # Checked before anything is renamed: the job never sees a file that is not as it was saved.
         wrong = _difference(temporary, manifest)
         if wrong is not None:
             shutil.rmtree(str(temporary), ignore_errors=True)
@@ -149,7 +155,9 @@ class Restorer:
             shutil.rmtree(str(temporary))
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
+            # One rename brings the whole folder: a kill leaves it under its temporary name or complete.
             temporary.rename(target)
+        # The names must survive a reboot too; `download` has synced the bytes.
         sync_folder(self._local.folder)
 
 

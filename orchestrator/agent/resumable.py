@@ -72,6 +72,7 @@ class ResumableUpload:
         made: Optional[Dict[str, Any]] = None
         with path.open("rb") as file:
             while made is None:
+                # Read again from where the service is: it may keep less than the part that was sent.
                 data = _read(file, arrived, min(self._part, size - arrived))
                 if arrived == hashed:
                     # A part that is sent again is hashed once: other bytes show in the bucket's checksum.
@@ -90,6 +91,7 @@ class ResumableUpload:
                     made = json.loads(reply.body)
         if int(made.get("size", size)) != size or hashed != size:
             raise TornError(f"{path} changed while it was sent")
+        # Composed objects and some emulators have no md5.
         if made.get("md5Hash") not in (None, base64.b64encode(md5.digest()).decode()):
             raise TornError(f"{path} changed while it was sent, or was damaged: the bucket holds other bytes")
         return sha.hexdigest()
@@ -109,6 +111,8 @@ class ResumableUpload:
         tries = [0]
 
         def once(remaining: float) -> Reply:
+            # The answer to a part may get lost after the part has arrived: asked first, nothing is sent
+            # twice.
             tries[0] += 1
             if tries[0] > 1:
                 asked = self._put(session, b"", f"bytes */{size}", remaining)

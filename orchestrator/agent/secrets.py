@@ -86,6 +86,7 @@ class Secrets:
             headers = self._tokens.headers()
             reply = self._transport.send("GET", self._base + path, headers, timeout=min(10.0, remaining))
             if reply.status in (401, 408, 429) or reply.status >= 500:
+                # The token may have been withdrawn; the next try asks for a new one.
                 self._tokens.forget()
                 raise TransientError(f"secret {one.name}: Secret Manager answers {reply.status}")
             return reply
@@ -94,6 +95,7 @@ class Secrets:
         if reply.status != 200:
             raise self._refused(one, reply)
         value = _value(one, reply)
+        # Before anybody else has the value: the job may print it with its first line.
         self._redactor.know(one.name, value)
         return value
 

@@ -58,6 +58,7 @@ class Bucket:
         """Use Cloud Storage, or the emulator that STORAGE_EMULATOR_HOST names."""
         emulator = environ.get("STORAGE_EMULATOR_HOST", "")
         base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
+        # An emulator asks for no token, and the machine that tests it may have no metadata server.
         tokens = Tokens(metadata, optional=bool(emulator))
         return cls(name, base or DEFAULT_BASE, tokens, seconds_in(environ.get("TPUCTL_GRANTED_AT", "")))
 
@@ -107,6 +108,7 @@ class Bucket:
             query["ifGenerationMatch"] = str(if_generation)
         path = f"/upload/storage/v1/b/{self.name}/o?{urlencode(query)}"
         made = _resource(self._call("POST", path, seconds, data), path)
+        # A proxy or a bad memory may change bytes; the service's checksum is of what it has stored.
         if made.get("md5Hash") not in (None, base64.b64encode(hashlib.md5(data).digest()).decode()):  # noqa: S324
             raise TransientError(f"{name}: the bucket holds other bytes than were sent")
         return int(made["generation"])
@@ -114,6 +116,7 @@ class Bucket:
     def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = SECONDS) -> None:
         """Delete an object; one that is gone is fine."""
         query = "" if if_generation is None else f"?ifGenerationMatch={if_generation}"
+        # 404 is fine: a repeated call meets its own first success.
         self._call("DELETE", f"/storage/v1{self._object(name)}{query}", seconds)
 
     def list(self, prefix: str, seconds: float = SECONDS) -> List[str]:
@@ -164,6 +167,7 @@ class Bucket:
                 raise TornError(f"{path} changed while it was read")
             self.write(name, data, seconds=SECONDS + size / gcloud.SLOWEST)
             return hashlib.sha256(data).hexdigest()
+        # gcloud reports no digest, so the file is read twice; it compares a crc32c itself.
         digest = sha256_of(path)
         retrying(lambda _remaining: gcloud.copy(str(path), f"gs://{self.name}/{name}", size), 2 * SECONDS)
         held = self.stat(name)
@@ -198,6 +202,8 @@ class Bucket:
         with path.open("wb") as file:
             reply = self._call("GET", target, SECONDS + size / gcloud.SLOWEST, sink=file, limit=size)
             file.flush()
+            # The caller renames the file: without it the name could outlive a loss of power, and the bytes
+            # not.
             os.fsync(file.fileno())
         if reply.status == 404:
             raise TornError(f"gs://{self.name}/{name} is not there")
@@ -234,6 +240,7 @@ class Bucket:
     ) -> Reply:
         def once(remaining: float) -> Reply:
             if sink is not None:
+                # A try that broke off has left its first bytes in the file.
                 sink.seek(0)
                 sink.truncate()
             headers = {**self._tokens.headers(), **(BYTES if body is not None else {}), **(more or {})}
@@ -256,6 +263,7 @@ class Bucket:
         if reply.status < 300 or reply.status in (404, 416):
             return
         if reply.status == 401:
+            # It may be refused before the end that it was given with; the next try asks for a new one.
             self._tokens.forget()
         text = f"{what}: {reply.status} {reply.body[:200].decode('utf-8', 'replace')}".strip()
         if reply.status == 412:

@@ -41,6 +41,7 @@ class Repeater(threading.Thread):
         while not self._ended.is_set():
             try:
                 self._step()
+                # Clears the trouble of the call before, so that the heartbeat says when it works again.
                 self._trouble(self.name, "")
             except (AgentError, OSError) as error:
                 self._trouble(self.name, str(error))

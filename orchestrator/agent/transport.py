@@ -71,6 +71,7 @@ class Transport:
                     return Reply(answer.status, _lower(answer.headers), _body(answer, limit))
                 _drain(answer, sink, limit)
                 return Reply(answer.status, _lower(answer.headers), b"")
+        # Also http.client's own exceptions, which are no OSError: half an answer is worth another try.
         except _ENDS as error:
             raise TransientError(
                 f"{method} {url.split('?', maxsplit=1)[0]}: {error or type(error).__name__}"
@@ -81,6 +82,7 @@ def _body(answer: http.client.HTTPResponse, limit: Optional[int]) -> bytes:
     """Return the body, or its first *limit* bytes; read(n) ends silently at a cut connection."""
     if limit is None:
         return answer.read()
+    # Of an object that grew without bounds no more than this may come into memory.
     data, length = answer.read(limit), answer.headers.get("content-length")
     if length is not None and len(data) < min(limit, int(length)):
         raise EOFError(f"{len(data)} of {length} bytes came")
@@ -126,6 +128,7 @@ def retrying(call: Callable[[float], T], seconds: float) -> T:
             return call(max(1.0, end - time.monotonic()))
         except TransientError:
             failures += 1
+            # Full jitter: all machines of a slice meet the same outage, and must not come back in one moment.
             pause = PAUSES.after(failures, _dice.random())
             if time.monotonic() + pause >= end:
                 raise

@@ -64,6 +64,7 @@ def for_uv(environ: Mapping[str, str], layout: Layout) -> Dict[str, str]:
     values.setdefault("UV_CACHE_DIR", str(layout.root / "uv-cache"))
     values.setdefault("UV_PYTHON_INSTALL_DIR", str(layout.root / "pythons"))
     values.setdefault("UV_NO_PROGRESS", "1")
+    # A uv that is started inside an environment would install into that one.
     for name in ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "UV_PROJECT_ENVIRONMENT", "CONDA_PREFIX"):
         values.pop(name, None)
     return dict(values, UV_NO_CONFIG="1")
@@ -88,5 +89,6 @@ def _fetch(here: Path, digest: str, bucket: Bucket) -> None:
             raise TornError(f"gs://{bucket.name}/{name} cannot be unpacked: {error}") from error
         if sha256_of(fresh) != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
+        # Checked before it may run.
         fresh.chmod(0o755)
         fresh.replace(here)  # One rename, also over a file that another start has made meanwhile.

@@ -98,6 +98,7 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
     if not wanted or (_ready(here) and _text_of(here / "wanted") == wanted):
         return
     shutil.rmtree(str(here), ignore_errors=True)
+    # The packages of a setup were installed into the old Python.
     for mark in layout.status.parent.glob("setup-*"):
         mark.unlink()
     words = ["venv", "--quiet", "--no-project", "--seed", "--python", wanted, str(here)]
@@ -145,9 +146,11 @@ def make(wanted: Wanted, environ: Mapping[str, str], layout: Layout, bucket: Cal
     if _ready(venv):
         return venv
     with (cache / f"{venv.name}.lock").open("w") as lock:
+        # The kernel releases it with the process, so an install that was killed blocks nobody.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _ready(venv):
             print(f"{COMMAND}: installing {wanted.words()} into {venv}", file=sys.stderr, flush=True)
+            # What is there without its mark was left by an install that was killed.
             shutil.rmtree(str(venv), ignore_errors=True)
             _install(wanted, venv, environ, layout, bucket)
     return venv
@@ -161,6 +164,7 @@ def _cache(environ: Mapping[str, str], layout: Layout) -> Path:
     """
     chosen = environ.get(CACHE)
     cache = Path(chosen or layout.root / "venvs")
+    # One that is named may lie where every user writes (/tmp), so it is made for this user alone.
     cache.mkdir(parents=True, exist_ok=True, mode=0o700 if chosen else 0o777)
     why = why_untrusted(cache) if chosen else ""
     if why:
@@ -233,6 +237,7 @@ def _install(
         call(*target, *_flags(wanted.lists))
     if wanted.bare:
         call(*target, "--no-deps", *_flags(wanted.bare))
+    # Last: from here on the environment counts.
     write_atomically(venv / "complete", _version_of(venv))
 
 

@@ -21,4 +21,5 @@ def claim_of(incarnation: int) -> bytes:
 def named_by(data: bytes) -> Optional[int]:
     """Return the incarnation that a claim names, None for what is no claim; any machine can have written it."""
     value = json_value(data) if len(data) <= limits.CLAIM else None
+    # `true` is an int in Python, and no incarnation.
     return whole_number((value or {}).get("incarnation"))

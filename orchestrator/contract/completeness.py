@@ -48,11 +48,13 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ve
         except TornError as error:
             fault = str(error)
             continue
+        # Copied to another name by hand, or written by a job that may write to the whole bucket.
         if (manifest.step, manifest.incarnation, manifest.worker) != key:
             fault = f"{name} is the manifest of another checkpoint"
             continue
         found.append(manifest)
         lacks = _lacking(manifest, sizes)
+        # The first fault is reported: later ones often follow from it.
         fault = fault or lacks
         if not lacks:
             whole.append(manifest)
@@ -83,6 +85,7 @@ def _of_all_workers(manifests: Sequence[Manifest]) -> Tuple[Manifest, ...]:
     tries: Dict[int, List[Manifest]] = {}
     for one in manifests:
         tries.setdefault(one.attempt, []).append(one)
+    # The latest attempt is the one that a next start would go on from.
     for _attempt, same in sorted(tries.items(), reverse=True):
         workers = same[0].workers
         alike = {one.worker for one in same} == set(range(workers)) and all(

@@ -26,6 +26,7 @@ class Life:
 
 def best_interval(save_seconds: float, lifetime: float) -> float:
     """Return Young's interval between saves, in seconds."""
+    # The cost of saving falls with the interval, the work that is lost grows with it: here both are equal.
     return sqrt(2 * save_seconds * lifetime)
 
 

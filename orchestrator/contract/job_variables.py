@@ -70,6 +70,7 @@ def unknown(text: str) -> Tuple[str, ...]:
 
 def expanded(environ: Mapping[str, str]) -> Dict[str, str]:
     """Return an environment in which the values of `job.env` hold what they refer to."""
+    # Only these: a value of the user must not reach into another one, or the order would matter.
     values = {name: environ[name] for name in VARIABLES if name in environ}
     mine = [name for name in environ.get(NAMES, "").split() if name in environ and name not in VARIABLES]
     return {**environ, **{name: expand(environ[name], values) for name in mine}}

@@ -19,6 +19,7 @@ def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
     """Return the JSON object in *data*, None for anything else."""
     try:
         value = json.loads(data or b"")
+    # RecursionError: a hundred thousand brackets are valid JSON and no stack is that deep.
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -26,4 +27,5 @@ def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
 
 def whole_number(value: object) -> Optional[int]:
     """Return an int that is one, None otherwise."""
+    # bool is an int in Python: `true` would count as step 1.
     return value if isinstance(value, int) and not isinstance(value, bool) else None

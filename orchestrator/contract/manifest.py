@@ -104,9 +104,13 @@ def parse(data: bytes, where: str) -> Manifest:
     try:
         value: Dict[str, Any] = json.loads(data)
         _check(value)
+        # Whatever runs on a machine can write this object: each name is checked before a restore makes files
+        # of them.
         files = tuple(_file(one) for one in value["files"])
         _check_apart(one.name for one in files)
         numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
+        # Manifests of older releases have neither attempt, format, links nor times; their step counts as
+        # proven.
         attempt = int(value.get("attempt", 0))
         own_step = value.get("told", numbers["step"])
         return Manifest(

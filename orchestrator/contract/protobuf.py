@@ -27,6 +27,7 @@ def fields(data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
 def varint(data: bytes, at: int) -> Tuple[int, int]:
     """Return a number of 7 bits in each byte, the lowest first, and the place behind it. Raises ValueError."""
     value = 0
+    # Ten bytes hold 64 bits; a longer one is damage, and could be as long as the file.
     for shift in range(0, 70, 7):
         if at >= len(data):
             break

@@ -111,6 +111,8 @@ class Redactor:
             if value in self._values.setdefault(name, set()):
                 return
             self._values[name].add(value)
+            # Replaced and not changed: a stream on another thread goes on with the old ones in the middle of
+            # a look.
             self.forms = {**self.forms, **dict.fromkeys(forms_of(value), name)}
             values = [_value(form, name) for form, name in self.forms.items()]
             self.lookers = (*values, _wrapped(self.forms), *_SHAPED)
@@ -160,6 +162,7 @@ class Stream:
                 return shown
             start, end, name, self._inside = span
             shown += text[at:start] + f"[masked: {name}]".encode()
+            # A key without an end would else mask all that comes after it.
             self._key = LONGEST_KEY if self._inside is _END else 0
             at = end
 
@@ -187,6 +190,7 @@ class Stream:
     def _hits(self, text: bytes, at: int, before: List[Optional[_Span]]) -> List[Optional[_Span]]:
         """Return the next place of each thing to look for, from *at* on; what was found *before* still counts."""
         lookers = self._redactor.lookers
+        # A secret was learned in the middle of the text; all is looked for again.
         if len(before) != len(lookers):
             return [look(text, at) for look in lookers]
         passed = [hit is not None and hit[0] < at for hit in before]
@@ -199,6 +203,7 @@ class Stream:
         for form in forms:
             first = min(first, _begun(form, text, at))
         first = min(first, _begun_above(forms, text, at))
+        # No shape is longer than this, so the search does not grow with the text that is held back.
         for pattern in (_BEGINS, _HEX_BEGUN, *(begun for _, _, begun in _PATTERNS)):
             match = pattern.search(text, max(at, len(text) - 160))
             if match is not None:
@@ -252,6 +257,7 @@ def _places(text: bytes, at: int, *offsets: int) -> List[int]:
 def _hexadecimal(text: bytes, at: int) -> Optional[_Span]:
     """Look for 40 hexadecimal digits that nothing calls a revision: a folder of that name or a commit is none."""
     for match in _HEX.finditer(text, at):
+        # The words before it on its line are all that tells a key from a commit: both are 40 such digits.
         line = text[max(0, match.start() - CONTEXT) : match.start()].rpartition(b"\n")[2]
         revision = _REVISION.search(line) or text.startswith(b"/", match.end())
         if not revision or _KEYISH.search(line):

@@ -13,6 +13,8 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
     The umask applies to *mode*.
     """
+    # In the same folder, because a rename cannot cross a disk; a random name, because two processes may write
+    # it at once, and O_EXCL follows no link that somebody has put there.
     fresh = path.with_name(f".{path.name[:60]}.{os.urandom(4).hex()}.tmp")
     try:
         with os.fdopen(os.open(str(fresh), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -23,6 +25,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         fresh.replace(path)
         sync_folder(path.parent)
     except BaseException:
+        # Best effort: the disk may be full or gone, and the first error is the one to report.
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise

@@ -17,6 +17,7 @@ _BASH_QUOTED = frozenset(" !\"$&'()*,;<>?[\\]^`{|}")
 
 def forms_of(value: str) -> List[bytes]:
     """Return everything to look for, each once; a value of several lines is looked for by line, too."""
+    # Short lines of a value (`}`) stand in many texts that are no secret.
     texts = [value, *(line for line in value.splitlines() if len(line) > 2 * SHORTEST)]
     whole = {text for text in (*texts, value.strip()) if len(text) >= SHORTEST}
     found = {form for text in whole for form in _forms(text) if len(form) >= SHORTEST}
@@ -74,6 +75,7 @@ def _bash(text: str) -> Iterator[str]:
 def _base64(data: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
     """Yield the value, also as part of a longer text (`Authorization: Basic`): it can begin at three places."""
     yield encode(data).rstrip(b"=")
+    # A group of base64 is three bytes, so the value may begin at any of three places in it.
     for before in (1, 2):
         whole = encode(b"\0" * before + data).rstrip(b"=")
         yield whole[before + 1 : -1]

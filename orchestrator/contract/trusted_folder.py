@@ -34,11 +34,14 @@ def _from_above(path: Path) -> str:
     chain: List[Path] = [*reversed(path.parents), path]
     for one in chain:
         try:
+            # Each part of the path for itself, links too: who can replace a folder above can replace
+            # everything below.
             found = one.lstat()
         except OSError:
             return ""  # what is not there is made by us, or not at all
         if found.st_uid not in users() and (for_all or one == path):
             return "%s belongs to another user (uid %d)" % (one, found.st_uid)
+        # A link has no permissions of its own; its target is in the other chain.
         if stat.S_ISLNK(found.st_mode):
             for_all = False
             continue

@@ -182,6 +182,7 @@ def _file(value: Mapping[str, Any]) -> UnclaimedFile:
 def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, UnclaimedFile]) -> str:
     """Return an object name for a file that no manifest names yet."""
     try_ = 1
+    # An object that a manifest names is never written over: another agent's manifest may count on its bytes.
     while folder_name(incarnation, worker, try_) + name in taken:
         try_ += 1
     return folder_name(incarnation, worker, try_) + name
@@ -200,6 +201,7 @@ def ended_before(
     found = sorted((one for one in earlier if one.incarnation == newest), key=lambda one: one.worker)
     if not found or not settings:
         return ()
+    # A worker that has brought nothing might still train, so the job has not ended for sure.
     whole = {one.worker for one in found} == set(range(found[0].workers))
     same = all(
         one.complete and one.why is Why.ENDED and (one.bundle, one.settings) == (bundle, settings)

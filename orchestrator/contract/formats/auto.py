@@ -81,11 +81,13 @@ class Auto(Format):
     def find(self, root: Path) -> List[Unit]:
         """Return the units of the chosen format, in whichever folder they are; choose it first."""
         surveyed = survey(root, self._marker)
+        # Found anew each time: the job may have begun to save in another format.
         self._claimed, self._units = surveyed.claimed, {}
         # Until one is chosen all are looked at, and while files are, what may take their place.
         for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
             self._add(root, format_, surveyed)
         if not self._is_strong():
+            # Last, so that a file which a framework's save claims is not counted a second time.
             for unit in self._files.find(root):
                 self._units.setdefault(unit.name, (unit, self._files, "", unit))
         return [one[0] for one in self._units.values()]
@@ -94,6 +96,7 @@ class Auto(Format):
         """Let the format judge that found the unit; the first one that has a complete save is chosen."""
         format_, base, inner = self._lower(unit)
         judged = format_.judge(_place(root, base), inner)
+        # Only a complete save decides: names alone may be weights that the job starts from.
         if judged.state is State.COMPLETE and not self._is_strong() and self._chosen is not format_:
             self._chosen = format_
         return judged

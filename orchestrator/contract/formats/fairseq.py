@@ -57,6 +57,7 @@ class Fairseq(Format):
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         last, source = root / LAST, root / chosen.name
+        # A best or last file may be short after a kill: its content is compared, not its name.
         if source == last or (last.exists() and self._step_of_last(root) == self._step_of(root, chosen)):
             return []
         was = "replaced" if last.exists() else "made"

@@ -39,6 +39,7 @@ def fault_of(path: Path) -> Optional[str]:
         return f"{path.name} is empty"
     if name.endswith(".safetensors"):
         return safetensors_fault(path)
+    # By content before name: torch.save writes a zip under .pt, .pth, .ckpt and .bin.
     if head[:2] == b"PK":
         return zip_fault(path)
     if head[:8] == H5_MAGIC:

@@ -87,12 +87,14 @@ class Files(Format):
         for name in unit.files or ():
             if name in sides and not numbered(base_of(name)):
                 continue  # It may be written at any time, and no resume dies of it.
+            # Every byte is read: a file that was cut by a kill often has a sound beginning.
             fault = fault_of(root / name)
             if fault:
                 return torn(fault)
             unknown = unknown or (fault is None and name not in sides)
         if saves is None or not unit.live:
             return complete(None, PATIENT if unknown else QUIET)
+        # Nothing tells how many files such a save has, so that one that is not there yet goes unnoticed.
         alone = not saves.older and any(one.in_folder for one in saves.newest)
         rest = LONG if saves.missing else PATIENT if unknown or alone else QUIET
         step = _step(root, saves)

@@ -66,6 +66,7 @@ class Distributed(StepFolders):
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
+        # The parts were closed before the metadata is renamed; empty ones mean a disk that was full.
         parts = sorted(folder.glob("*.distcp"))
         if not parts or not (folder / self.last).stat().st_size:
             return torn("its files are empty" if parts else "no *.distcp in it")
@@ -90,6 +91,7 @@ class Accelerate(StepFolders):
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
+        # Objects registered by the user are written after the file that is last otherwise.
         for path in sorted(folder.rglob("*")):
             fault = fault_of(path) if path.is_file() else ""
             if fault:

@@ -51,6 +51,7 @@ def position_in(path: Path) -> Position:
             return _among(state) if isinstance(state, Mapping) else Position()
         if name.endswith(".msgpack") or "." not in name:
             return _among(msgpack_numbers(path))
+    # What cannot be read tells no step, which is no fault: that is for `fault_of` to say.
     except (*_ERRORS, struct.error, RecursionError):
         pass
     return Position()

@@ -49,6 +49,7 @@ class Keras(Format):
         for path in (weights, metadata):
             if not path.exists():
                 return unfinished(f"no {path.name}")
+        # Keras writes both in place: a kill between them leaves new weights beside the old epoch.
         fault = h5_fault(weights)
         if fault:
             return torn(fault)

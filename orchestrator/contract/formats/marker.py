@@ -56,6 +56,7 @@ class Marker(Format):
 
 def folders_with(listing: Listing, marker: str) -> Iterator[StoredStep]:
     """Yield each folder with a number, newest first; it is complete when it holds an object named *marker*."""
+    # One question for each folder, from the newest on: the caller stops at the first complete one.
     named = [(step_of(folder.rstrip("/")), folder.rstrip("/")) for folder in listing.folders]
     for step, folder in sorted(((s, f) for s, f in named if s is not None), reverse=True):
         there = listing.has(f"{folder}/{marker}")

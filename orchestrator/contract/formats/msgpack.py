@@ -61,6 +61,7 @@ class _Walk:
         walked = 0
         while count:
             count += self._value() - 1
+            # A few bytes can announce billions of values.
             walked += 1
             if walked > _MOST:
                 raise ValueError("too many values")

@@ -59,10 +59,12 @@ def numbered(name: str) -> Optional[Numbered]:
     if time:
         digits = int(re.sub(r"\D", "", time[0]))
         return Numbered(digits, Kind.TIME, _series(name, time.start(), time.end()))
+    # Blanked in place, so that the positions still fit the name.
     quiet = _NOISE.sub(lambda match: "x" * len(match[0]), stem)
     for kind, pattern in ((Kind.STEP, _STEP), (Kind.EPOCH, _EPOCH), (Kind.PLAIN, _PLAIN)):
         found = list(pattern.finditer(quiet))
         if found:
+            # The last one: `step` may stand in the name of the experiment too.
             match = found[-1]
             group = 1 if match[1] is not None else 2
             series = _series(name, match.start(group), match.end(group))

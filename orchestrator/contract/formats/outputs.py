@@ -35,6 +35,7 @@ def outputs_in(root: Path) -> Tuple[str, ...]:
     """Return the plain files below *root*, sorted; links, sockets and the agent's own folders are left out."""
     found = []
     for base, folders, names in os.walk(str(root)):
+        # In place: os.walk goes on into what this list holds.
         folders[:] = [one for one in folders if not one.startswith((".restore-", ".quarantine-"))]
         for name in names:
             path = Path(base) / name

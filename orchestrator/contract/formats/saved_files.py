@@ -90,6 +90,7 @@ def group(found: Sequence[Found]) -> Saves:
     for one in found:
         if one.number is not None and one.name not in chosen:
             older.setdefault(one.number, []).append(one)
+    # Bounded: with many files of which each belongs to every save, the names alone would fill the memory.
     retained = sorted(older.items())[-max(2, _MOST_OLDER // (1 + len(over))) :]
     by_number = tuple((number, (*ones, *over)) for number, ones in retained)
     return Saves(tuple(head), tuple(newest), by_number, tuple(missing))
@@ -178,6 +179,7 @@ def _in_order(found: Sequence[Found]) -> Sequence[Found]:
 
 def among(names: Iterable[str], about: About) -> Iterator[Found]:
     """Yield the files that are saves, and those beside them without which a program may not resume."""
+    # Read twice.
     names = list(names)
     saves = {name for name in names if checkpoint_like(base_of(name))}
     known = bool(saves)

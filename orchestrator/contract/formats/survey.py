@@ -88,6 +88,7 @@ def survey(root: Path, marker: str) -> Survey:
         for name in beside({path.name for path in here if path.is_file()}):
             bases.setdefault(name, set()).add(base)
         for path in here:
+            # A link may lead back up: the walk would never end.
             if not path.is_dir() or path.is_symlink():
                 continue
             inside = f"{base}/{path.name}" if base else path.name
@@ -114,6 +115,7 @@ def survey_bucket(listing: Listing, marker: str) -> Survey:
             bases.setdefault(name, set()).add(base)
         files += [lead + name for name in level.names]
         for folder in _worth_a_look(level.folders):
+            # One list of the bucket each, which costs money; hence the bounds above.
             below = level.below(folder)
             name = folder.rstrip("/")
             held = {*below.names, *(one.rstrip("/") for one in below.folders)}

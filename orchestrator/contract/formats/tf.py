@@ -63,6 +63,7 @@ class TensorFlow(Format):
         fault = missing_part(unit.name, unit.files)
         if fault:
             return unfinished(fault)
+        # The index is written after the data, and says how long they are: all that can be checked of them.
         sizes = shard_sizes((root / f"{unit.name}.index").read_bytes())
         if sizes is None:
             return torn(f"{unit.name}.index is torn")

@@ -43,6 +43,7 @@ class Torch(Format):
         fault = zip_fault(root / unit.name)
         if fault:
             return torn(fault)
+        # Read after the archive was found whole, so that a save that ends meanwhile is not called unfinished.
         last = _pointed(root)
         if last is None:
             return unfinished(f"{POINTER} is missing or cannot be read")

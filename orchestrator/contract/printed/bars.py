@@ -50,6 +50,7 @@ class Bars(Reader):
         if not total:
             return
         found = self._BAR_LOSS.search(rest)
+        # A bar of an evaluation has counts as well, which would be taken for steps.
         if EVAL.search(title) or not (found or not title or self._TRAINS.search(title)):
             return
         key = (self._DIGITS.sub(b"#", title), total)

@@ -159,6 +159,7 @@ class Own:
             found = pattern.search(line[:LONGEST_LINE])
             took = self._clock() - began
             if took > SLOW:
+                # It cannot be stopped while it runs; the next line would hold up the heartbeat as long again.
                 del self._patterns[key]
                 self.trouble = f"job.progress.{key} took {took:.1f} s on one line and is not used any more"
             if found is not None:
