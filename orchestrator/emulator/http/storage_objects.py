@@ -50,26 +50,24 @@ class ObjectRequests:
     def get(self, request: Request, bucket: str, name: str) -> Response:
         if request.query.get("alt") == "media":
             return self.media(request, bucket, name)
-        self._door.admit(request, bucket, "storage.objects.get", name)
-        held = self._objects.get(bucket, name, number(request.query, "generation"))
-        preconditions(request.query).check_read(held.generation, held.metageneration)
-        check_etags(request.headers, etag(held.generation, held.metageneration))
-        return Response.of(object_json(held, base_of(request)))
+        return _shown(request, self._readable(request, bucket, name))
 
     def media(self, request: Request, bucket: str, name: str) -> Response:
+        return download(self._objects, self._readable(request, bucket, name), request)
+
+    def _readable(self, request: Request, bucket: str, name: str) -> StoredObject:
+        """Return the object that a read asks for; raise what keeps the caller from it."""
         self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
         check_etags(request.headers, etag(held.generation, held.metageneration))
-        return download(self._objects, held, request)
+        return held
 
     def patch(self, request: Request, bucket: str, name: str) -> Response:
         self._door.admit(request, bucket, "storage.objects.update", name)
         self._objects.get(bucket, name, number(request.query, "generation"))
         asked = preconditions(request.query)
-        return Response.of(
-            object_json(self._objects.patch(bucket, name, body_of(request.body), asked), base_of(request))
-        )
+        return _shown(request, self._objects.patch(bucket, name, body_of(request.body), asked))
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
         self._door.admit(request, bucket, "storage.objects.delete", name)
@@ -86,7 +84,7 @@ class ObjectRequests:
         sources = [_component(bucket, part) for part in parts]
         asked = preconditions(request.query)
         made = self._objects.compose(sources, bucket, name, body.get("destination", {}), asked)
-        return Response.of(object_json(made, base_of(request)))
+        return _shown(request, made)
 
     def copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
         self._door.admit(request, bucket, "storage.objects.get", name)
@@ -94,21 +92,20 @@ class ObjectRequests:
         generation = number(request.query, "sourceGeneration")
         source = Source(bucket, name, generation, preconditions(request.query, "Source"))
         asked = preconditions(request.query)
-        made = self._objects.copy(source, to_bucket, to_name, body_of(request.body), asked)
-        return Response.of(object_json(made, base_of(request)))
+        return _shown(request, self._objects.copy(source, to_bucket, to_name, body_of(request.body), asked))
 
     def rewrite(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
         """Copy an object within one call, whatever its size."""
-        resource = self.copy(request, bucket, name, to_bucket, to_name)
+        self.copy(request, bucket, name, to_bucket, to_name)
         made = self._objects.get(to_bucket, to_name)
-        size = str(made.size)
+        size, resource = str(made.size), object_json(made, base_of(request))
         done = {
             "kind": "storage#rewriteResponse",
             "totalBytesRewritten": size,
             "objectSize": size,
             "done": True,
         }
-        return Response.of({**done, "resource": object_json(made, base_of(request))}, resource.status)
+        return Response.of({**done, "resource": resource})
 
     def move(self, request: Request, bucket: str, name: str, to_name: str) -> Response:
         """
@@ -121,6 +118,10 @@ class ObjectRequests:
         if to_name != name:
             self._objects.delete(bucket, name, None, Preconditions())
         return answer
+
+
+def _shown(request: Request, held: StoredObject) -> Response:
+    return Response.of(object_json(held, base_of(request)))
 
 
 def _component(bucket: str, part: object) -> Source:

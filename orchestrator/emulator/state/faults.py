@@ -7,16 +7,6 @@ from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import cases
 from orchestrator.errors import LocalCloudError
 
-_PLAIN = (
-    "drop-answer",
-    "stuck",
-    "unreachable",
-    "no-capacity",
-    "fall-back",
-    "late-failure",
-    "never-active",
-    "mute",
-)
 _TIMED = ("latency", "no-capacity", "late-ready")
 _QUEUE = "tpu.queuedResources.create"
 _NODE = "tpu.nodes.create"
@@ -39,6 +29,16 @@ class FaultKind(Enum):
     BORN = "born"
     LATE_READY = "late-ready"
 
+
+_MORE = (
+    FaultKind.CALL_ERROR,
+    FaultKind.OPERATION_ERROR,
+    FaultKind.LATENCY,
+    FaultKind.BORN,
+    FaultKind.LATE_READY,
+)
+_PLAIN = [kind.value for kind in FaultKind if kind not in _MORE]
+"""Faults that need nothing but their name."""
 
 # What a queued resource meets later: no stock (for SECONDS, or for ever), nodes taken back while they are
 # provisioned (once; with an internal error; again and again).
@@ -106,10 +106,9 @@ def check(method: str, fault: FaultSpec) -> FaultSpec:
         )
     if fault.kind is FaultKind.UNREACHABLE and method not in methods.PARTIAL:
         raise _refused(f"fault unreachable on {method}: its answer is never partial", "")
-    if fault.kind in FATES and method != _QUEUE:
-        raise _refused(f"fault {fault.kind.value} on {method}: only {_QUEUE} can meet it", "")
-    if fault.kind in BIRTHS and method != _NODE:
-        raise _refused(f"fault {fault.kind.value} on {method}: only {_NODE} can meet it", "")
+    only = _QUEUE if fault.kind in FATES else _NODE if fault.kind in BIRTHS else method
+    if method != only:
+        raise _refused(f"fault {fault.kind.value} on {method}: only {only} can meet it", "")
     if fault.kind is FaultKind.BORN:
         if fault.case not in SICK:
             raise _refused(

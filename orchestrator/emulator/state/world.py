@@ -4,7 +4,8 @@ import io
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.clock import Clock
@@ -116,34 +117,35 @@ class LocalCloud:
 
     def preempt(self, name: str, notice: bool = True) -> None:
         """Preempt a spot node or VM, with its notice or at once; errors: LocalCloudError."""
-        with self.lock:
-            self.kernel.tick()
+        with self._at_once():
             self._controls.preempt(name, notice=notice)
-            self.kernel.tick()
 
     def kill_worker(self, name: str, index: int) -> None:
         """Kill one machine of a slice; its node stays READY; errors: LocalCloudError."""
-        with self.lock:
-            self.kernel.tick()
+        with self._at_once():
             self._controls.kill_worker(name, index)
 
     def set_node_state(self, name: str, state: str) -> None:
         """Put a node into an odd state, see Controls.set_node_state; errors: LocalCloudError."""
-        with self.lock:
-            self.kernel.tick()
+        with self._at_once():
             self._controls.set_node_state(name, state)
 
     def set_zone_state(self, zone: str, state: str) -> None:
         """Take a zone out of the TPU API's reach, or back, see Controls.set_zone_state; errors: LocalCloudError."""
-        with self.lock:
-            self.kernel.tick()
+        with self._at_once():
             self._controls.set_zone_state(zone, state)
 
     def set_queued_state(self, name: str, state: str) -> None:
         """Move a queued resource to a state, see QueuedControls.set_state; errors: LocalCloudError."""
+        with self._at_once():
+            self._queued_controls.set_state(name, state)
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        """Hold the lock; what is due by now happens before, and what is planned for now happens with it."""
         with self.lock:
             self.kernel.tick()
-            self._queued_controls.set_state(name, state)
+            yield
             self.kernel.tick()
 
     def queued_resources(self) -> list[QueuedResource]:
