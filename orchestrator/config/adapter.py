@@ -11,10 +11,20 @@ from orchestrator.domain.spec import Spec
 
 @cache
 def adapter() -> Any:
-    """Return the validator of a Spec; pydantic is imported here, when it is first needed."""
+    """Return the validator of a Spec; pydantic is imported by this module alone, when it is first needed."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Spec)
+
+
+def checked(data: Mapping[str, Any]) -> tuple[Spec | None, list[Mapping[str, Any]]]:
+    """Return the Spec that *data* mean, or None and all that pydantic refuses of them."""
+    from pydantic import ValidationError
+
+    try:
+        return adapter().validate_python(data), []
+    except ValidationError as error:
+        return None, [*error.errors(include_url=False)]
 
 
 def dump(spec: Spec) -> dict[str, Any]:

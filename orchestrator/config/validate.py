@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from orchestrator.config.adapter import adapter
+from orchestrator.config.adapter import checked
 from orchestrator.config.complaints import Complaint
 from orchestrator.config.document import Document, Mark
 from orchestrator.config.rules.every_rule import check
@@ -52,17 +52,13 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
 
 def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
     """Validate once; return the Spec, or what was refused, by path."""
-    from pydantic import ValidationError
-
-    try:
-        return adapter().validate_python(data), {}
-    except ValidationError as error:
-        found: dict[Path, Wording] = {}
-        for entry in error.errors(include_url=False):
-            path = _real_path(entry["loc"], data)
-            if path is not None:
-                found.setdefault(path, reword(entry, path))
-        return None, found
+    spec, errors = checked(data)
+    found: dict[Path, Wording] = {}
+    for entry in errors:
+        path = _real_path(entry["loc"], data)
+        if path is not None:
+            found.setdefault(path, reword(entry, path))
+    return spec, found
 
 
 def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ reason that does not pass by itself.
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import wraps
 
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.catalog import Catalog
@@ -246,3 +247,20 @@ class Check:
 def check(name: str, group: Group) -> Callable[[Look], Check]:
     """Make a check of the function below."""
     return lambda look: Check(name, group, look)
+
+
+def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], Answer]], Check]:
+    """Make a check of the function below, which is asked only where there is a deployment file that is read."""
+
+    def decorate(look: Callable[[Facts, Spec], Answer]) -> Check:
+        @wraps(look)
+        def with_spec(facts: Facts) -> Answer:
+            if facts.file.spec is not None:
+                return look(facts, facts.file.spec)
+            if facts.file.path:
+                return unknown("the deployment file is refused", "see `file` above")
+            return unknown("there is no deployment file to look at", "tpuctl init")
+
+        return Check(name, group, with_spec)
+
+    return decorate

@@ -1,17 +1,18 @@
 """Checks of the deployment file, as far as they need no cloud."""
 
-from orchestrator.advice.doctor.facts import Answer, Facts, Group, bad, check, ok, unknown, warn
+from orchestrator.advice.doctor.facts import (
+    Answer,
+    Facts,
+    Group,
+    bad,
+    check,
+    check_of_file,
+    ok,
+    unknown,
+    warn,
+)
 from orchestrator.domain import names
 from orchestrator.domain.spec import Spec
-
-_NO_FILE = unknown("there is no deployment file to look at", "tpuctl init")
-
-
-def without_spec(facts: Facts) -> Answer:
-    """Return why nothing can be said where the deployment is not known."""
-    if not facts.file.path:
-        return _NO_FILE
-    return unknown("the deployment file is refused", "see `file` above")
 
 
 @check("file", Group.FILE)
@@ -25,23 +26,18 @@ def file(facts: Facts) -> Answer:
     )
 
 
-@check("source", Group.FILE)
-def source(facts: Facts) -> Answer:
+@check_of_file("source", Group.FILE)
+def source(facts: Facts, spec: Spec) -> Answer:
     """Look for a source folder that cannot be pushed."""
     found = facts.file
-    if found.spec is None:
-        return without_spec(facts)
     if found.source_problem:
         return bad(found.source_problem, "correct job.source, or add a .tpuctlignore")
     return ok(f"{found.source}: {(found.source_bytes or 0) / 2**20:.1f} MiB to push")
 
 
-@check("regions", Group.FILE)
-def regions(facts: Facts) -> Answer:
+@check_of_file("regions", Group.FILE)
+def regions(facts: Facts, spec: Spec) -> Answer:
     """Look for TPU, VM and bucket in different regions: traffic between these is slow and billed."""
-    spec = facts.file.spec
-    if spec is None:
-        return without_spec(facts)
     found = _regions(spec)
     home = found.pop("TPU")
     apart = {what: region for what, region in found.items() if region != home}
@@ -61,11 +57,9 @@ def _regions(spec: Spec) -> dict[str, str]:
     return found if spec.vm == "none" else {**found, "VM": names.region_of(names.vm_zone(spec))}
 
 
-@check("ports", Group.FILE)
-def ports(facts: Facts) -> Answer:
+@check_of_file("ports", Group.FILE)
+def ports(facts: Facts, spec: Spec) -> Answer:
     """Look for ports of this computer that `tpuctl tunnel` would use and another program holds."""
-    if facts.file.spec is None:
-        return without_spec(facts)
     taken = facts.file.taken
     if taken:
         text = ", ".join(f"{port} ({name})" for name, port in taken.items())

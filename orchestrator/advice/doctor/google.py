@@ -11,11 +11,11 @@ from orchestrator.advice.doctor.facts import (
     Health,
     bad,
     check,
+    check_of_file,
     ok,
     unknown,
     warn,
 )
-from orchestrator.advice.doctor.file import without_spec
 from orchestrator.advice.doctor.login import not_observed
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, deletion_command, outside
@@ -58,32 +58,23 @@ def storage_api(facts: Facts) -> Answer:
     return _api(facts.google.storage, "storage.googleapis.com")
 
 
-@check("zones", Group.GOOGLE)
-def zones(facts: Facts) -> Answer:
+@check_of_file("zones", Group.GOOGLE)
+def zones(facts: Facts, spec: Spec) -> Answer:
     """Look for zones that do not offer the TPU type to this project."""
-    spec = facts.file.spec
-    if spec is None:
-        return without_spec(facts)
     return _offered(
         facts.google.offers, spec.tpu.type, "choose other tpu.zones in tpuctl.yaml, then: tpuctl plan"
     )
 
 
-@check("tpu-elsewhere", Group.GOOGLE)
-def tpu_elsewhere(facts: Facts) -> Answer:
+@check_of_file("tpu-elsewhere", Group.GOOGLE)
+def tpu_elsewhere(facts: Facts, spec: Spec) -> Answer:
     """Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones."""
-    spec = facts.file.spec
-    if spec is None:
-        return without_spec(facts)
     return _strays(facts, facts.google.elsewhere, spec.tpu.zones, "TPU")
 
 
-@check("vm-elsewhere", Group.GOOGLE)
-def vm_elsewhere(facts: Facts) -> Answer:
+@check_of_file("vm-elsewhere", Group.GOOGLE)
+def vm_elsewhere(facts: Facts, spec: Spec) -> Answer:
     """Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones."""
-    spec = facts.file.spec
-    if spec is None:
-        return without_spec(facts)
     zones = () if spec.vm == "none" else (names.vm_zone(spec),)
     return _strays(facts, facts.google.vms_elsewhere, zones, "VM")
 
@@ -102,12 +93,9 @@ def _strays(facts: Facts, found: Survey[Machine], zones: Collection[str], kind: 
     return ok(f"no {kind} of this deployment in other zones")
 
 
-@check("runtime", Group.GOOGLE)
-def runtime(facts: Facts) -> Answer:
+@check_of_file("runtime", Group.GOOGLE)
+def runtime(facts: Facts, spec: Spec) -> Answer:
     """Look for a TPU software version that a zone does not have, or that is not known for the type."""
-    spec = facts.file.spec
-    if spec is None:
-        return without_spec(facts)
     if not spec.tpu.runtime:
         return bad(f"no TPU software version is known for {spec.tpu.type}", "set tpu.runtime in tpuctl.yaml")
     return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
@@ -149,12 +137,10 @@ def service_agent(facts: Facts) -> Answer:
     return unknown("not known while the TPU API does not answer", "see `tpu-api` above")
 
 
-@check("vm-quota", Group.GOOGLE)
-def vm_quota(facts: Facts) -> Answer:
+@check_of_file("vm-quota", Group.GOOGLE)
+def vm_quota(facts: Facts, spec: Spec) -> Answer:
     """Look for too small a quota of CPUS in the region for the VM."""
-    spec, sight = facts.file.spec, facts.google.cpus
-    if spec is None:
-        return without_spec(facts)
+    sight = facts.google.cpus
     if spec.vm == "none":
         return ok("no VM is wanted")
     if isinstance(sight, Unknown):
@@ -167,12 +153,10 @@ def vm_quota(facts: Facts) -> Answer:
     return bad(text, f"ask for more: {_page(facts)}") if short else ok(text)
 
 
-@check("vm-image", Group.GOOGLE)
-def vm_image(facts: Facts) -> Answer:
+@check_of_file("vm-image", Group.GOOGLE)
+def vm_image(facts: Facts, spec: Spec) -> Answer:
     """Look for the family of the VM's image: Google withdraws a family when its images are out of support."""
-    spec, sight = facts.file.spec, facts.google.vm_image
-    if spec is None:
-        return without_spec(facts)
+    sight = facts.google.vm_image
     if spec.vm == "none":
         return ok("no VM is wanted")
     if isinstance(sight, Unknown):
@@ -182,12 +166,10 @@ def vm_image(facts: Facts) -> Answer:
     return ok(sight.value)
 
 
-@check("tpu-quota", Group.GOOGLE)
-def tpu_quota(facts: Facts) -> Answer:
+@check_of_file("tpu-quota", Group.GOOGLE)
+def tpu_quota(facts: Facts, spec: Spec) -> Answer:
     """Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone."""
-    spec, sight, catalog = facts.file.spec, facts.google.tpu_limits, facts.file.catalog
-    if spec is None:
-        return without_spec(facts)
+    sight, catalog = facts.google.tpu_limits, facts.file.catalog
     if spec.tpu.reservation:
         return ok(f"the reservation {spec.tpu.reservation} counts apart")
     found = taken(spec, catalog) if catalog else None
@@ -220,12 +202,10 @@ def _page(facts: Facts) -> str:
     return _QUOTAS + (f"?project={facts.google.project}" if facts.google.project else "")
 
 
-@check("vm-machine", Group.GOOGLE)
-def vm_machine(facts: Facts) -> Answer:
+@check_of_file("vm-machine", Group.GOOGLE)
+def vm_machine(facts: Facts, spec: Spec) -> Answer:
     """Look for a zone that does not have the VM's machine type, as us-central2 with its v4."""
-    spec, sight = facts.file.spec, facts.google.vm_machine
-    if spec is None:
-        return without_spec(facts)
+    sight = facts.google.vm_machine
     if spec.vm == "none":
         return ok("no VM is wanted")
     if isinstance(sight, Unknown):
@@ -244,12 +224,9 @@ def _network(spec: Spec | None) -> str:
     return spec.network.rpartition("/")[2] if spec else "default"
 
 
-@check("private-access", Group.GOOGLE)
-def private_access(facts: Facts) -> Answer:
+@check_of_file("private-access", Group.GOOGLE)
+def private_access(facts: Facts, spec: Spec) -> Answer:
     """Look for a machine without external address in a network that then cannot reach the bucket."""
-    spec = facts.file.spec
-    if spec is None:
-        return without_spec(facts)
     first, *others = names.regions(spec)
     sights = {first: facts.google.private_access}
     sights |= {region: facts.google.private_elsewhere.get(region, NOT_ASKED) for region in others}
@@ -286,12 +263,10 @@ def firewall(facts: Facts) -> Answer:
     return warn("no rule lets SSH in: code comes from the bucket only", fix)
 
 
-@check("iap", Group.GOOGLE)
-def iap(facts: Facts) -> Answer:
+@check_of_file("iap", Group.GOOGLE)
+def iap(facts: Facts, spec: Spec) -> Answer:
     """Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy."""
-    spec, sight = facts.file.spec, facts.google.iap_rule
-    if spec is None:
-        return without_spec(facts)
+    sight = facts.google.iap_rule
     if spec.vm == "none" or spec.vm.external_ip:
         return ok("not needed: no VM without external address is wanted")
     if not facts.computer.programs.get("gcloud"):
@@ -305,12 +280,10 @@ def iap(facts: Facts) -> Answer:
     return bad(f"no rule lets {IAP_RANGE} in", f"{fix} --source-ranges {IAP_RANGE} --allow tcp:22")
 
 
-@check("bucket", Group.GOOGLE)
-def bucket(facts: Facts) -> Answer:
+@check_of_file("bucket", Group.GOOGLE)
+def bucket(facts: Facts, spec: Spec) -> Answer:
     """Look for a bucket that lies in another region than the TPU."""
-    spec, sight = facts.file.spec, facts.google.bucket
-    if spec is None:
-        return without_spec(facts)
+    sight = facts.google.bucket
     if isinstance(sight, Unknown):
         return not_observed(sight)
     if isinstance(sight, Absent):
@@ -322,12 +295,10 @@ def bucket(facts: Facts) -> Answer:
     return ok(f"{found.name} in {found.location}")
 
 
-@check("permissions", Group.GOOGLE)
-def permissions(facts: Facts) -> Answer:
+@check_of_file("permissions", Group.GOOGLE)
+def permissions(facts: Facts, spec: Spec) -> Answer:
     """Look for permissions on the bucket that the caller lacks."""
     sight = facts.google.lacking
-    if facts.file.spec is None:
-        return without_spec(facts)
     if isinstance(facts.google.bucket, Absent):
         return ok("there is no bucket yet")
     if isinstance(sight, Present):

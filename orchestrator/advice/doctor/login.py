@@ -1,11 +1,21 @@
 """Checks of who calls Google Cloud, for which project, and what the job may read."""
 
-from orchestrator.advice.doctor.facts import Answer, Facts, Group, bad, check, ok, unknown, warn
-from orchestrator.advice.doctor.file import without_spec
+from orchestrator.advice.doctor.facts import (
+    Answer,
+    Facts,
+    Group,
+    bad,
+    check,
+    check_of_file,
+    ok,
+    unknown,
+    warn,
+)
 from orchestrator.domain import secret_refs
 from orchestrator.domain.data_spec import bucket_sources, grant_line
 from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.domain.secret_refs import ACCESS_ROLE, secret_names
+from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 
 LOG_IN = "gcloud auth application-default login   (gcloud auth login alone is not enough)"
@@ -90,12 +100,10 @@ def clock(facts: Facts) -> Answer:
     return warn(f"{apart:.0f} s {side}", fix) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
 
 
-@check("secrets", Group.GOOGLE)
-def secrets(facts: Facts) -> Answer:
+@check_of_file("secrets", Group.GOOGLE)
+def secrets(facts: Facts, spec: Spec) -> Answer:
     """Look for a secret of the job that is not stored, or that the machines' account may not read."""
-    spec, google = facts.file.spec, facts.google
-    if spec is None:
-        return without_spec(facts)
+    google = facts.google
     wanted = tuple(secret_names(spec))
     if not wanted:
         return ok("the job has none")
@@ -122,12 +130,10 @@ def _readers(facts: Facts, name: str) -> tuple[str, ...]:
     return sight.value if isinstance(sight, Present) else ()
 
 
-@check("data", Group.GOOGLE)
-def data(facts: Facts) -> Answer:
+@check_of_file("data", Group.GOOGLE)
+def data(facts: Facts, spec: Spec) -> Answer:
     """Look for folders of buckets in job.data that are not there, hold nothing, or that the caller may not list."""
-    spec, google = facts.file.spec, facts.google
-    if spec is None:
-        return without_spec(facts)
+    google = facts.google
     wanted = bucket_sources(spec)
     if not wanted:
         return ok("the job reads no bucket but its own")
