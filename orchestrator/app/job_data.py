@@ -10,9 +10,13 @@ from orchestrator.app.source_folder import source_folder
 from orchestrator.app.state_folders import state_folder
 from orchestrator.contract.object_names import DATA_LIST
 from orchestrator.domain.data_spec import bucket_sources
-from orchestrator.domain.observation import Absent, Present, Unknown
+from orchestrator.domain.names import home_region
+from orchestrator.domain.observation import Absent, Present, Unknown, World
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.spec import Spec
-from orchestrator.errors import ConflictError, TransientError, UsageError
+from orchestrator.engine.apply import Actor
+from orchestrator.engine.reconcile import lease_in_new_bucket
+from orchestrator.errors import TransientError, UsageError
 from orchestrator.google.project_probe import Probe
 from orchestrator.ssh.local_data import DataFile, DataSet, listing, missing, scan, send
 
@@ -107,13 +111,13 @@ def first_bucket(session: Session) -> None:
     """
     Make the bucket of a first `up` before anything else, so that no TPU waits for data that is still sent.
 
-    A kill after this leaves an empty bucket, which the next `up` takes and `down` names.
+    A kill after this leaves an empty bucket, which the next `up` takes and `down` names. Raise what refuses it.
     """
-    order = session.blueprint.bucket_order()
-    if session.spec.bucket.adopt:
-        raise ConflictError(
-            f"bucket.adopt is set, but the bucket {order.name} does not exist",
-            hint="create it, or leave out bucket.adopt so that tpuctl creates it",
-            changed="no bucket was created",
-        )
-    session.cloud.buckets.create(order)
+    parts, unasked = session.deployment, Unknown("not asked for")
+    why = "the job's data goes there before a TPU is asked for"
+    change = Change(Kind.BUCKET, Verb.CREATE, "", why, home_region(parts.spec))
+    world = World(Absent(), unasked, unasked, unasked, observed_at=parts.clock.now())
+    for failure in Actor(parts).act(Plan((change,)), world):
+        raise failure.error
+    # Data may take hours to send: meanwhile no other computer may begin the same.
+    lease_in_new_bucket(parts)

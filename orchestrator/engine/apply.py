@@ -1,4 +1,4 @@
-"""Make the changes of a plan: intent, record, call, result. The only place that touches the world."""
+"""Make the changes of a plan: intent, record, call, result. Besides `delete`, nothing else changes the cloud."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

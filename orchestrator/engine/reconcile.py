@@ -57,7 +57,8 @@ class Reconciler:
         # What was learned is only noted: the first intent, or the end of the pass, writes it.
         self._records.update_later(lambda _: learned)
         # Before deciding: what is decided without a lease in an existing bucket, two computers may decide.
-        self._lease_in_new_bucket(world)
+        if isinstance(world.bucket, Present):
+            lease_in_new_bucket(self._deployment)
         learned = self._records.current
         world, plan = self._decide(learned, world)
         # A plan that the user has approved is held to here, before the first change.
@@ -111,18 +112,6 @@ class Reconciler:
             world = self._without_reports(world, error)
             return world, learn(record, world)
         return world, learned
-
-    def _lease_in_new_bucket(self, world: World) -> None:
-        """Take the lease as soon as there is a bucket for it."""
-        parts = self._deployment
-        if parts.lease.token is not None or not isinstance(world.bucket, Present):
-            return
-        # Of two first commands only the one that wrote the record comes this far.
-        if not self._records.in_bucket:
-            self._records.flush()
-        # Now there is something that another computer could act on, so from here on only one may.
-        parts.lease.acquire()
-        self._records.update_later(lambda record: replace(record, fence=parts.lease.token or record.fence))
 
     def _decide(self, record: Record, world: World) -> tuple[World, Plan]:
         """Return the plan; without the reports, where they bring about a fault: budget and ttl need none."""
@@ -207,3 +196,16 @@ def share_stockouts(budget: Budget, records: Sequence[Record], shared_until: flo
     for (zone, at), kind in sorted(new.items()):
         budget.refused(zone, kind, at)
     return max([shared_until, *(at for _, at in new)])
+
+
+def lease_in_new_bucket(deployment: Deployment) -> None:
+    """Take the lease as soon as there is a bucket for it; nothing when it is held. Raises what `acquire` raises."""
+    lease, records = deployment.lease, deployment.records
+    if lease.token is not None:
+        return
+    # Of two first commands only the one that wrote the record comes this far.
+    if not records.in_bucket:
+        records.flush()
+    # Now there is something that another computer could act on, so from here on only one may.
+    lease.acquire()
+    records.update_later(lambda record: replace(record, fence=lease.token or record.fence))

@@ -1,6 +1,7 @@
 """job.data through the public commands: to the bucket once, by content, whoever kills what."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.contract.object_names import DATA
+from orchestrator.app.choice import Choice
+from orchestrator.app.job_data import first_bucket
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.contract.object_names import DATA, RECORD
 from orchestrator.errors import UsageError
 from orchestrator.ssh.local_data import missing, scan, send
 from tests.cli.cli_kit import document, environment, here, tpuctl
@@ -96,6 +101,24 @@ def test_up_killed_while_data_goes_up_is_repeated(bucket, tmp_path):
     root = next(Path(os.environ["TPUCTL_LOCAL_DIR"]).rglob("opt/tpuctl/data/data"))
     assert {path.read_bytes() for path in root.iterdir()} == set(contents)
     assert tpuctl("down", "--yes", cwd=tmp_path, **local_cloud()).returncode == 0
+
+
+def test_the_bucket_for_data_is_made_under_a_lease_and_with_its_intent(tmp_path, monkeypatch, capsys):
+    """Data may take hours to send: another computer finds who does it, and a kill leaves a bucket that is known."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TPUCTL_CLOUD", "local")
+    (tmp_path / "tpuctl.yaml").write_text(FILE)
+    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    session = Session(Choice(None, (), "local"), Reporter())
+    with session.alone("up"):
+        first_bucket(session)
+        assert session.lease.token is not None
+    lines = (session.folder / "journal.jsonl").read_text().splitlines()
+    assert [(one["part"], one.get("kind")) for one in map(json.loads, lines)] == [
+        ("intent", "bucket"),
+        ("result", None),
+    ]
+    assert session.cloud.store.read(RECORD) is not None
 
 
 @pytest.mark.parametrize("when", ["before", "while"])
