@@ -32,6 +32,7 @@ def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | Non
     """Return the progress with what the workers of the newest TPU report."""
     if not beats:
         return known
+    # The slowest worker: a gang is as far as the last of it.
     last = min(beats, key=lambda beat: beat.step or 0)
     known = replace(known, pace=_pace(last) or known.pace)
     first = last.timings.get("first_step")

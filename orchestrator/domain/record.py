@@ -299,5 +299,6 @@ def finished(world: World) -> bool:
     Done without a checkpoint is a claim that nothing proves: no machine is deleted on it.
     """
     beats = world.known_beats
+    # A worker's word alone ends nothing: what it has committed is the proof.
     workers = {b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is not None}
     return bool(beats) and workers == set(range(beats[0].workers))

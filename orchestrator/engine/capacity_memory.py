@@ -52,6 +52,7 @@ class CapacityMemory:
             return
         self._tried_at = now
         try:
+            # With its generation: what another deployment has learned since is read first, not overwritten.
             self._generation = self._store.write(CAPACITY, encoded(places), if_generation=self._generation)
         except PreconditionError:
             # Another deployment's write, or one of ours whose answer was lost.

@@ -90,6 +90,7 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
         read = {name: body.data if (body := bodies.get(name)) else None for name in mine}
         verdict = judge({one.name: one.size for one in group}, read)
         why = verdict.why
+        # Not read is not missing: it is said, since the checkpoint may be as good as any.
         if verdict.checkpoint is None and any(name not in bodies for name in mine):
             why = why or "there are too many manifests: not all were read"
         elif verdict.checkpoint is None and not verdict.manifests:

@@ -50,6 +50,7 @@ class CreateBudget:
         with self._locked():
             ledger = self._read()
             until = free_at(ledger, zone, now, self._limit)
+            # Asked again under the lock: between the plan and this call others may have used the budget up.
             if until > now:
                 return until
             self._write(with_create(ledger, zone, now))

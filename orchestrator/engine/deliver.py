@@ -35,6 +35,7 @@ def deliver(
     """
     on_vm = blueprint.spec.job.run_on == "vm"
     hosts = [vm_host(cloud, world)] if on_vm else node_hosts(cloud, node, world)
+    # The code first, everywhere: a machine that starts the job with code that others lack ruins a gang.
     results = cloud.remote.push(hosts, artifacts.bundle, record.job.bundle, ROOT)
     failed = [r for r in results if r.error]
     if failed:
@@ -43,6 +44,7 @@ def deliver(
             hint="run the same command again; tpuctl status shows the machines",
             changed="machines hold the old code or the new one, never a mix",
         )
+    # The settings after the code: the agent reads them when it is started below, and not before.
     env = blueprint.vm_job_env(record, node) if on_vm else _job_env(blueprint, record, node)
     cloud.remote.put(hosts, artifacts.agent.read_bytes(), "agent.pyz", 0o644)
     cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)

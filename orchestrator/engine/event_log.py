@@ -50,6 +50,7 @@ class EventLog:
                 )
             except TpuctlError:
                 with self._lock:
+                    # In their order: what came meanwhile waits behind what could not be stored.
                     self._pending = [*waiting[number:], *self._pending]
                 return
 

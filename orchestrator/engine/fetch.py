@@ -98,6 +98,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
             shutil.rmtree(part)
         else:
             _drop_foreign(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})
+            # The rename comes last: the folder appears when every file in it was checked.
             part.chmod(0o777 & ~_umask())
             part.rename(folder)
     except OSError as error:

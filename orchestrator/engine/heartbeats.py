@@ -61,6 +61,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
         raise ValueError(f"it has no {', '.join(missing)}")
     values = {name: read(name, body[name]) for name, read in _readers().items() if name in body}
     beat = Heartbeat(updated=stored.updated, **values)
+    # Every machine may write every report: one that speaks for another worker is believed in nothing.
     if (beat.incarnation, beat.worker) != place_of(stored.name):
         raise ValueError("it is another worker's")
     if not beat.worker < beat.workers <= MOST_WORKERS:
@@ -175,12 +176,14 @@ class Heartbeats:
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
             limit = ALL_REPORTS if incarnation is None else REPORTS
+            # The list tells generations and exact times; only reports that have changed are read.
             self._learn(self._store.list(prefix, limit.many), limit)
         except NotFoundError:
             return Present(())
         except TpuctlError as error:
             return Unknown(error.message, error.retry)
         found = sorted(self._known.values(), key=lambda b: (b.incarnation, b.worker))
+        # Not one that can be read: that is a fault of ours, or an attack, and no sign of silence.
         if found and all(beat.phase is Phase.UNKNOWN for beat in found):
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))

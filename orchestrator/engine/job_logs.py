@@ -37,6 +37,7 @@ class JobLog:
                 before = self._rest.pop((incarnation, worker), b"")
                 self._held -= len(before)
                 whole, _, rest = (before + found.data).rpartition(b"\n")
+                # A job may write without ever ending a line: what is held for it has a bound.
                 if len(rest) > LONGEST_LINE or self._held + len(rest) > ALL_RESTS:
                     whole, rest = whole + b"\n" * bool(whole) + rest, b""
                 if rest:

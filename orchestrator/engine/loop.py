@@ -76,6 +76,7 @@ class Doorbell:
         due = [every for every, _ in looks]
         waited = 0.0
         while seconds - waited > SHORT and not wake.is_set():
+            # By the monotonic clock: a step of the wall clock must not make this pause an hour long.
             self._clock.wait(min([seconds, *due]) - waited, wake)
             waited = self._clock.monotonic() - start
             for number, (every, look) in enumerate(looks):
@@ -143,13 +144,16 @@ class Watcher:
                 continue
             for show in after:
                 self._shown(result, show)
+            # After the pass was shown, so that people see the world that ends the loop.
             raise_bucket_gone(result, self._records.current)
+            # Twice, since one refusal may be that of a credential which is just being renewed.
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
             ended = result.plan.outcome is not None and not result.plan.waiting and result.plan.empty
             if ended or until(result) or self.stop.is_set():
                 return result
+            # Between passes only: a pass that has begun is never left in the middle for another command.
             self._lease.step_aside()
             self._pause(result)
 
@@ -181,6 +185,7 @@ class Watcher:
             self._broken_off(trouble)
             return None
         except UNFORESEEN as error:
+            # A fault of ours may pass with the answer that brought it about; one that stays is not hidden.
             if self._broken >= FAULTS:
                 raise
             self._broken_off(TransientError(unforeseen(error)))
@@ -196,6 +201,7 @@ class Watcher:
         """Say why a pass broke off and wait for the next one; raise *error* when waiting does not help."""
         if error.retry is Retry.TRANSIENT and self.stop.is_set():
             error.hint = "run the same command again when it answers"
+        # Waiting cures a passing error only, and nobody who has pressed Ctrl-C waits for that.
         if error.retry is not Retry.TRANSIENT or self.stop.is_set():
             raise error
         now = self._clock.now()
@@ -277,7 +283,11 @@ def raise_outcome(result: Pass) -> None:
     outcome, reason = result.plan.outcome, result.plan.reason
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
-        copies = f"`{FETCH}` copies what it saved; then " if "unclaimed/" in reason else ""
+        copies = (
+            f"`{FETCH}` copies what it saved; then "
+            if any(beat.unclaimed_files for beat in result.world.known_beats)
+            else ""
+        )
         raise UnclaimedError(
             reason,
             hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "

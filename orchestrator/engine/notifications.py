@@ -108,6 +108,7 @@ class Outbox:
 
     def _write(self, notice: Notice) -> None:
         with contextlib.suppress(PreconditionError):
+            # Must not exist: the id is the same in every pass, so a second loop finds the first one's notice.
             self.store.write(OUTBOX + notice.id, notice.to_json(), 0)
         self._known.add(notice.id)
         self._keep(notice)
@@ -132,6 +133,7 @@ class Outbox:
         if not one.receivers or one.tries >= MOST_TRIES:
             self._finish(one)
         else:
+            # Random, so that many deployments do not call one receiver that was down at the same moment.
             one.next_at = self.clock.monotonic() + PAUSES.after(one.tries, self.random())
 
     def _finish(self, one: _Waiting) -> None:
@@ -212,6 +214,7 @@ class Notifier:
         """Take one pass. Never raises: a fault in telling must not end the loop."""
         try:
             self._notify(result)
+        # Nothing in here is worth the loop that keeps budget and ttl.
         except Exception as error:  # Whatever it is, the job matters more.
             self._say(f"nobody is told of events: {type(error).__name__}")
             self._postman = None

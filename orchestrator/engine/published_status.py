@@ -49,6 +49,7 @@ class Publisher:
         with suppress(DiskError):
             write_atomically(self.folder / HERE, data)
         words = repr(news)
+        # One object takes one write a second; a snapshot that is not renewed counts as old after a while.
         wait = SPACING if words != self._said else REWRITE
         if not usable or now - self._at < wait:
             return
@@ -103,6 +104,7 @@ def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
 def published(store: Store, now: float, gone: Callable[[Holder], bool], key: bytes) -> Snapshot | None:
     """Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now."""
     lease = current(store)
+    # The lease first: a status whose loop is dead must not pass for the present.
     if lease is None or not -AHEAD <= now - lease.updated < LIFE:
         return None
     holder = Holder.from_json(lease.data)

@@ -44,6 +44,7 @@ class NodesInQueue:
 
         The queue is listed first: what it makes between the two lists is then seen as its node at least.
         """
+        # The order of the two lists matters: the other way round, a node born between them would be missed.
         queued = self._queued.labelled(label, value, zones)
         nodes = self._nodes.labelled(label, value, zones)
         for sight in (queued, nodes):
@@ -91,6 +92,7 @@ class NodesInQueue:
 
     def delete(self, name: str, zone: str) -> Operation | None:
         """Ask for the end of the queued resource and, by force, of its node; else of a node without one."""
+        # By its queued resource where there is one: that would make a new node for one that is deleted alone.
         operation = self._queued.delete(name, zone, force=True)
         return self._nodes.delete(name, zone) if operation is None else _as_node(operation)
 

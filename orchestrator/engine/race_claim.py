@@ -60,6 +60,7 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
     can come to be beside it.
     """
     node = current_node(world, record)
+    # Unknown is not absent: while the claim cannot be read, nobody else may be named.
     if not undecided(record) or not isinstance(world.claim, Absent):
         return world.claim
     if node is None or node.state is not NodeState.READY or not node.healthy:
@@ -72,6 +73,8 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
         )
         if isinstance(before, Present):
             return before
+        # Only if nobody was named since we read it: the bucket lets one winner through, machine or
+        # controller.
         store.write(name, data, if_generation=found.generation if found is not None else 0)
     except PreconditionError:
         return read_claim(store, record.race.round, record, world.nodes)

@@ -38,9 +38,11 @@ def rebuilt(store: Store) -> Record:
     reported = (place[0] for place in reports if place is not None)
     newest = max((number for number in reported if number <= asked + UNTOLD), default=0)
     record = Record(bucket=BucketRecord(observed=True), node=NodeRecord(incarnation=newest, queued=True))
+    # In the order of time, whoever wrote them: the last intent of each kind is the one that counts.
     for entry in sorted(found, key=lambda e: float(e["at"])):
         with suppress(*UNFORESEEN):
             after = _after(record, entry)
+            # Entries are judged as the record is: one that fits no record is left out, and no other with it.
             check_record(after)
             record = after
     return record

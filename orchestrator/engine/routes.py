@@ -42,6 +42,7 @@ def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
 
 def worker_host(cloud: Cloud, world: World, node: Node, worker: Worker, keys: tuple[str, ...]) -> Host:
     """Return one worker of a TPU with the given host keys. Raise RemoteError when the VM on the way is away."""
+    # Unknown counts as there: that the VM is out of sight helps more than a route that cannot work.
     vm = not isinstance(world.vm, Absent)
     route = route_to_worker(worker.external_ip, inside=cloud.inside, vm=vm)
     address = worker.external_ip if route is RouteKind.OUTSIDE else worker.internal_ip

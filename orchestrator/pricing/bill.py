@@ -57,6 +57,7 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
         priced = span.type or spec.tpu.type, span.spot
         wanted.setdefault(priced, priced_as(spec, span))
         for meter in METERS[span.kind]:
+            # By the type and class that the span had: a change of the file does not change what was billed.
             seconds[priced, span.zone][meter] += max(0.0, (span.until or now) - span.since)
     parts = [
         estimate(hourly(wanted[priced], catalog, zone), meters) for (priced, zone), meters in seconds.items()

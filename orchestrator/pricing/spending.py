@@ -177,6 +177,7 @@ def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> 
     """Return what the time was used for, from the first TPU to *now*; what lies before is idle."""
     every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
+    # A loser of a race has no part in the story: what the winner did says what the time was used for.
     nodes = [span for span in every if not _lost_race(span, every, reports)]
     found: list[Stretch] = []
     for index, span in enumerate(nodes):
@@ -291,6 +292,7 @@ def _items(bill: _Bill, on_demand: _Bill, spans: Iterable[Span]) -> Iterator[Ite
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for span in spans:
         for line, other in zip(bill.lines(span), on_demand.lines(replace(span, spot=None)), strict=True):
+            # Apart from spot: only so can people see what the deadline has cost.
             dearer = span.spot is False and line.meter is Meter.NODE and not line.minor
             groups[line.what, span.zone, dearer].append((span, line, other))
     for (what, zone, dearer), members in groups.items():
