@@ -104,6 +104,20 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Step:
+    """
+    Hold one resource's changes, or what it waits for and when to look again (seconds).
+
+    *blocked* says that another resource has to come first.
+    """
+
+    changes: tuple[Change, ...] = ()
+    waiting: str = ""
+    wake_in: float | None = None
+    blocked: bool = False
+
+
+@dataclass(frozen=True)
 class Plan:
     """
     Hold the changes of one pass; *waiting* says why there are none, or what is still under way.

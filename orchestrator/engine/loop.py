@@ -146,7 +146,7 @@ class Watcher:
                 self._shown(result, show)
             # After the pass was shown, so that people see the world that ends the loop.
             raise_bucket_gone(result, self._records.current)
-            # Twice, since one refusal may be that of a credential which is just being renewed.
+            # In a row: one refusal alone may be a passing fault of the service.
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
@@ -283,11 +283,8 @@ def raise_outcome(result: Pass) -> None:
     outcome, reason = result.plan.outcome, result.plan.reason
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
-        copies = (
-            f"`{FETCH}` copies what it saved; then "
-            if any(beat.unclaimed_files for beat in result.world.known_beats)
-            else ""
-        )
+        brought = any(beat.unclaimed_files for beat in result.world.known_beats)
+        copies = f"`{FETCH}` copies what it saved; then " if brought else ""
         raise UnclaimedError(
             reason,
             hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "

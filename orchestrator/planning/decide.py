@@ -6,14 +6,13 @@ Pure. Unknown never leads to a change; an absence counts after it was seen twice
 
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
+from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Step, Verb
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import decide_job
 from orchestrator.planning.next_zone import held_back
 from orchestrator.planning.race import undecided
 from orchestrator.planning.sidecars import decide_sidecars
-from orchestrator.planning.step import Step
 from orchestrator.planning.termination import judge_end, wind_down
 from orchestrator.planning.tpu import decide_node
 from orchestrator.planning.vm import decide_vm
@@ -56,13 +55,8 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
     if isinstance(bucket, Present):
         if record.bucket.ready or spec.bucket.adopt:
             return Step()
-        change = Change(
-            Kind.BUCKET,
-            Verb.CREATE,
-            bucket.value.name,
-            "its grants may be unfinished",
-            region,
-        )
+        why = "its grants may be unfinished"
+        change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, why, region)
     elif record.bucket.observed:
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
     else:

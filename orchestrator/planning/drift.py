@@ -9,15 +9,11 @@ def drift_notes(spec: Spec, world: World) -> tuple[str, ...]:
     if spec.vm == "none":
         return ()
     differences = changed(spec, world.vm.value) if isinstance(world.vm, Present) else ()
-    if not differences:
-        return ()
-    return (
-        (
-            f"the VM stays as it is: {'; '.join(differences)}. tpuctl does not replace a VM, since its disk "
-            "may hold data that exists nowhere else. To have a new one: copy what you need, tpuctl down, "
-            "tpuctl up"
-        ),
+    text = (
+        f"the VM stays as it is: {'; '.join(differences)}. tpuctl does not replace a VM, since its disk "
+        "may hold data that exists nowhere else. To have a new one: copy what you need, tpuctl down, tpuctl up"
     )
+    return (text,) if differences else ()
 
 
 def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:

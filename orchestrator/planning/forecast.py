@@ -62,9 +62,8 @@ def _succeed(
     """Return the world and the record after *change* has worked."""
     if change.kind is Kind.BUCKET:
         made = Bucket(change.name, change.zone)
-        return replace(world, bucket=Present(made)), replace(
-            record, bucket=replace(record.bucket, ready=True)
-        )
+        record = replace(record, bucket=replace(record.bucket, ready=True))
+        return replace(world, bucket=Present(made)), record
     if change.kind is Kind.SIDECARS:
         role = "vm" if change.name == names.vm_name(spec) else "tpu"
         return world, replace(record, sidecars=with_settings(record, spec, role))
@@ -77,9 +76,8 @@ def _succeed(
         vm = Vm(change.name, change.zone, state, labels=names.labels(spec, "vm"))
         return replace(world, vm=Present(vm)), replace(record, sidecars=with_settings(record, spec, "vm"))
     if change.kind is Kind.BUNDLE:
-        return world, replace(
-            record, job=replace(record.job, uploaded=f"{record.job.bundle}:{record.job.agent}")
-        )
+        uploaded = f"{record.job.bundle}:{record.job.agent}"
+        return world, replace(record, job=replace(record.job, uploaded=uploaded))
     count = accelerator.hosts if accelerator else 1
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
@@ -96,15 +94,9 @@ def _succeed(
         return replace(
             world, nodes=Present((*world.known_nodes, node)), heartbeats=Present(()), claim=claim
         ), record
+    number, bundle = record.node.incarnation, record.job.bundle
     beats = tuple(
-        Heartbeat(
-            record.node.incarnation,
-            index,
-            Phase.RUN,
-            world.observed_at,
-            workers=count,
-            bundle=record.job.bundle,
-        )
+        Heartbeat(number, index, Phase.RUN, world.observed_at, workers=count, bundle=bundle)
         for index in range(count)
     )
     pushed = replace(record, job=replace(record.job, pushed=push_mark(spec, record), settings_due=False))

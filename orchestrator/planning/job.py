@@ -14,10 +14,9 @@ from orchestrator.domain.observation import (
     VmState,
     World,
 )
-from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node
 from orchestrator.domain.spec import Spec
-from orchestrator.planning.step import Step
 
 OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 """Last words: a worker that has said one need not report any more."""

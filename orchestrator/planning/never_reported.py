@@ -88,15 +88,8 @@ def with_boot_report(record: Record, number: int) -> Record:
     """Return the record with the TPU that is about to be made with our startup script; those gone are left out."""
     # Without those that are gone, or the list would grow with every TPU.
     known = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
-    return updated(
-        record,
-        silence=updated(
-            record.silence,
-            reports_at_boot=tuple(
-                sorted({*(n for n in record.silence.reports_at_boot if n in known), number})
-            ),
-        ),
-    )
+    reporting = (known & set(record.silence.reports_at_boot)) | {number}
+    return updated(record, silence=updated(record.silence, reports_at_boot=tuple(sorted(reporting))))
 
 
 def as_never_reported(change: Change, world: World) -> Change:
@@ -121,11 +114,8 @@ def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
         return record
     # As good as a refusal: the zone has given a machine that is of no use.
     places = after_refusal(record.places, change.zone, record.node.type, now)
-    return replace(
-        record,
-        silence=replace(record.silence, never_reported=(*record.silence.never_reported, (number, now))),
-        places=places,
-    )
+    silent = (*record.silence.never_reported, (number, now))
+    return replace(record, silence=replace(record.silence, never_reported=silent), places=places)
 
 
 def all_silent(spec: Spec, world: World, record: Record) -> str:

@@ -9,11 +9,10 @@ from orchestrator.domain.capacity import holds_one, order, passed_over, place_of
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import World
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Step
 from orchestrator.domain.record import Record, Refusal
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
-from orchestrator.planning.step import Step
 
 FIRST_DELAY = {
     Retry.CAPACITY: 5.0,

@@ -14,7 +14,7 @@ from orchestrator.domain.job_progress import with_reports
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Node, NodeState, Present, World
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.plan import Kind, Step, Verb
 from orchestrator.domain.queued_resource import IN_QUEUE
 from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
@@ -31,7 +31,6 @@ from orchestrator.planning.deadline import (
     share_of,
 )
 from orchestrator.planning.next_zone import create_gate, hopeless
-from orchestrator.planning.step import Step
 
 FIRST_COLD, FIRST_LOSS = 900.0, 900.0
 """Seconds that a start and the work between two saves are held to take before any was seen."""

@@ -62,16 +62,9 @@ def _without_node(place: QueuedResource) -> Node:
     elif place.state is QueuedState.ACTIVE:
         state, machine = NodeState.UNKNOWN, True
     return Node(
-        name=place.name,
-        zone=place.zone,
-        state=state,
-        incarnation=place.incarnation,
-        labels=place.labels,
-        spot=place.spot,
-        created_at=place.created_at,
-        queued=place,
-        machine=machine,
-    )
+        place.name, place.zone, state, place.incarnation, labels=place.labels, spot=place.spot,
+        created_at=place.created_at, queued=place, machine=machine,
+    )  # fmt: skip
 
 
 def _end(place: QueuedResource) -> NodeState:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from orchestrator.domain import names
 from orchestrator.domain.names import region_of, round_of
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import (
     Candidate,
     Record,
@@ -24,7 +24,6 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 from orchestrator.planning.next_zone import create_gate, held_back, quota_held, waits_for_quota, zone_order
-from orchestrator.planning.step import Step
 from orchestrator.planning.tpu_types import current_type
 
 WIDTH = 3
@@ -46,11 +45,8 @@ def undecided(record: Record) -> bool:
 
 def candidates(record: Record) -> tuple[Candidate, ...]:
     """Return the TPUs that may still win beside the newest one."""
-    return (
-        tuple(r for r in record.race.rivals if r.incarnation >= record.race.round)
-        if undecided(record)
-        else ()
-    )
+    rivals = record.race.rivals if undecided(record) else ()
+    return tuple(r for r in rivals if r.incarnation >= record.race.round)
 
 
 def may_win(node: Node, record: Record) -> bool:
@@ -74,18 +70,12 @@ def asked_for(record: Record, zone: str, incarnation: int, race: int, now: float
     )
     # One more runner of the race under way: the newest TPU stays the one that it was.
     if race and race == record.race.round and incarnation != record.node.incarnation:
-        return replace(
-            record, race=replace(record.race, rivals=(*record.race.rivals, Candidate(incarnation, zone, now)))
-        )
+        rivals = (*record.race.rivals, Candidate(incarnation, zone, now))
+        return replace(record, race=replace(record.race, rivals=rivals))
     return replace(
         record,
         node=replace(
-            record.node,
-            incarnation=incarnation,
-            zone=zone,
-            type=kind,
-            accepted=False,
-            requested_at=now,
+            record.node, incarnation=incarnation, zone=zone, type=kind, accepted=False, requested_at=now
         ),
         race=replace(record.race, round=race, claimed=record.race.claimed and race == record.race.round),
     )
@@ -152,9 +142,7 @@ def _won(record: Record, incarnation: int, listed: dict[int | None, Node], now: 
 
 def _led(record: Record, listed: dict[int | None, Node]) -> Record:
     """Let the candidate lead that is nearest to being of use."""
-    leader = Candidate(
-        record.node.incarnation, record.node.zone, record.node.requested_at, record.node.accepted
-    )
+    leader = _newest(record)
     refused = _refused(record)
     best = max((leader, *candidates(record)), key=lambda c: _rank(c, listed, gone=refused and c is leader))
     return record if best is leader else _promoted(record, best, forget=refused)
@@ -180,10 +168,12 @@ def _refused(record: Record) -> bool:
     )
 
 
+def _newest(record: Record) -> Candidate:
+    node = record.node
+    return Candidate(node.incarnation, node.zone, node.requested_at, node.accepted)
+
+
 def _promoted(record: Record, one: Candidate, *, forget: bool = False) -> Record:
-    before = Candidate(
-        record.node.incarnation, record.node.zone, record.node.requested_at, record.node.accepted
-    )
     others = tuple(r for r in record.race.rivals if r.incarnation != one.incarnation)
     return replace(
         record,
@@ -195,7 +185,7 @@ def _promoted(record: Record, one: Candidate, *, forget: bool = False) -> Record
             accepted=one.accepted,
             highest=newest_incarnation(record),
         ),
-        race=replace(record.race, rivals=others if forget else (*others, before)),
+        race=replace(record.race, rivals=others if forget else (*others, _newest(record))),
     )
 
 

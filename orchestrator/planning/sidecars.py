@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain.observation import NodeState, Present, VmState, World
-from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import JupyterSpec, Spec, TensorboardSpec
-from orchestrator.planning.step import Step
 
 REQUIREMENTS = {
     "tensorboard": "tensorboard==2.21.0 gcsfs==2026.10.1",

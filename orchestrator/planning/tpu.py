@@ -6,7 +6,7 @@ from enum import Enum
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import BUCKET_ABSENT, Sign, of_name, of_node
 from orchestrator.domain.observation import Absent, Node, NodeState, Unknown, World
-from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import (
     CONFIRMED_AFTER,
     TERMINAL,
@@ -41,7 +41,6 @@ from orchestrator.planning.on_demand import as_on_demand, of_mode, to_leave, wan
 from orchestrator.planning.preemption import noticed, stopped_for_good
 from orchestrator.planning.queued_tpu import judge_place
 from orchestrator.planning.race import joining, may_win, new_round, races, undecided
-from orchestrator.planning.step import Step
 from orchestrator.planning.tpu_types import current_type, next_type
 from orchestrator.planning.unclaimed import lost_text
 
@@ -58,21 +57,6 @@ DELETE_SETTLES = 30.0
 
 NOTICE_POLL = 2.0
 """Seconds between two looks at a node that has had its notice."""
-
-PASSING = frozenset(
-    {
-        NodeState.RESTARTING,
-        NodeState.REIMAGING,
-        NodeState.REPAIRING,
-        NodeState.STARTING,
-        NodeState.STOPPING,
-        NodeState.HIDING,
-        NodeState.HIDDEN,
-        NodeState.UNHIDING,
-        NodeState.UNKNOWN,
-        NodeState.STATE_UNSPECIFIED,
-    }
-)
 
 
 class Verdict(Enum):

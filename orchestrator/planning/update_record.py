@@ -70,25 +70,19 @@ def _up_to(record: Record, now: float) -> Record:
 
     A clock that was wrong must not make us wait for hours, nor a quota that was used up end us for ever.
     """
+    ssh, silent = record.ssh, record.silence.never_reported
+    failed_since = None if ssh.failed_since is None else min(ssh.failed_since, now)
+    next_try_at = min(ssh.next_try_at, now + LATEST_TRY)
     return updated(
         record,
         started_at=min(record.started_at, now),
         node=updated(record.node, requested_at=min(record.node.requested_at, now)),
         bucket=updated(record.bucket, granted_at=min(record.bucket.granted_at, now)),
-        ssh=updated(
-            record.ssh,
-            next_try_at=min(record.ssh.next_try_at, now + LATEST_TRY),
-            failed_since=None if record.ssh.failed_since is None else min(record.ssh.failed_since, now),
-        ),
-        refusals=tuple(
-            r if r.at <= now else replace(r, at=now) for r in record.refusals if now - r.at < FORGIVEN
-        ),
+        ssh=updated(ssh, failed_since=failed_since, next_try_at=next_try_at),
+        refusals=tuple(updated(r, at=min(r.at, now)) for r in record.refusals if now - r.at < FORGIVEN),
         first_seen={state: min(since, now) for state, since in record.first_seen.items()},
-        silence=updated(
-            record.silence,
-            never_reported=tuple((number, min(at, now)) for number, at in record.silence.never_reported),
-        ),
-        operations=tuple(o if o.started_at <= now else replace(o, started_at=now) for o in record.operations),
+        silence=updated(record.silence, never_reported=tuple((n, min(at, now)) for n, at in silent)),
+        operations=tuple(updated(o, started_at=min(o.started_at, now)) for o in record.operations),
     )
 
 

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_ABSENT, VM_COMING, VM_HAS_RUN, FirstSeen
 from orchestrator.domain.observation import Absent, Operation, Present, Sight, Unknown, Vm, VmState, World
-from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.next_zone import held_back
-from orchestrator.planning.step import Step
 from orchestrator.planning.tpu import CREATE_DEADLINE
 
 COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})

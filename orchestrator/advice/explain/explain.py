@@ -14,10 +14,9 @@ from orchestrator.advice.explain.explanation import (
 from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, explain_vm, not_visible
 from orchestrator.domain.first_seen import of_node
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, Unknown
-from orchestrator.domain.plan import Outcome
+from orchestrator.domain.plan import Outcome, Step
 from orchestrator.domain.record import Record, current_node
 from orchestrator.planning.job import BOOT_GRACE, decide_job, outdated
-from orchestrator.planning.step import Step
 from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted_text
 
 _DO = {

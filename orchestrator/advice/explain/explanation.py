@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, field
 
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import World
-from orchestrator.domain.plan import Change, Plan
+from orchestrator.domain.plan import Change, Plan, Step
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.planning.step import Step
 
 
 @dataclass(frozen=True)

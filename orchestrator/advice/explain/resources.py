@@ -24,7 +24,7 @@ from orchestrator.domain.observation import (
     Vm,
     VmState,
 )
-from orchestrator.domain.plan import Kind
+from orchestrator.domain.plan import Kind, Step
 from orchestrator.domain.record import TERMINAL, Record, Refusal, current_node
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.planning.decide import decide_bucket
@@ -34,8 +34,7 @@ from orchestrator.planning.never_reported import late_to_report
 from orchestrator.planning.next_zone import create_gate, full_zones, hopeless, next_zone, remembered
 from orchestrator.planning.preemption import stopped_for_good
 from orchestrator.planning.race import candidates, undecided
-from orchestrator.planning.step import Step
-from orchestrator.planning.tpu import PASSING, Judgement, decide_node, judge_node
+from orchestrator.planning.tpu import Judgement, decide_node, judge_node
 from orchestrator.planning.vm import decide_vm
 
 LAST_REFUSALS = 3
@@ -138,7 +137,7 @@ def _odd_rule(node: Node, facts: DeploymentFacts) -> str:
         return "tpu.reports"
     if node.state is NodeState.CREATING:
         return "tpu.queued" if node.queued else "tpu.creating"
-    return "tpu.passing" if node.state in PASSING else "tpu.unhealthy"
+    return "tpu.unhealthy" if node.state is NodeState.READY else "tpu.passing"
 
 
 def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence, ...]:
