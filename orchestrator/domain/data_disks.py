@@ -28,6 +28,6 @@ def data_disks(spec: Spec) -> tuple[DataDisk, ...]:
 
 
 def disk_lines(spec: Spec) -> Iterator[str]:
-    """Yield what people are told of each disk."""
+    """Yield each disk as people read it."""
     for disk in data_disks(spec):
         yield f"{disk.name} ({WRITES if disk.writable else READS})"

@@ -1,4 +1,4 @@
-"""What happened, as values: shown to people at once, kept in the bucket for later."""
+"""What happened, as values: shown to people at once, stored in the bucket for later."""
 
 import json
 from collections.abc import Callable

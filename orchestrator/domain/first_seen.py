@@ -1,4 +1,4 @@
-"""Doubtful states, whose first sighting in a row is remembered: a single look proves none of them."""
+"""Doubtful states, with the first of the observations in a row that show them: one alone proves nothing."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What is known of a job's progress, so that a deadline can be kept: learned from the reports of its workers."""
+"""What is known of a job's progress, so that a deadline can be met: learned from the reports of its workers."""
 
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,5 @@
 """
-What the API says of the next maintenance of a TPU: told to people, and no reason to act.
+What the API says of the next maintenance of a TPU: shown to people, and no reason to act.
 
 A TPU that works through it is kept, one that is taken away is replaced as any other (docs/facts.md 1.3).
 """
@@ -16,7 +16,7 @@ ONGOING = "ONGOING"
 @dataclass(frozen=True)
 class Maintenance:
     """
-    Describe a maintenance; times are in seconds since the epoch, 0 where the API tells none.
+    Describe a maintenance; times are in seconds since the epoch, 0 where the API names none.
 
     *status* is PENDING or ONGOING, *kind* SCHEDULED or UNSCHEDULED, in the words of the API.
     """

@@ -100,10 +100,10 @@ class Node:
     """
     Describe a TPU node of ours as the API shows it. *created_at* is in seconds since the epoch.
 
-    *timed_out* says that Google has not heard of the node's health: it may still be warming up.
+    *timed_out* says that Google knows nothing of the health of the node: it may still be warming up.
     *queued* is the queued resource that makes it or has made it, None for one that was asked for directly.
     Without *machine* there is nothing but the queued resource, which costs nothing. *maintenance* is the next
-    one that the API tells of.
+    one that the API announces.
     """
 
     name: str
@@ -266,7 +266,7 @@ class World:
     Hold everything one pass has seen.
 
     *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
-    all of those zones answered completely and had none. *claim* tells the winner of a race.
+    all of those zones answered completely and had none. *claim* names the winner of a race.
     *held* says until when the budget of creates holds a zone back, *stockouts* what others have met.
     *prices* are those of the table for the file's types and zones; none where nobody has looked them up.
     *boots* are the first reports of startup scripts, of workers whose agents have not reported: such a

@@ -49,7 +49,7 @@ class Refusal:
 
     @property
     def full(self) -> bool:
-        """Say whether our own TPU may have held the quota: this tells nothing of the zone's capacity."""
+        """Say whether our own TPU may have held the quota: this says nothing about the zone's capacity."""
         return self.kind is Kind.NODE and self.retry is Retry.QUOTA and self.beside
 
 

@@ -374,7 +374,7 @@ def check_disks(vms: Vms, order: NodeOrder) -> None:
             )
         if isinstance(sight, Unknown):
             if sight.denied:
-                continue  # Then the create tells.
+                continue  # Then the create itself shows it.
             raise TransientError(f"disk '{disk.name}' in {order.zone}: {sight.why}", changed=UNCHANGED)
         if disk.writable and sight.value:
             raise ConflictError(

@@ -15,7 +15,7 @@ NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, 
 
 
 def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
-    """Return what *error* means when it tells of this computer's disk, else None."""
+    """Return what *error* means when it is about this computer's disk, else None."""
     where = path or error.filename
     full = error.errno in NO_ROOM
     if not full and not (where and error.errno in NO_WAY):

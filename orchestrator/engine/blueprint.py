@@ -87,7 +87,7 @@ class Blueprint:
         scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
         # What is paid for comes out of the file: the record only chooses among what the file allows.
         kind = current_type(self.spec, record)
-        # The record alone makes nothing dear: without a deadline in the file its mark means nothing.
+        # The record alone makes nothing expensive: it counts only while the file has a deadline.
         on_demand = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None
         flex = (
             on_demand

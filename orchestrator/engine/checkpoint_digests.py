@@ -16,7 +16,7 @@ NEWEST = 3
 
 
 def read_prints(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> dict[int, Prints]:
-    """Return what tells the bytes of the newest complete checkpoints, by step. Raises TpuctlError."""
+    """Return the fingerprints of the newest complete checkpoints, by step. Raises TpuctlError."""
     complete = [one for one in checkpoints if one.complete]
     newest: dict[int, StoredCheckpoint] = {}
     for one in complete:

@@ -37,7 +37,7 @@ class StoredCheckpoint:
     Describe one checkpoint in the bucket. Size in bytes, *saved_at* by the bucket's clock.
 
     *incarnation* is None where the job wrote to the bucket itself. *objects* are its files by object name,
-    each with the sha256 it must have, empty where nobody noted one. *format* is what it was recognised as.
+    each with the sha256 it must have, empty where none was recorded. *format* is what it was recognised as.
     """
 
     step: int

@@ -26,9 +26,9 @@ End of the name of the folder that is filled; it stays after an interrupt, and t
 @dataclass(frozen=True)
 class Parcel:
     """
-    Hold what is copied: *files* by object name, sha256 (empty: nobody noted one) and place below the folder.
+    Hold what is copied: *files* by object name, sha256 (empty: none was recorded) and place below the folder.
 
-    *what* names it for people, *details* is kept beside the files, *again* says what to do when it is damaged.
+    *what* names it for people, *details* is stored beside the files, *again* says what to do when it is damaged.
     """
 
     what: str
@@ -87,7 +87,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
     """
     Write the files of a parcel into *folder*, which appears when all of them are there and right.
 
-    *report* is told of each file. Raise TransientError when the bytes are not those that were saved.
+    *report* is called with each file. Raise TransientError when the bytes are not those that were saved.
     """
     part = folder.with_name(folder.name + PART)
     _check_place(folder, part)

@@ -70,7 +70,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
 
 
 def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
-    """Return what a report tells that cannot be read: that its worker wrote it, and when."""
+    """Return what an unreadable report still shows: which worker wrote it, and when."""
     incarnation, worker = place_of(stored.name) or (0, 0)
     text = f"its report cannot be read: {cut(str(why), 200)}"
     return Heartbeat(incarnation, worker, Phase.UNKNOWN, stored.updated, workers=worker + 1, message=text)
@@ -176,7 +176,7 @@ class Heartbeats:
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
             limit = ALL_REPORTS if incarnation is None else REPORTS
-            # The list tells generations and exact times; only reports that have changed are read.
+            # The list shows generations and exact times; only reports that have changed are read.
             self._learn(self._store.list(prefix, limit.many), limit)
         except NotFoundError:
             return Present(())

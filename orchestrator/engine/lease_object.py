@@ -2,7 +2,7 @@
 The lease: of all computers, one acts on a deployment.
 
 It is an object of the bucket, created with "must not exist", renewed and released with its generation. Its
-age is told by the bucket's clock alone, so clocks that differ do no harm. A holder that could not renew it
+age is measured by the bucket's clock alone, so clocks that differ do no harm. A holder that could not renew it
 for a while stops acting before anybody may take it over; the record, which the new holder writes first,
 refuses the late write of one that was paused.
 
@@ -157,7 +157,7 @@ class Lease:
         return times.get(LEASE_WISH, lease).updated - lease.updated
 
     def _times(self) -> dict[str, StoredObject]:
-        """Return lease and wish without their data: a list tells times exactly, a read to the second."""
+        """Return lease and wish without their data: a list has exact times, a read only whole seconds."""
         return {one.name: one for one in self._store.list(LEASE)}
 
     def keep(self) -> None:

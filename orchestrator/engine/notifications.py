@@ -1,4 +1,4 @@
-"""What passes find, told to people. It never ends the loop, nor holds it up: the job matters more."""
+"""Notifications of what passes find. They never end the loop, nor hold it up: the job matters more."""
 
 import contextlib
 import queue
@@ -31,14 +31,14 @@ MOST_TRIES = 60
 
 
 class Receiver(Protocol):
-    """Be told something."""
+    """Receive notices."""
 
     @property
     def name(self) -> str:
         """Return what people may see of it, which holds no secret."""
 
     def wants(self, event: str) -> bool:
-        """Say whether it is told of this kind of event."""
+        """Say whether it receives this kind of event."""
 
     def send(self, notice: Notice) -> None:
         """Tell it within seconds. Raise TpuctlError without any secret in its text."""
@@ -56,7 +56,7 @@ class _Waiting:
 
 @dataclass
 class Outbox:
-    """Keep what is to be told, and tell it. *say* is told of receivers that refuse."""
+    """Store notices and send them. *say* gets a text about each receiver that refuses."""
 
     store: Store
     receivers: Sequence[Receiver]
@@ -88,7 +88,7 @@ class Outbox:
 
     @property
     def unsent(self) -> tuple[Notice, ...]:
-        """Return what is not told yet."""
+        """Return the notices that were not sent yet."""
         with self._lock:
             return tuple(one.notice for one in self._waiting.values())
 
@@ -137,7 +137,7 @@ class Outbox:
             one.next_at = self.clock.monotonic() + PAUSES.after(one.tries, self.random())
 
     def _finish(self, one: _Waiting) -> None:
-        """Mark a notice as told, first that and then its end, so that a crash between them tells nobody twice."""
+        """Mark a notice as sent before it is deleted, so that a crash between the two sends nothing twice."""
         try:
             self.store.write(SENT + one.notice.id, b"")
             self.store.delete(OUTBOX + one.notice.id)
@@ -160,7 +160,7 @@ class Postman:
         self._thread.start()
 
     def add(self, notices: Sequence[Notice]) -> None:
-        """Have written down and told what is new; return at once."""
+        """Queue what is new, to be stored and sent; return at once."""
         self._inbox.put(notices)
         self._wake.set()
 
@@ -183,7 +183,7 @@ class Postman:
 
 
 LAST_SECONDS = 15.0
-"""How long the end of a command waits for what is still to be told."""
+"""Seconds that the end of a command waits for the last notices."""
 
 
 class Notifier:
@@ -191,7 +191,7 @@ class Notifier:
     Tell what passes find. Without anybody to tell it does nothing.
 
     *deployment* and *receivers* are asked for at the first pass: secrets are read then. When they cannot be,
-    that is said once and the loop goes on without notifications. *say* is told what was left untold.
+    that is said once and the loop goes on without notifications. *say* gets what was not sent.
     """
 
     def __init__(

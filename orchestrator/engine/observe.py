@@ -51,7 +51,7 @@ class WideLook:
     List TPUs, and remember which zones have answered by themselves.
 
     A list over all zones leaves out those that the project may not see, without a word: of a zone that it
-    does not show it tells something only if that zone has shown itself a short while ago.
+    does not show, its silence counts only if that zone has answered a short while ago.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ def _bucket(cloud: Cloud, spec: Spec, name: str) -> Sight[Bucket]:
 
 
 def _ours(sight: Sight[L], spec: Spec) -> Sight[L]:
-    """Take a stranger's resource of our name for none of ours: asking for ours then meets the taken name."""
+    """Treat a resource with our name but without our label as absent: the create then meets the taken name."""
     if isinstance(sight, Present) and sight.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
         return Absent()
     return sight
@@ -188,7 +188,7 @@ FAULTS = (TpuctlError, *UNFORESEEN)
 
 
 def as_error(fault: Exception) -> TpuctlError:
-    """Return the error of ours that tells of *fault*."""
+    """Return *fault* as an error of ours."""
     return fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
 
 

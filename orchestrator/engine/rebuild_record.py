@@ -20,12 +20,12 @@ from orchestrator.planning.race import accepted, asked_for
 from orchestrator.planning.record_limits import check_record
 
 UNTOLD = 1000
-"""So many TPUs more than the journal tells of may have been asked for: entries may be lost."""
+"""So many more TPUs than the journal shows may have been requested: entries may be lost."""
 
 
 def rebuilt(store: Store) -> Record:
     """
-    Return the record that the journal in the bucket tells; entries that cannot be read are left out.
+    Return the record that follows from the journal in the bucket; entries that cannot be read are left out.
 
     Raise TpuctlError when the bucket does not answer: a shorter journal would be a wrong one.
     """

@@ -1,5 +1,5 @@
 """
-Who is told: a webhook, a service that Apprise knows, a program of this computer.
+Who receives notices: a webhook, a service that Apprise knows, a program of this computer.
 
 Addresses are secrets. No text of this module holds more of one than its host.
 """
@@ -38,7 +38,7 @@ def host_of(url: str) -> str:
 
 @dataclass(frozen=True)
 class _Service:
-    """Hold an address that is a secret, and the events that it is told of; *label* tells several apart."""
+    """Hold an address that is a secret, and the events that it receives; *label* tells several apart."""
 
     url: str
     label: str

@@ -54,7 +54,7 @@ class Reconciler:
         self._deployment.lease.keep()
         world, before = self._observe()
         world, learned = self._learn(before, world)
-        # What was learned is only noted: the first intent, or the end of the pass, writes it.
+        # Not written yet: the first intent, or the end of the pass, writes what was learned too.
         self._records.update_later(lambda _: learned)
         # Before deciding: what is decided without a lease in an existing bucket, two computers may decide.
         if isinstance(world.bucket, Present):
@@ -150,7 +150,7 @@ class Reconciler:
         """Write what this pass has found out, at once where the deployment has ended."""
         self._report_disk(world.observed_at)
         self._memory.keep(self._records.current.places, world.observed_at)
-        # Both: what was refused in this pass, and what an operation told at its beginning.
+        # Both: what was refused in this pass, and what an operation showed at its beginning.
         records = (self._records.current, learned)
         self._stockouts_shared = share_stockouts(self._deployment.budget, records, self._stockouts_shared)
         outcome = plan.outcome

@@ -1,4 +1,4 @@
-"""The deployment record: the record, kept on this computer and in the bucket."""
+"""The deployment record, stored on this computer and in the bucket."""
 
 import json
 import threading
@@ -39,7 +39,7 @@ class RecordStore:
     Hold the newest record; save a change before the caller goes on, or with the next one.
 
     One object takes one change a second, so what belongs together is one write: an intent is saved by
-    `update` before the call that it covers; what a call has brought about is only `note`d, as a kill right
+    `update` before the call that it covers; what a call has brought about goes with `update_later`, as a kill right
     after the call would lose it as well.
 
     The bucket's copy is written with its generation as precondition, so of two controllers one loses
@@ -74,7 +74,7 @@ class RecordStore:
         Read the bucket's copy, or the one here when the bucket has none or a damaged one.
 
         Raise TpuctlError when the bucket is out of reach, or a copy is a newer version's or another
-        deployment's. When every copy is damaged, what the journal tells takes their place; `damaged` says
+        deployment's. When every copy is damaged, what follows from the journal takes their place; `damaged` says
         so. With *forgiving* a bucket out of reach counts as one without a copy: what finds its resources by
         label needs no record.
         """
@@ -183,10 +183,10 @@ class RecordStore:
 
     def update(self, change: Callable[[Record], Record]) -> Record:
         """
-        Apply *change* and save the result with all that is noted, locally and, once seen, in the bucket.
+        Apply *change* and save the result with all changes that wait, locally and in the bucket, if there is one.
 
         Raise LeaseHeldError when somebody else wrote the record in between, DiskError when it would be
-        written nowhere; *change* is undone then, and what was noted before it still waits.
+        written nowhere; *change* is undone then, and what waited before it still waits.
         """
         with self._lock:
             before = self.current
@@ -209,7 +209,7 @@ class RecordStore:
             self.current = change(self.current)
 
     def flush(self) -> None:
-        """Save what is noted, in one write; nothing is written when nothing is. Errors: as of `update`."""
+        """Save the changes that wait, in one write; without any, nothing is written. Errors: as of `update`."""
         with self._lock:
             # Most passes learn nothing: then nothing is written, and the object's rate is left to others.
             if self.current == self._saved:
@@ -246,7 +246,7 @@ class RecordStore:
             # The generation is what fences off a holder that was paused: its late write meets another one.
             self._generation = self._store.write(RECORD, data, if_generation=self._generation or 0)
         except NotFoundError:
-            # The bucket is gone, which the next look tells; until then the copy here is the record.
+            # The bucket is gone, which the next pass observes; until then the copy here is the record.
             self._generation = None
         except PreconditionError as error:
             found = self._store.read(RECORD)

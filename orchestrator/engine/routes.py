@@ -25,7 +25,7 @@ def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
     Return one worker's public host keys: from its guest attributes, where those are closed from its report.
 
     Only the machines' account, and who may change the bucket, writes reports. Raise NotFoundError while there
-    are none, AuthError when the attributes are closed and no report tells them.
+    are none, AuthError when the attributes are closed and no report has them.
     """
     try:
         return cloud.nodes.host_keys(node.name, node.zone, worker)

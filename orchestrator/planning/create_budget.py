@@ -16,7 +16,7 @@ A_MINUTE, MOST_A_MINUTE = 60, 91
 MINUTE, ZONE_PAUSE = 60.0, 5.0
 """Seconds of the budget's window, and between two creates in one zone."""
 SHARED = 3600.0
-"""Seconds for which a stockout that another deployment has met is told."""
+"""Seconds for which a stockout that another deployment has met is shared."""
 
 
 class Budget(Protocol):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 HEADROOM = 1.25
-"""How much more spot time than needed must be in sight before dearer offers are turned down."""
+"""How much more spot time than needed must be in sight before more expensive offers are turned down."""
 
 
 RETURN = 1 / 3
@@ -167,7 +167,7 @@ def _on_demand(s: Situation) -> Choice:
 
 
 def _idle(s: Situation) -> Choice:
-    """Take spot where it is to be had; without it wait, or take on demand when waiting is too dear."""
+    """Take spot where it is to be had; without it wait, or take on demand when waiting costs too much."""
     if s.slack < s.change:
         return Choice(Mode.ON_DEMAND, why="the slack is nearly used up: on demand is safe")
     found = _best(s, "spot is to be had")

@@ -134,7 +134,7 @@ def reports(spec: Spec, world: World, node: Node) -> bool:
     """
     Say whether a machine of *node* has just reported: evidence that it is alive, whatever the API says of it.
 
-    A job on the VM reports from there, which tells nothing about the TPU.
+    A job on the VM reports from there, which says nothing about the TPU.
     """
     if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
         return False

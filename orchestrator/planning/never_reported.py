@@ -124,7 +124,7 @@ def all_silent(spec: Spec, world: World, record: Record) -> str:
         if unheard(world) and _ready_for(world, record) >= SILENT_TIME:
             return SILENT_VM
         # While the TPU goes it is READY no more, so the record has to tell. An end that a report has brought
-        # about is told by that report.
+        # about is decided by that report.
         return record.reason if record.outcome == Outcome.FAILED.value and not world.known_beats else ""
     given_up = record.silence.never_reported
     if len(given_up) < SILENT_TPUS or world.observed_at - given_up[0][1] < SILENT_TIME:

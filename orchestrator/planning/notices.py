@@ -1,8 +1,8 @@
 """
-What people are to be told, from what is known now: each thing has an id that is the same in every pass.
+What people are notified of, from what is known now. Each notice has an id that is the same in every pass.
 
-So nothing is told twice and nothing is forgotten, wherever a loop was killed: whoever comes next finds the
-same ids again, and the outbox knows which of them are told.
+So nothing is sent twice and nothing is forgotten, wherever a loop was killed: the next process finds the
+same ids again, and the outbox knows which of them were sent.
 """
 
 import json
@@ -19,7 +19,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.unclaimed import FETCH
 
 BUDGET_WARNING = 0.8
-"""Part of the budget after which people are told."""
+"""Part of the budget after which people are notified."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Notice:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """Return the body that is sent and kept."""
+        """Return the body that is sent and stored."""
         body = {"schema": 1, **vars(self), "data": dict(self.data)}
         return json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
 
@@ -49,7 +49,7 @@ class Notice:
 def due(
     spec: Spec, world: World, record: Record, outcome: Outcome | None, reason: str, spent: float
 ) -> tuple[Notice, ...]:
-    """Return everything that is to be told by now, told already or not."""
+    """Return all notices that are due by now, sent already or not."""
     life = f"{spec.name}-{record.started_at:.0f}"
     found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
     return tuple(
@@ -59,7 +59,7 @@ def due(
 
 
 def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notice:
-    """Return what is told when the loop itself ends with an error: once an hour for each kind of error."""
+    """Return the notice for when the loop itself ends with an error: once an hour for each kind of error."""
     mark = f"{spec.name}-{record.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
     text = f"nobody watches any more: {error.message} ({error.code}); what runs goes on running"
     return Notice(mark, "failed", now, spec.name, masked(text), {"code": error.code})

@@ -108,8 +108,8 @@ def to_leave(spec: Spec, world: World, record: Record) -> str:
     """
     Say why the present TPU is to be replaced for the deadline's or the money's sake; empty to keep it.
 
-    An order that is not in sight is not left: it may exist. Nor is a TPU whose workers could not be asked:
-    what has not been heard of in this look may work.
+    An order that no list shows is kept, since it may exist; so is a TPU whose heartbeats could not be read,
+    since it may be at work.
     """
     found = _open(spec, world, record)
     # Unknown is not idle: a TPU whose workers could not be asked may be at work.
@@ -172,7 +172,7 @@ def refusal_of(retry: Retry, *, flex: bool) -> Retry:
 
 
 def _interval(spec: Spec) -> float:
-    """Return the seconds between two saves as the file tells them."""
+    """Return the seconds between two saves as the file has it."""
     every = spec.job.checkpoint.every
     return float(every) if isinstance(every, Duration) else FIRST_LOSS
 

@@ -1,5 +1,5 @@
 """
-The sidecars of a deployment: which run where, and what running machines still have to be told.
+The sidecars of a deployment: which run where, and which settings running machines still lack.
 
 They start with the machine and go with it. Their settings reach a machine that runs already over SSH,
 once for each change and without touching the job.
@@ -72,7 +72,7 @@ def decide_sidecars(spec: Spec, world: World, record: Record) -> Step:
 
 
 def _running(world: World, record: Record) -> Iterator[tuple[str, str, str]]:
-    """Yield role, name and zone of each machine that could be told something."""
+    """Yield role, name and zone of each machine that could get new settings."""
     if isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING:
         yield "vm", world.vm.value.name, world.vm.value.zone
     node = current_node(world, record)

@@ -1,4 +1,4 @@
-"""What people are told of a job that trained something which no complete checkpoint holds."""
+"""What people read about a job that trained something which no complete checkpoint holds."""
 
 from collections.abc import Sequence
 

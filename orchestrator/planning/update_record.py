@@ -43,7 +43,7 @@ from orchestrator.pricing.bill import billed_since, last_creating
 FORGIVEN = 3600.0
 """Seconds after which a refusal counts no more: what was refused then is asked for again."""
 OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CREATING})
-"""What does not stay over a look that failed, or is told by functions of its own."""
+"""What does not stay over a look that failed, or has functions of its own."""
 
 
 def learn(record: Record, world: World) -> Record:

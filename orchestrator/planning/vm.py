@@ -59,7 +59,7 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
 
 def vm_doubts(sight: Sight[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
     """
-    Return the doubtful states that a look at the VM shows, and those of which it tells nothing.
+    Return the doubtful states that a look at the VM shows, and those about which it says nothing.
 
     A VM counts as one that has run in every state but those before its first start.
     """

@@ -68,7 +68,7 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
 
 
 TO_THE_MINUTE = 60.0
-"""Seconds for which a look at a node that is being created is not noted anew: each note is a write."""
+"""Seconds for which a look at a node that is being created is not recorded anew: each record is a write."""
 
 
 def billed_since(node: Node, record: "Record", now: float) -> float:

@@ -1,9 +1,9 @@
 """
 What a deployment has cost, by resource, zone, day and use: an estimate from the price tables, never a bill.
 
-Use is told by the last report of each incarnation: time until its first step is starting or recovering, time
+Use follows from the last report of each incarnation: time until its first step is starting or recovering, time
 after its last checkpoint is lost when it was taken away, and time in which no TPU trains is idle. Where a job
-told no step, what its time went into is not known.
+reported no step, what its time went into is not known.
 """
 
 from collections import defaultdict
@@ -206,7 +206,7 @@ def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lo
     if beat is None:
         return [Stretch(since, end, Use.UNKNOWN)]
     if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
-        # The job ran and told no step: nobody knows what of that was training.
+        # The job ran and reported no step: nobody knows what of that was training.
         began = _within(since, beat.timings["spawned"], end)
         over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
         until = _within(began, beat.updated if over else None, end)
@@ -293,14 +293,14 @@ def _items(bill: _Bill, on_demand: _Bill, spans: Iterable[Span]) -> Iterator[Ite
     for span in spans:
         for line, other in zip(bill.lines(span), on_demand.lines(replace(span, spot=None)), strict=True):
             # Apart from spot: only so can people see what the deadline has cost.
-            dearer = span.spot is False and line.meter is Meter.NODE and not line.minor
-            groups[line.what, span.zone, dearer].append((span, line, other))
-    for (what, zone, dearer), members in groups.items():
+            at_full_price = span.spot is False and line.meter is Meter.NODE and not line.minor
+            groups[line.what, span.zone, at_full_price].append((span, line, other))
+    for (what, zone, at_full_price), members in groups.items():
         seconds = sum(bill.seconds(span) for span, _, _ in members)
         machines = len({span.name for span, _, _ in members})
         usd = _cost(bill, ((span, line.billed_usd) for span, line, _ in members))
         ondemand = _cost(bill, ((span, other.billed_usd) for span, _, other in members))
-        yield Item(f"{what}, on demand" if dearer else what, zone, machines, seconds, usd, ondemand)
+        yield Item(f"{what}, on demand" if at_full_price else what, zone, machines, seconds, usd, ondemand)
 
 
 def _cost(bill: _Bill, parts: Iterable[tuple[Span, float | None]]) -> float | None:

@@ -8,6 +8,7 @@ from orchestrator.domain.observation import NodeState, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.loop import raise_outcome
+from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.notices import due
@@ -150,11 +151,8 @@ def test_who_is_told_of_failures_is_told_of_this_end():
 
 def test_the_command_leaves_with_5_and_names_the_next_one():
     """Something is left: the files that hold the model."""
-
-    class Result:
-        plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
-
+    ended = beat(phase=Phase.UNCLAIMED, **LIES)
     with pytest.raises(UnclaimedError) as told:
-        raise_outcome(Result)
+        raise_outcome(Pass(world(heartbeats=Present((ended,))), planned(ended)))
     assert (told.value.exit_code, told.value.code) == (5, "TPU-810")
     assert "tpuctl fetch --unclaimed" in told.value.hint
