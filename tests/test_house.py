@@ -179,6 +179,60 @@ def circling(graph):
     return found
 
 
+MAY_IMPORT_LATE = {
+    "cli/main.py": ("click", "difflib", "orchestrator"),  # every command passes through it
+    "cli/options.py": ("orchestrator.app.state_folders",),  # only the completion of a name asks for it
+    "cli/console.py": ("rich",),  # 40 ms; `status` and --json print without it
+    "ssh/fleet.py": ("orchestrator.ssh.connection",),  # fabric: 300 ms; few commands reach a machine
+    "config/adapter.py": ("pydantic",),  # 100 ms; a deployment that is watched is shown without
+    "config/document.py": ("ruamel",),  # 60 ms, the same
+    "domain/units.py": ("pydantic_core",),  # pydantic calls these methods, so it is there by then
+    "engine/record_format.py": ("pydantic",),  # as in config
+    "engine/receivers.py": ("apprise",),  # an extra
+    "report/page.py": ("jinja2", "markupsafe"),  # 60 ms; the loop and `status` write no page
+    "scripts/render.py": ("jinja2",),  # the same
+    "scripts/wheel.py": ("tomllib",),  # not in Python 3.10
+    "app/clouds.py": ("orchestrator.emulator.own_server",),  # requests: 100 ms
+    "app/dashboard.py": ("uvicorn", "orchestrator.report.dashboard"),  # an extra
+    "app/metrics.py": ("prometheus_client",),  # an extra
+    "emulator/control.py": ("orchestrator.emulator.machines",),  # it first says which extra is missing
+    "emulator/machines/supervisor.py": ("orchestrator.emulator.machines",),  # the parent stays small
+}
+"""Files whose functions import what takes long or may be missing; docs/decisions/0011."""
+
+
+def late_imports(path):
+    """Yield what functions of a module import, but for commands of the command line: they load their use case."""
+
+    def visit(node, inside):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                decorators = [ast.unparse(one) for one in child.decorator_list]
+                command = path.parent.name == "commands" and any("command(" in one for one in decorators)
+                if not command:
+                    yield from visit(child, inside=True)
+            elif inside and isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif inside and isinstance(child, ast.ImportFrom):
+                yield child.module
+            else:
+                yield from visit(child, inside=inside)
+
+    yield from visit(ast.parse(path.read_text()), inside=False)
+
+
+def test_imports_inside_functions_stand_only_where_they_save_time():
+    """A reader finds what a module stands on at its head; a place that needs its exception no more loses it."""
+    needed = set()
+    for path in PACKAGE:
+        file = path.relative_to(ROOT / "orchestrator").as_posix()
+        for name in late_imports(path):
+            fits = {(file, one) for one in MAY_IMPORT_LATE.get(file, ()) if f"{name}.".startswith(f"{one}.")}
+            assert fits, f"{file} imports {name} inside a function"
+            needed |= fits
+    assert needed == {(file, one) for file, names in MAY_IMPORT_LATE.items() for one in names}
+
+
 def test_what_runs_on_machines_runs_on_an_old_python():
     """Machines may have 3.8: the grammar is that of 3.8, and nothing but the standard library is imported."""
     ours = ("orchestrator.agent", "orchestrator.contract")

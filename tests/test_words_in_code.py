@@ -34,8 +34,6 @@ INSTEAD = {
 """A word that names no longer hold, and what it is called."""
 FINE = {"first_seen", "FirstSeen", "UNCHANGED", "assert_nothing_left", "ttl_left"}
 """The word for a time in the record; the state of a push and a key in `--json`; a name for users' tests."""
-STILL = {"app", "cli", "report", "testing"}
-"""Rooms whose names still hold such words. None may come back."""
 ROOMS = sorted(path.name for path in (ROOT / "orchestrator").iterdir() if (path / "__init__.py").exists())
 
 
@@ -69,13 +67,7 @@ def found_in(room: str) -> dict[str, set[str]]:
     return {file: names for file, names in found.items() if names}
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in STILL])
+@pytest.mark.parametrize("room", ROOMS)
 def test_a_room_has_one_word_for_one_thing(room: str) -> None:
     """The second word for a thing makes readers look for a second thing."""
     assert found_in(room) == {}
-
-
-@pytest.mark.parametrize("room", sorted(STILL))
-def test_a_room_that_became_clean_leaves_the_list(room: str) -> None:
-    """The list may only become shorter."""
-    assert found_in(room) != {}

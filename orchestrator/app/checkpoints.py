@@ -83,6 +83,6 @@ def _rows(
     resume = next((place for place, one in enumerate(found) if one.complete and not faults.get(place)), None)
     for place, one in enumerate(found):
         wrong = faults.get(place, ())
-        noted = any(checksum for _, checksum in one.objects)
-        verified = noted and not wrong if verify and one.complete else None
+        compared = any(checksum for _, checksum in one.objects)
+        verified = compared and not wrong if verify and one.complete else None
         yield Row(one, place == resume, verified, list(wrong))

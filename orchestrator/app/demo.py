@@ -15,7 +15,7 @@ FIRST, BETWEEN, LAST = 60, 100, 340
 """The step of the first preemption, the steps to the second, and the step that it comes at at the latest."""
 POLL = ("--set", "watch.poll=1s")
 """Looking every second instead of every 15 makes a short story shorter."""
-LEFT_BEHIND = 5
+LEFTOVERS = 5
 
 
 def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
@@ -23,21 +23,21 @@ def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-demo-"))
     stage = Stage(folder, folder / "work", reporter)
     begun = time.monotonic()
-    code, left = 0, []
+    code, leftovers = 0, []
     with interruptible():
         try:
             _play(stage, hosts)
         except CommandFailedError as error:
             code = error.code
         finally:
-            left = [] if keep else stage.clear()
+            leftovers = [] if keep else stage.clear()
     if code:
         return code
     if keep:
         stage.say(f"kept: {stage.work}. To look around, first type:")
         stage.say(f"cd {stage.work}; export TPUCTL_LOCAL_DIR={stage.cloud} TPUCTL_CLOUD=local")
-    elif left:
-        return LEFT_BEHIND
+    elif leftovers:
+        return LEFTOVERS
     else:
         stage.say(f"Nothing is left: no process, no mount, no file. {time.monotonic() - begun:.0f} s in all.")
         stage.say("Your own job: tpuctl init, then tpuctl plan.")

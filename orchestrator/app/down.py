@@ -25,22 +25,22 @@ from orchestrator.ssh.keys import forget_key
 @dataclass(frozen=True)
 class Down:
     """
-    Hold what is *left*, our own and the *strays* of other zones that were not touched.
+    Hold the *leftovers*: our own and the *strays* of other zones that were not touched.
 
-    *kept* is the bucket whose data stays, empty without one. *commands* delete what is left.
+    *remaining_bucket* is the bucket whose data stays, empty without one. *commands* delete what is left.
     """
 
     name: str
-    left: tuple[Leftover, ...]
-    kept: str
+    leftovers: tuple[Leftover, ...]
+    remaining_bucket: str
     saved_usd_hour: float
     commands: tuple[str, ...]
     idle_cloud_stopped: bool
 
-    def raise_left(self) -> None:
+    def raise_leftovers(self) -> None:
         """Raise LeftoverError when something is left."""
-        if self.left:
-            names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in self.left)
+        if self.leftovers:
+            names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in self.leftovers)
             raise LeftoverError(
                 f"left: {names}",
                 hint=f"run: {' ; '.join(self.commands)}",
@@ -77,23 +77,23 @@ def take_down(
         if not ours:
             _forget(session, delete_data=delete_data)
     foreign = [Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
-    left = (*ours, *foreign)
+    leftovers = (*ours, *foreign)
     commands = [*(["tpuctl down"] if ours else []), *(deletion_command(n, session.project) for n in strays)]
     return Down(
-        session.spec.name, left, bucket if has_data and not delete_data else "", saved, tuple(commands),
+        session.spec.name, leftovers, bucket if has_data and not delete_data else "", saved, tuple(commands),
         # The local cloud stops with its last deployment, unless somebody had started it by hand.
-        idle_cloud_stopped=not left and choice.cloud == "local" and stop_if_idle(),
+        idle_cloud_stopped=not leftovers and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
 
 
 def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     """Delete the machines, then the *bucket* or, without one, close its record; return what is left."""
     sweep.begin()
-    left = list(sweep.machines())
-    if not left:
-        kept = sweep.bucket(bucket) if bucket else sweep.close()
-        left += [kept] if kept else []
-    return left
+    leftovers = list(sweep.machines())
+    if not leftovers:
+        undeleted = sweep.bucket(bucket) if bucket else sweep.close()
+        leftovers += [undeleted] if undeleted else []
+    return leftovers
 
 
 def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> bool:
@@ -118,11 +118,11 @@ def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> bool:
 def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
     """Name the machines of our label in zones that neither the file nor the record names; they stay."""
     tpus, vms = sweep.elsewhere()
-    for kind, seen in (("TPU", tpus), ("VM", vms)):
-        if isinstance(seen, Unknown):
-            session.reporter.say(f"  other zones were not looked at for a {kind}: {seen.why}")
-        elif seen.value.unreachable:
-            silent = ", ".join(seen.value.unreachable)
+    for kind, sight in (("TPU", tpus), ("VM", vms)):
+        if isinstance(sight, Unknown):
+            session.reporter.say(f"  other zones were not looked at for a {kind}: {sight.why}")
+        elif sight.value.unreachable:
+            silent = ", ".join(sight.value.unreachable)
             session.reporter.say(f"  not looked at for a {kind}, since they did not answer: {silent}")
     found: list[Node | Vm] = []
     found += tpus.value.found if isinstance(tpus, Present) else ()
@@ -145,10 +145,10 @@ def _name_unclaimed(session: Session, *, delete_data: bool) -> None:
     """Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model."""
     # A bucket that cannot be read, and whatever stands there, stops no deletion of machines.
     with suppress(TpuctlError, *UNFORESEEN):
-        kept = read_unclaimed(session.cloud.store)
-        count, size = sum(one.count for one in kept), sum(one.size for one in kept)
+        unclaimed = read_unclaimed(session.cloud.store)
+        count, size = sum(one.count for one in unclaimed), sum(one.size for one in unclaimed)
         goes = "and with it" if delete_data else "with"
-        if kept:
+        if unclaimed:
             session.reporter.say(
                 f"  {goes} {count} unclaimed file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})"
             )

@@ -60,14 +60,14 @@ def fetch_files(
     folder = output or Path(f"{session.spec.name}-{kind}-{number}")
     files, done = len(parcel.files), 0
 
-    def tell(place: str) -> None:
+    def report(place: str) -> None:
         nonlocal done
         done += 1
         reporter.now(f"{done} of {files} files: {place}")
 
     reporter.say(f"copying {parcel.what}: {files} file{'' if files == 1 else 's'}, {size_text(parcel.size)}")
     with leaving(f"what was copied stays beside {folder}", "run the same command again to go on"), reporter:
-        fetch(session.cloud.store, parcel, folder, tell)
+        fetch(session.cloud.store, parcel, folder, report)
     return Fetched(session.spec.name, kind, number, folder, parcel)
 
 
@@ -75,11 +75,11 @@ def _checkpoint(session: Session, wanted: Wanted) -> tuple[int, Parcel]:
     store = session.cloud.store
     found = read_checkpoints(store, session.spec.job.checkpoint)
     if not any(one.complete for one in found):
-        for kept in unclaimed.read_unclaimed(store)[:1]:
-            files = f"{kept.count} unclaimed file{'' if kept.count == 1 else 's'}"
+        for saved in unclaimed.read_unclaimed(store)[:1]:
+            files = f"{saved.count} unclaimed file{'' if saved.count == 1 else 's'}"
             raise NotFoundError(
-                f"there is no complete checkpoint, but {files} ({size_text(kept.size)}) of incarnation "
-                f"{kept.incarnation}",
+                f"there is no complete checkpoint, but {files} ({size_text(saved.size)}) of incarnation "
+                f"{saved.incarnation}",
                 hint=f"run: {FETCH}", changed="nothing was written",
             )  # fmt: skip
     one = newest(found, wanted.step)

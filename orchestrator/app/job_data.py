@@ -22,7 +22,7 @@ from orchestrator.ssh.local_data import DataFile, DataSet, listing, missing, sca
 
 SUMS = "data-sums.json"
 """What this computer remembers of files of data, so that unchanged ones are not read again."""
-_TELL = 30.0
+_REPORT_EVERY = 30.0
 """Seconds between two lines about the progress."""
 _SLOW = 1 << 28
 """Bytes from which on reading the data is said, because it takes seconds."""
@@ -33,15 +33,15 @@ def read_data(path: Path, spec: Spec, cloud: str, reporter: Reporter) -> tuple[D
     if not spec.job.data:
         return ()
 
-    told = False
+    reported = False
 
-    def tell(done: int, total: int) -> None:
-        nonlocal told
-        if not told and total > _SLOW:
-            told = True
+    def report(done: int, total: int) -> None:
+        nonlocal reported
+        if not reported and total > _SLOW:
+            reported = True
             reporter.say(f"reading {total / 1e9:.1f} GB of data, to know what has changed ...")
 
-    return scan(spec.job.data, path.absolute().parent, state_folder(cloud) / SUMS, tell)
+    return scan(spec.job.data, path.absolute().parent, state_folder(cloud) / SUMS, report)
 
 
 def with_code(sets: tuple[DataSet, ...]) -> dict[str, bytes]:
@@ -87,23 +87,23 @@ def send_data(session: Session, sets: tuple[DataSet, ...]) -> None:
     files = missing(session.cloud.store, sets)
     if not files:
         return
-    total, done, count, told = sum(file.size for file in files), 0, 0, session.clock.monotonic()
+    total, done, count, reported_at = sum(file.size for file in files), 0, 0, session.clock.monotonic()
 
-    def tell(file: DataFile) -> None:
-        nonlocal done, count, told
+    def report(file: DataFile) -> None:
+        nonlocal done, count, reported_at
         done, count = done + file.size, count + 1
         text = f"data: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {count} of {len(files)} files"
         session.reporter.now(text)
         # Where nobody looks at a terminal there is no live line.
-        if session.clock.monotonic() - told >= _TELL and count < len(files):
-            told = session.clock.monotonic()
+        if session.clock.monotonic() - reported_at >= _REPORT_EVERY and count < len(files):
+            reported_at = session.clock.monotonic()
             session.reporter.say(text)
 
     session.reporter.say(
         f"data: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB go to the bucket"
     )
     with leaving("the data that is in the bucket stays there", "the same command again sends the rest"):
-        send(session.cloud.store, files, tell)
+        send(session.cloud.store, files, report)
     session.reporter.say("data: all of it is in the bucket")
 
 

@@ -42,10 +42,10 @@ def read_events_of(
 ) -> None:
     """Give what tpuctl did to *show*, wherever its loop ran."""
     session = Session(choice, reporter, only_looks=True)
-    seen: set[str] = set()
+    shown: set[str] = set()
 
     def give() -> None:
-        for event in new_events(session.store, seen):
+        for event in new_events(session.store, shown):
             show(event)
 
     _until_over(session, give, follow=follow)

@@ -46,11 +46,11 @@ def hand_over(choice: Choice, reporter: Reporter) -> Moved:
     Raise UsageError when there is no VM that could run it, LeaseHeldError when somebody acts who goes on.
     """
     session = Session(choice, reporter)
-    host, seen = _contact(session)
+    host, before = _contact(session)
     packed = _packed(session)
-    if seen.digest == packed.digest and seen.running:
+    if before.digest == packed.digest and before.running:
         return Moved(host.name, running=True, changes=0, digest=packed.digest)
-    fresh = seen.digest != packed.digest
+    fresh = before.digest != packed.digest
     with session.alone(HAND_OVER):
         if fresh:
             reporter.say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
@@ -104,21 +104,21 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
 
 def _host(session: Session) -> Host:
     """Return the VM; raise UsageError when there is none that could run the loop."""
-    spec, kept = session.spec, "nothing was changed"
+    spec, untouched = session.spec, "nothing was changed"
     if not spec.watch.on_vm:
         raise UsageError(
             f"{spec.name}: its VM is not made for the loop",
             hint="add `on_vm: true` to watch in tpuctl.yaml; then make the VM anew: tpuctl down, tpuctl up",
-            changed=kept, code="TPU-136",
+            changed=untouched, code="TPU-136",
         )  # fmt: skip
     if not session.records.current.job.bundle:
-        raise UsageError(f"{spec.name} is not up", hint="run: tpuctl up", changed=kept, code="TPU-130")
+        raise UsageError(f"{spec.name} is not up", hint="run: tpuctl up", changed=untouched, code="TPU-130")
     world = look(session)
     state = world.vm.value.state if isinstance(world.vm, Present) else None
     if state is not VmState.RUNNING:
-        seen = f"is {state.value}" if state else "is not in sight"
-        raise UsageError(f"the VM {seen}, so no loop can run on it", hint="run: tpuctl up",
-            changed=kept, code="TPU-136")  # fmt: skip
+        state_text = f"is {state.value}" if state else "is not in sight"
+        raise UsageError(f"the VM {state_text}, so no loop can run on it", hint="run: tpuctl up",
+            changed=untouched, code="TPU-136")  # fmt: skip
     return vm_host(session.cloud, world)
 
 

@@ -36,8 +36,8 @@ def catalog_for(cloud: str) -> Catalog:
         body = json.loads(cache_file(cloud).read_bytes())
         rows = {SCHEMA: body["prices"]}[body["schema"]]
         found = {
-            (str(kind), str(region), bool(several)): Price(_price(dear), _price(spot))
-            for kind, region, several, dear, spot in rows
+            (str(kind), str(region), bool(several)): Price(_price(on_demand), _price(spot))
+            for kind, region, several, on_demand, spot in rows
         }
         catalog = shipped.with_prices(found, str(body["date"])[:10])
     except (OSError, ValueError, KeyError, TypeError):

@@ -21,8 +21,8 @@ class Publication:
     def after(self, result: Pass) -> None:
         """Publish one pass."""
         session, record, world = self._session, self._session.records.current, result.world
-        seen = Observation(world, record, session.cost(record, world.observed_at), result.plan)
-        body = body_of(session, seen, loop_of(session.holder, 0.0))
+        observation = Observation(world, record, session.cost(record, world.observed_at), result.plan)
+        body = body_of(session, observation, loop_of(session.holder, 0.0))
         usable = record.bucket.observed and isinstance(world.bucket, Present)
         beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
         news = [

@@ -108,19 +108,19 @@ def _must_run(session: Session) -> None:
 
 def _plan(session: Session, wanted: Wanted) -> list[str]:
     """Return in words what a push does; nothing when all machines have what is wanted."""
-    seen = observe_now(session)
-    record = want(seen.record, wanted.bundle, wanted.agent, wanted.job, seen.world.observed_at)
-    changes = decide(session.spec, seen.world, record, seen.usd).changes
-    if not wanted.new(seen.record) and not any(c.kind is Kind.JOB for c in changes):
+    now = observe_now(session)
+    record = want(now.record, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
+    changes = decide(session.spec, now.world, record, now.usd).changes
+    if not wanted.new(now.record) and not any(c.kind is Kind.JOB for c in changes):
         return []
     lines = []
-    if wanted.bundle != seen.record.job.bundle:
-        lines.append(f"code {seen.record.job.bundle[:12]} becomes {wanted.bundle[:12]}")
-    if wanted.agent != seen.record.job.agent:
+    if wanted.bundle != now.record.job.bundle:
+        lines.append(f"code {now.record.job.bundle[:12]} becomes {wanted.bundle[:12]}")
+    if wanted.agent != now.record.job.agent:
         lines.append("the agent becomes the one of this tpuctl")
-    if wanted.job != seen.record.job.settings:
+    if wanted.job != now.record.job.settings:
         lines.append("the settings of the job change")
-    return [*lines, _restart(seen.world)]
+    return [*lines, _restart(now.world)]
 
 
 def _restart(world: World) -> str:

@@ -21,7 +21,7 @@ from orchestrator.engine.published_status import read_curve
 from orchestrator.errors import UsageError
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending
-from orchestrator.report.curve import FEW, Losses, Told, losses
+from orchestrator.report.curve import FEW, Losses, PrintedLines, losses
 from orchestrator.report.page import Facts, page
 from orchestrator.report.summary import Summary, summarise
 
@@ -45,7 +45,7 @@ class Memory:
     def __init__(self, store: Store) -> None:
         self.reports = Heartbeats(store)
         self.log = JobLog(store, 0)
-        self.told = Told()
+        self.printed = PrintedLines()
 
 
 def facts_of(session: Session, memory: Memory | None = None) -> Facts:
@@ -62,8 +62,8 @@ def facts_of(session: Session, memory: Memory | None = None) -> Facts:
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
     memory = memory or Memory(session.store)
-    seen = memory.reports.read(None)
-    beats = seen.value if isinstance(seen, Present) else ()
+    found = memory.reports.read(None)
+    beats = found.value if isinstance(found, Present) else ()
     return Facts(
         status=body_of(session, looked, holder_of(session, world)),
         record=record,
@@ -84,8 +84,8 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     *reports* knows those that were read before: they are not read again.
     """
     record = session.records.current
-    seen = (reports or Heartbeats(session.cloud.store)).read(None)
-    beats = seen.value if isinstance(seen, Present) else ()
+    found = (reports or Heartbeats(session.cloud.store)).read(None)
+    beats = found.value if isinstance(found, Present) else ()
     ended = max((b.updated for b in beats), default=session.clock.now())
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
@@ -102,9 +102,9 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
 
 
 def _losses(session: Session, beats: Sequence[Heartbeat], memory: Memory) -> Losses:
-    """Return the loss by step; the job's log is read only where no watcher has seen enough."""
-    seen = read_curve(session.store)
-    if len(seen) >= FEW:
-        return losses(seen, beats)
+    """Return the loss by step; the job's log is read only where no watcher has points enough."""
+    points = read_curve(session.store)
+    if len(points) >= FEW:
+        return losses(points, beats)
     lines = ((incarnation, line) for incarnation, _, line in memory.log.new_lines())
-    return losses(seen, beats, lines, progress_text(session.spec), memory.told)
+    return losses(points, beats, lines, progress_text(session.spec), memory.printed)

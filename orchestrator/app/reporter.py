@@ -29,8 +29,8 @@ class Reporter:
     def say(self, text: str, *, style: Style = "") -> None:
         """Tell one line."""
 
-    def now(self, text: str, heard: float | None = None) -> None:
-        """Set what goes on right now; *heard* is the time of the last report it rests on."""
+    def now(self, text: str, heartbeat_at: float | None = None) -> None:
+        """Set what goes on right now; *heartbeat_at* is the time of the heartbeat it rests on."""
 
     def waiting(self, texts: Sequence[str], at: float) -> None:
         """Tell what is waited for, each thing once."""

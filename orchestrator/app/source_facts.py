@@ -39,10 +39,10 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     root = source.resolve()
     found = look(source)
     entries = [e for e in found.entries if S_ISREG(e.mode) and not e.link]
-    left = skip.resolve() if skip else None
+    skipped = skip.resolve() if skip else None
     reader = _Look(root)
     for entry in entries:
-        if root / entry.path != left:
+        if root / entry.path != skipped:
             reader.at(entry)
     homes = (AtHome(h.path, h.verdict.line, h.files, h.size, h.more) for h in found.at_home)
     return replace(reader.facts(), at_home=tuple(homes), keys=tuple(_keys(root, entries)))

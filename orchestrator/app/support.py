@@ -228,13 +228,13 @@ def _logs(session: Session) -> str:
     held, most = 0, LINES
     for lines in (log.new_lines(), log.unfinished()):
         for incarnation, worker, line in lines:
-            kept = tails.setdefault(worker, [])
+            tail = tails.setdefault(worker, [])
             shown = line if len(line) <= LONGEST_LINE else line.rstrip("\r").rsplit("\r", 1)[-1]
             if len(shown) > LONGEST_LINE:
                 shown = f"[a line of {len(line):,} characters is left out]"
-            kept.append(f"w{worker} g{incarnation} {shown}")
-            held += len(kept[-1]) - sum(map(len, kept[:-most]))
-            del kept[:-most]
+            tail.append(f"w{worker} g{incarnation} {shown}")
+            held += len(tail[-1]) - sum(map(len, tail[:-most]))
+            del tail[:-most]
             while held > ALL_LINES and most > 1:
                 # Fewer of each worker: there are lines of very many, and machines may make up workers.
                 most //= 2

@@ -293,11 +293,11 @@ def state_of(text: str) -> State:
     """Return what a machine tells of a sidecar. Raise one of UNFORESEEN for what is no such thing."""
     if len(text) > LONGEST_STATE:
         raise ValueError(f"{len(text)} characters")
-    told = json.loads(text)
-    port, words = told["port"], (told["state"], told["address"], told["token"])
+    body = json.loads(text)
+    port, words = body["port"], (body["state"], body["address"], body["token"])
     if type(port) is not int or not 0 <= port < 65536 or not all(isinstance(one, str) for one in words):
         raise ValueError("no state of a sidecar")
-    return State(cut(told["state"], 300), _address(told["address"]), port, told["token"])
+    return State(cut(body["state"], 300), _address(body["address"]), port, body["token"])
 
 
 def _address(text: str) -> str:

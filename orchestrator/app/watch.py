@@ -40,14 +40,14 @@ class Screen(Protocol):
 @dataclass(frozen=True)
 class Watched:
     """
-    Hold how a watch ended: with an outcome, or *left* because somebody stopped it.
+    Hold how a watch ended: with an outcome, or *stopped_by_user*.
 
     A loop on the VM that finds nothing to do has no *summary*.
     """
 
     outcome: Outcome | None
     reason: str
-    left: bool = False
+    stopped_by_user: bool = False
     summary: Summary | None = None
 
 
@@ -76,7 +76,7 @@ def watch(
             stopped.clear()
     unfinished = bool(result.plan.waiting or result.plan.changes)
     if stopped.is_set() and (result.plan.outcome is None or unfinished):
-        return Watched(None, "", left=True)
+        return Watched(None, "", stopped_by_user=True)
     raise_outcome(result)
     return Watched(result.plan.outcome, result.plan.reason, summary=summary_of(session))
 
@@ -122,15 +122,15 @@ def _turn(
 def _let_pass(session: Session, held: LeaseHeldError) -> None:
     """Wait until the command that asked for the lease has had it, and the bucket answers."""
     session.reporter.say(f"tpuctl {held.asker} goes first; this watch goes on after it")
-    quiet, told = 0, False
+    quiet, reported = 0, False
     while quiet < QUIET_LOOKS:
         session.clock.wait(1.0)
         try:
             found = current(session.store)
         except TransientError as error:
-            if not told:
+            if not reported:
                 session.reporter.say(f"waiting: {error.message}")
-            quiet, told = 0, True
+            quiet, reported = 0, True
             continue
         holds = found is not None and Holder.from_json(found.data).command == held.asker
         alive = found is not None and session.clock.now() - found.updated < LIFE
@@ -161,7 +161,9 @@ def _passes(
     try:
         with screen.gentle(stop):
             # The loop on the VM ends with the stop of its own machine, while there is time to say so.
-            return keep_alive(watcher, session.deployment, *also, until=lambda seen: loop and _stops_vm(seen))
+            return keep_alive(
+                watcher, session.deployment, *also, until=lambda result: loop and _stops_vm(result)
+            )
     except TpuctlError as error:
         session.notifier.stopped(error)
         raise

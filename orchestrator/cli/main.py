@@ -134,9 +134,9 @@ def main(args: list[str] | None = None) -> None:
     """Run a command and leave with the exit code that belongs to its end."""
     status = run(args)
     if sys.stderr is not None and sys.stderr.isatty():
-        from orchestrator.cli.update import tell
+        from orchestrator.cli.update import report_newer
 
-        tell(sys.argv[1:] if args is None else args, __version__)
+        report_newer(sys.argv[1:] if args is None else args, __version__)
     sys.exit(status)
 
 
@@ -148,11 +148,11 @@ def run(args: list[str] | None = None) -> int:
         status = cli.main(args=list(words), prog_name="tpuctl", standalone_mode=False)
     except TpuctlError as error:
         return _failed(error, words)
-    except Interrupted as left:
+    except Interrupted as interrupt:
         from orchestrator.cli.console import say
 
-        say(f"interrupted; {left.state}")
-        say(f"  next:  {left.next_step}")
+        say(f"interrupted; {interrupt.state}")
+        say(f"  next:  {interrupt.next_step}")
         return 130
     except click.Abort:
         click.echo("interrupted", err=True)

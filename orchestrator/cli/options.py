@@ -11,7 +11,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.state_folders import known_files
 from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,6 +18,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the deployments whose name begins so, each with its project, for the shell's completion."""
+    # Each --help passes here, and only a shell that completes a name needs the folders.
+    from orchestrator.app.state_folders import known_files
+
     cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")
     folders = (path.parent for path in known_files(cloud))
     return [CompletionItem(f.name, help=f.parent.name) for f in folders if f.name.startswith(incomplete)]

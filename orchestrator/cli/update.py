@@ -36,7 +36,7 @@ QUIET = frozenset(
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,4}")
 
 
-def tell(words: Sequence[str], version: str) -> None:
+def report_newer(words: Sequence[str], version: str) -> None:
     """
     Say that there is a newer version than *version* if that is known, and let it be looked up once a day.
 
@@ -44,7 +44,7 @@ def tell(words: Sequence[str], version: str) -> None:
     """
     with suppress(Exception):
         if wanted(words, os.environ) and sys.stdin.isatty():
-            _tell(_place(), version, time.time())
+            _report(_place(), version, time.time())
 
 
 def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -70,7 +70,7 @@ def _place() -> Path:
     return platformdirs.user_cache_path("tpuctl") / "update.json"
 
 
-def _tell(place: Path, version: str, now: float) -> None:
+def _report(place: Path, version: str, now: float) -> None:
     private_folder(place.parent)
     held = _held(place)
     if newer(held.get("latest"), version) and _is_due(held.get("told"), now):
@@ -127,5 +127,5 @@ def latest(address: str) -> str:
 
 if __name__ == "__main__":
     with suppress(Exception):
-        found, kept = latest(sys.argv[1]), Path(sys.argv[2])
-        _keep(kept, {**_held(kept), "latest": found})
+        found, file = latest(sys.argv[1]), Path(sys.argv[2])
+        _keep(file, {**_held(file), "latest": found})

@@ -241,6 +241,15 @@ def _default_login() -> tuple[Any, str]:
     return credentials, project or ""
 
 
+def machine_account() -> str | None:
+    """Ask the metadata server of a machine at Google, as google-auth does; None elsewhere."""
+    try:
+        credentials, _ = imported("google.auth").default()
+    except imported("google.auth.exceptions").GoogleAuthError:
+        return None
+    return str(getattr(credentials, "service_account_email", ""))
+
+
 @contextmanager
 def _environment(local: bool) -> Iterator[None]:
     """

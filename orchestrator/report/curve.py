@@ -19,26 +19,26 @@ Losses = dict[int, list[tuple[int, float]]]
 
 
 @dataclass
-class Told:
-    """Hold what the lines of a log have told by now, by incarnation, and how its next ones are read."""
+class PrintedLines:
+    """Hold what the lines of a log have said by now, by incarnation, and how its next ones are read."""
 
     points: dict[int, dict[int, float | None]] = field(default_factory=dict)
     outputs: dict[int, Output] = field(default_factory=dict)
 
 
 def losses(
-    seen: Iterable[tuple[float, int, float | None, int]], beats: Sequence[Heartbeat],
-    lines: Iterable[tuple[int, str]] = (), progress: str = "auto", told: Told | None = None,
+    observed: Iterable[tuple[float, int, float | None, int]], beats: Sequence[Heartbeat],
+    lines: Iterable[tuple[int, str]] = (), progress: str = "auto", before: PrintedLines | None = None,
 ) -> Losses:  # fmt: skip
     """
     Return the curve of each incarnation; *lines* are (incarnation, line) of the job's log.
 
-    They are read as the agent reads them, by *progress* as the agent is told it. *told* keeps what they told:
+    They are read as the agent reads them, by *progress* as the agent reads it. *before* holds what they said:
     the next time only lines that are new are needed.
     """
-    told = Told() if told is None else told
-    for incarnation, step, loss in printed(lines, progress, told.outputs):
-        told.points.setdefault(incarnation, {})[step] = loss
+    before = PrintedLines() if before is None else before
+    for incarnation, step, loss in printed(lines, progress, before.outputs):
+        before.points.setdefault(incarnation, {})[step] = loss
     found: dict[int, dict[int, float]] = {}
 
     def add(incarnation: int, step: int, loss: float | None) -> None:
@@ -47,10 +47,10 @@ def losses(
         if loss is not None and 0 <= step < 10**15:
             found.setdefault(incarnation, {})[step] = loss
 
-    for incarnation, points in told.points.items():
+    for incarnation, points in before.points.items():
         for step, loss in points.items():
             add(incarnation, step, loss)
-    for _, step, loss, incarnation in seen:
+    for _, step, loss, incarnation in observed:
         add(incarnation, step, loss)
     for beat in beats:
         if beat.worker == 0 and beat.step is not None:

@@ -25,7 +25,7 @@ HERE = "127.0.0.1"
 COOKIE = "tpuctl-dashboard-{port}"
 OPEN: frozenset[str] = frozenset()
 """Paths that are answered without the token: none."""
-KEPT = 4.0
+REUSED_SECONDS = 4.0
 """Seconds for which a page is shown again instead of looking at the cloud."""
 HEADERS = {
     "Content-Security-Policy": (
@@ -55,7 +55,7 @@ class Dashboard:
         self._page = page
         self._failed = failed
         self._lock = threading.Lock()
-        self._kept: tuple[float, str] = (0.0, "")
+        self._made: tuple[float, str] = (0.0, "")
         self.token = secrets.token_urlsafe(32)
         self.folder = f"/{secrets.token_urlsafe(16)}/"
         self.port = port
@@ -133,11 +133,11 @@ class Dashboard:
     def _fresh(self) -> str:
         """Return the page; several tabs that ask at the same time cost one look."""
         with self._lock:
-            made, text = self._kept
-            if not text or time.monotonic() - made >= KEPT:
-                self._kept = (0.0, "")
+            made, text = self._made
+            if not text or time.monotonic() - made >= REUSED_SECONDS:
+                self._made = (0.0, "")
                 text = self._page()
-                self._kept = (time.monotonic(), text)
+                self._made = (time.monotonic(), text)
             return text
 
 

@@ -169,8 +169,8 @@ def _tile(title: str, value: str, more: str) -> dict[str, str]:
 
 def _machines(drawn: Timeline) -> dict[str, Any]:
     shown = {bar.kind for lane in drawn.lanes for bar in lane.bars}
-    marked = {mark.kind for lane in drawn.lanes for mark in lane.marks}
-    signs = [sign for sign, due in zip(SIGNS, (marked - {"done"}, "done" in marked), strict=True) if due]
+    kinds = {mark.kind for lane in drawn.lanes for mark in lane.marks}
+    signs = [sign for sign, due in zip(SIGNS, (kinds - {"done"}, "done" in kinds), strict=True) if due]
     return {
         "lanes": drawing.lanes(drawn),
         "times": drawing.time_ticks(drawn.since, drawn.until),

@@ -81,7 +81,7 @@ def summarise(
     counted = all(counts(beat) for beat in started)
     recoveries = [_recovery(before, after, events) for before, after in pairwise(chain)]
     wall = max(0.0, ended_at - started_at)
-    kept = sum(_kept_seconds(chain, index) for index in range(len(chain)))
+    useful = sum(_useful_seconds(chain, index) for index in range(len(chain)))
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
@@ -89,7 +89,7 @@ def summarise(
         steps_redone=redone if counted or not _lost(started) else None,
         redone_at_least=any(b.phase in LIVING for b in chain[:-1]),
         recoveries=tuple(r for r in recoveries if r is not None),
-        goodput=min(1.0, kept / wall) if wall and counted else None,
+        goodput=min(1.0, useful / wall) if wall and counted else None,
         wall_seconds=wall,
         cost_usd=cost_usd,
         ondemand_usd=ondemand_usd,
@@ -116,7 +116,7 @@ def _last_step(beat: Heartbeat) -> int | None:
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
 
 
-def _kept_seconds(chain: Sequence[Heartbeat], index: int) -> float:
+def _useful_seconds(chain: Sequence[Heartbeat], index: int) -> float:
     """Return the training time of one incarnation, cut down to the share of its steps that were kept."""
     beat = chain[index]
     first, last = beat.timings.get("first_step"), beat.progress_at
@@ -134,18 +134,18 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
 
     A job that was started again on the same machine has overwritten the marks of its first start.
     """
-    seen = _time(events, "preempted", before.incarnation)
+    observed = _time(events, "preempted", before.incarnation)
     created = _time(events, "node-create", after.incarnation)
     times = after.timings
     if created is None or after.attempt > 1 or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
         return None
-    seen = created if seen is None else seen
+    observed = created if observed is None else observed
     # The checkpoint comes while code and setup do, so what is left after both is the wait for it.
     ready = max(times["fetched"], times.get("setup_began", 0.0), times.get("setup_done", 0.0))
     began = min(ready, times.get("setup_began", ready))
     marks = (
         before.updated,
-        seen,
+        observed,
         created,
         times["boot"],
         max(times["boot"], began),

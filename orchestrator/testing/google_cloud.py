@@ -8,6 +8,7 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import requests
+from google.auth.credentials import AnonymousCredentials
 from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
@@ -38,8 +39,6 @@ class GoogleCloud:
     @contextmanager
     def installed(self) -> Iterator["GoogleCloud"]:
         """Answer for Google in this process while the block runs; application default credentials are there."""
-        from google.auth.credentials import AnonymousCredentials
-
         ours, adapters = self._inside.adapter(), requests.Session.get_adapter
 
         def get_adapter(session: requests.Session, url: str) -> BaseAdapter:
@@ -95,9 +94,9 @@ class GoogleCloud:
 
     def assert_nothing_left(self) -> None:
         """Fail the test when a machine still runs, which would be billed, or when a planned failure was not met."""
-        left, unused = self.running, self.cloud.unused_faults()
-        if left:
-            raise AssertionError(f"still running, and billed: {', '.join(left)}")
+        running, unused = self.running, self.cloud.unused_faults()
+        if running:
+            raise AssertionError(f"still running, and billed: {', '.join(running)}")
         if unused:
             raise AssertionError(f"did not occur: {', '.join(f'{m} {fault}' for m, fault in unused)}")
 

@@ -10,7 +10,7 @@ from orchestrator.advice.rehearsal.comeback import Fault
 from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
-from orchestrator.cli.views.verdict import kept_lines, verdict_lines
+from orchestrator.cli.views.verdict import retained_lines, verdict_lines
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Outcome
 
@@ -268,7 +268,7 @@ def test_a_job_that_fails_under_failures_shows_its_lines_too():
 
 def test_what_is_kept_can_be_pasted_into_another_shell():
     """Variables are exported, paths are quoted, and a command ends it."""
-    lines = kept_lines(Path("/tmp/a b/cloud"), Path("/home/me"), ("job.env.X=1 2",))
+    lines = retained_lines(Path("/tmp/a b/cloud"), Path("/home/me"), ("job.env.X=1 2",))
     pasted = [line.strip() for line in lines if line.startswith("  ")]
     assert pasted == [
         "cd /home/me",

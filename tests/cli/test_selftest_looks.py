@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from orchestrator.app.selftest.looks import CHIPS, StepError, chips_seen, facts
+from orchestrator.app.selftest.looks import CHIPS, StepError, chips_text, facts
 from orchestrator.google import project_probe
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
@@ -19,24 +19,24 @@ def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
     said = subprocess.run(["bash", "-c", CHIPS], capture_output=True, text=True, check=True).stdout
     told = facts(said + "name=secret")
     assert set(told) == {"chips", "devices", "opened", "libtpu"}
-    assert "chips on PCI" in chips_seen(told, 0, local=not int(told["opened"]))
+    assert "chips on PCI" in chips_text(told, 0, local=not int(told["opened"]))
 
 
 def test_on_the_service_all_chips_must_be_there_and_one_must_open():
     """By PCI or by device files: what a new generation shows is not known."""
-    assert chips_seen(SEEN, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
-    assert chips_seen({**SEEN, "chips": "0"}, 4, local=False)
+    assert chips_text(SEEN, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
+    assert chips_text({**SEEN, "chips": "0"}, 4, local=False)
     for wrong in ({"opened": "0"}, {"chips": "1", "devices": "1"}, {"chips": "0", "devices": "0"}):
         with pytest.raises(StepError, match="4 chips in each machine"):
-            chips_seen({**SEEN, **wrong}, 4, local=False)
+            chips_text({**SEEN, **wrong}, 4, local=False)
     with pytest.raises(StepError, match="said nothing"):
-        chips_seen({}, 4, local=True)
+        chips_text({}, 4, local=True)
 
 
 def test_the_local_cloud_does_not_claim_a_chip():
     """It says that there is none."""
     none = {"chips": "0", "devices": "0", "opened": "0"}
-    assert chips_seen(none, 4, local=True).endswith("machines of the local cloud have no accelerator")
+    assert chips_text(none, 4, local=True).endswith("machines of the local cloud have no accelerator")
 
 
 @pytest.fixture

@@ -204,7 +204,7 @@ def test_a_damaged_file_is_one_that_knows_nothing(text, tmp_path, monkeypatch, c
     monkeypatch.setattr(update, "_look_up", started.append)
     place = tmp_path / "update.json"
     place.write_text(text)
-    update._tell(place, "0.1.0", 5 * DAY)
+    update._report(place, "0.1.0", 5 * DAY)
     assert started == [place]
     assert json.loads(place.read_text())["asked"] == 5 * DAY
     assert capsys.readouterr() == ("", "")
@@ -216,7 +216,7 @@ def test_a_cache_that_cannot_be_written_is_no_news(monkeypatch, tmp_path):
     monkeypatch.setattr(update, "_place", lambda: tmp_path / "file" / "update.json")
     monkeypatch.setattr(update, "wanted", lambda *_: True)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    update.tell(("status",), "0.1.0")
+    update.report_newer(("status",), "0.1.0")
 
 
 def test_the_file_in_the_cache_is_the_users(terminal):

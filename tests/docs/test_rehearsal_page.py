@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import judge, judge_crash
-from orchestrator.cli.views.verdict import kept_lines, verdict_lines
+from orchestrator.cli.views.verdict import retained_lines, verdict_lines
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Outcome
 from tests.cli.cli_kit import ROOT
@@ -84,7 +84,7 @@ def crash():
     )
     failed = Heartbeat(1, 0, Phase.FAILED, T, exit_code=1)
     found = judge_crash(life([failed], [], outcome=Outcome.FAILED, log=log))
-    return [*verdict_lines(found), *kept_lines(CLOUD, Path("/home/me/my-model"))]
+    return [*verdict_lines(found), *retained_lines(CLOUD, Path("/home/me/my-model"))]
 
 
 def test_the_verdicts_of_the_page_are_those_of_the_program():

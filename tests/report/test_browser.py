@@ -116,7 +116,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
                     "its style is in force"
                 )
                 told.append("second news")
-                app._kept = (0.0, "")
+                app._made = (0.0, "")
                 browser.value("refresh()")
                 assert "second news" in browser.value("document.body.innerText")
                 assert browser.value("document.cookie") == ""

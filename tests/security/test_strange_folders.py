@@ -151,7 +151,7 @@ def test_folders_are_made_for_this_user_whatever_the_umask(tmp_path, monkeypatch
         uv_program.shared_folder()
         bundle.build(tmp_path / "project", tmp_path / "state" / "bundles")
         iap._environment(Iap("p", "z", "vm", "wss://127.0.0.1:1/v4"), tmp_path / "relay" / "gcloud")
-        update._tell(tmp_path / "words" / "tpuctl" / "update.json", "0.1.0", 1e9)
+        update._report(tmp_path / "words" / "tpuctl" / "update.json", "0.1.0", 1e9)
     finally:
         os.umask(before)
     folders = [path for path in tmp_path.rglob("*") if path.is_dir() and path != tmp_path / "project"]

@@ -24,7 +24,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import address_on_machine, local_folder, read_address
 from orchestrator.errors import Retry, TpuctlError
 from orchestrator.google.buckets import GcsBuckets
-from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.clients import Clients, CloudSettings, machine_account
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.project_probe import Probe
 from orchestrator.google.vms import ComputeVms
@@ -214,11 +214,5 @@ def find_login() -> Sight[Login]:
 
 def _of_machine() -> Sight[Login]:
     """Ask the metadata server of a machine at Google, as google-auth does."""
-    import google.auth
-    from google.auth.exceptions import GoogleAuthError
-
-    try:
-        credentials, _ = google.auth.default()
-    except GoogleAuthError:
-        return Absent()
-    return Present(Login("machine", "metadata server", getattr(credentials, "service_account_email", "")))
+    account = machine_account()
+    return Absent() if account is None else Present(Login("machine", "metadata server", account))

@@ -142,11 +142,11 @@ class Blows:
         session.cloud.vms.stop(vm, zone)
 
         def state(wanted: bool) -> Callable[[World], bool | None]:
-            def seen(world: World) -> bool | None:
+            def reached(world: World) -> bool | None:
                 running = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
                 return True if running is wanted else None
 
-            return seen
+            return reached
 
         self._wait(state(wanted=False), "the VM did not stop")
         self._wait(state(wanted=True), "the VM was not started again")

@@ -34,7 +34,7 @@ class Evidence:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._beats = Heartbeats(stage.session.cloud.store)
-        self._looked = self._heard = time.monotonic()
+        self._looked = self._answered = time.monotonic()
         self._cloud = stage.address or control.running()
         self._stored: dict[tuple[int, int | None], float] = {}
         self._log = JobLog(stage.session.cloud.store)
@@ -59,20 +59,20 @@ class Evidence:
                 hint="run `tpuctl rehearse` again; if it happens again, see `tpuctl doctor`",
                 changed="the deployment itself was not touched",
             )
-        seen = self._beats.read(None)
+        found = self._beats.read(None)
         try:
-            if isinstance(seen, Unknown):
-                raise TransientError(seen.why)
-            if isinstance(seen, Present):
-                self._note_beats(seen.value)
+            if isinstance(found, Unknown):
+                raise TransientError(found.why)
+            if isinstance(found, Present):
+                self._note_beats(found.value)
             self._note_saves()
         except TpuctlError as error:
             self._lost_sight(error)
             return
-        self._heard = now
+        self._answered = now
 
     def _lost_sight(self, error: TpuctlError) -> None:
-        away = time.monotonic() - self._heard
+        away = time.monotonic() - self._answered
         if away >= GONE:
             raise TransientError(
                 f"the local cloud has not answered for {away:.0f} s: {error.message}",

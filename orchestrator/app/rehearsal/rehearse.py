@@ -53,13 +53,13 @@ class Script:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Hold the verdict, what was *left* behind against our will, and the stage's folders where they were kept."""
+    """Hold the verdict, the *leftovers* that nobody could clear away, and the stage's folders if *retained*."""
 
     verdict: Verdict
-    left: Sequence[str]
+    leftovers: Sequence[str]
     cloud: Path
     work: Path
-    kept: bool
+    retained: bool
 
 
 def rehearse(
@@ -82,7 +82,7 @@ def rehearse(
     asked = script.moments()
     stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
     run = _Run(stage, settings, kills, asked, chance)
-    left: list[str] = []
+    leftovers: list[str] = []
     with interruptible():
         try:
             run.take(ONCE)
@@ -91,8 +91,8 @@ def rehearse(
             verdict = run.judged(compare=script.compare)
             keep = keep or verdict.crash is not None
         finally:
-            left = [] if keep else stage.clear()
-    return Rehearsed(verdict, left, stage.cloud, stage.work, keep)
+            leftovers = [] if keep else stage.clear()
+    return Rehearsed(verdict, leftovers, stage.cloud, stage.work, keep)
 
 
 def _moment(text: str) -> Moment:

@@ -26,7 +26,7 @@ from orchestrator.emulator.machines import start_module
 from orchestrator.errors import TpuctlError
 from orchestrator.google.lean_imports import client_class
 
-KEPT = frozenset({"TPUCTL_VENV_CACHE"})
+PASSED_ON = frozenset({"TPUCTL_VENV_CACHE"})
 """Variables of ours that commands on a stage may see: they say nothing about a deployment."""
 
 
@@ -53,7 +53,7 @@ class Stage:
         self._settings: tuple[str, ...] = ()
         self._output = sys.stderr if talk else None
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
-        for name in set(names) - KEPT:
+        for name in set(names) - PASSED_ON:
             del os.environ[name]
         os.environ.update(TPUCTL_LOCAL_DIR=str(self.cloud), TPUCTL_CLOUD="local", TPUCTL_UNTOLD="1")
         self.address: Address | None = None
@@ -185,12 +185,12 @@ class Stage:
                 start_module.command("orchestrator", "local", "reset"), cwd=self.folder,
                 capture_output=True, check=False,
             )  # fmt: skip
-            left = [*self._mounts(), *_processes(marker)]
+            leftovers = [*self._mounts(), *_processes(marker)]
             shutil.rmtree(self.folder, ignore_errors=True)
-            left += [str(self.folder)] if self.folder.exists() else []
-        if left:
-            self.say(f"left behind: {', '.join(left)}")
-        return left
+            leftovers += [str(self.folder)] if self.folder.exists() else []
+        if leftovers:
+            self.say(f"left behind: {', '.join(leftovers)}")
+        return leftovers
 
     def _mounts(self) -> list[str]:
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]

@@ -46,21 +46,21 @@ def look(session: Session, zone: str, kind: str, *, tpu: bool) -> None:
         raise StepError(f"not there, or not to be seen: {', '.join(missing)}")
 
 
-def chips_seen(told: Mapping[str, str], wanted: int, *, local: bool) -> str:
+def chips_text(output: Mapping[str, str], wanted: int, *, local: bool) -> str:
     """
     Return what a program on a TPU machine saw of its chips; raise StepError where some are missing.
 
     The machines of the local cloud have none: that is said, and nothing else is claimed.
     """
-    if not {"chips", "devices", "opened"} <= set(told):
+    if not {"chips", "devices", "opened"} <= set(output):
         raise StepError("the program that looks for chips said nothing")
-    chips, devices, opened = (int(told[key]) for key in ("chips", "devices", "opened"))
-    seen = f"{chips} chips on PCI, {devices} devices, {opened} of them open"
+    chips, devices, opened = (int(output[key]) for key in ("chips", "devices", "opened"))
+    text = f"{chips} chips on PCI, {devices} devices, {opened} of them open"
     if local and not devices:
-        return f"{seen}: machines of the local cloud have no accelerator"
+        return f"{text}: machines of the local cloud have no accelerator"
     if max(chips, devices) < wanted or not opened:
-        raise StepError(f"{seen}; the type has {wanted} chips in each machine")
-    return seen
+        raise StepError(f"{text}; the type has {wanted} chips in each machine")
+    return text
 
 
 def ask_beyond_quota(session: Session, zone: str, kind: str) -> str:
@@ -95,7 +95,7 @@ def still_there(session: Session, name: str, zone: str, bucket: str, say: Callab
     """
     List by label in the zone used and over all zones; what cannot be listed is not proven gone.
 
-    A zone without an answer that was never used is told, and proves nothing.
+    A zone without an answer that was never used is named, and proves nothing.
     """
     label, cloud = names.DEPLOYMENT_LABEL, session.cloud
     here: dict[str, Any] = {
@@ -108,17 +108,17 @@ def still_there(session: Session, name: str, zone: str, bucket: str, say: Callab
         "VM": cloud.vms.everywhere(label, name),
         "queued resource": cloud.queued.everywhere(label, name),
     }
-    left = [kind for kind, seen in here.items() if not (isinstance(seen, Present) and not seen.value)]
+    leftovers = [kind for kind, sight in here.items() if not (isinstance(sight, Present) and not sight.value)]
     for kind, wide in everywhere.items():
         if isinstance(wide, Unknown):
-            left.append(f"{kind} in other zones ({wide.why})")
+            leftovers.append(f"{kind} in other zones ({wide.why})")
             continue
-        left += [f"{kind} {one.name} in {one.zone}" for one in wide.value.found if one.zone != zone]
+        leftovers += [f"{kind} {one.name} in {one.zone}" for one in wide.value.found if one.zone != zone]
         if wide.value.unreachable:
             say(f"no answer for a {kind} from {', '.join(wide.value.unreachable)}")
     if not isinstance(cloud.buckets.observe(bucket), Absent):
-        left.append(f"bucket {bucket}")
-    return left
+        leftovers.append(f"bucket {bucket}")
+    return leftovers
 
 
 NO_SUCH_TYPE, NO_SUCH_ZONE = "v5litepod-3", "us-central1-zz"

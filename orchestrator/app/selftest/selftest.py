@@ -43,10 +43,10 @@ class Prepared:
 
 @dataclass(frozen=True)
 class SelfTested:
-    """Hold how a self-test ended: what is *left*, and the *differences* to a recording, None without one."""
+    """Hold how a self-test ended: its *leftovers*, and the *differences* to a recording, None without one."""
 
     run: Run
-    left: Sequence[str]
+    leftovers: Sequence[str]
     interrupted: bool
     differences: Sequence[Difference] | None
 
@@ -55,13 +55,13 @@ class SelfTested:
         """Say whether a step went wrong or something other than a time differs from the recording."""
         steps = self.run.recording.steps.values()
         different = any(one.topic is not Topic.TIME for one in self.differences or ())
-        return different or any(told["outcome"] not in {"ok", "skipped"} for told in steps)
+        return different or any(step["outcome"] not in {"ok", "skipped"} for step in steps)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
         differ = self.differences
         found = None if differ is None else [{**asdict(one), "topic": one.topic.value} for one in differ]
-        body = {"name": self.run.name, "cloud": self.run.cloud, "left": list(self.left)}
+        body = {"name": self.run.name, "cloud": self.run.cloud, "left": list(self.leftovers)}
         steps = self.run.recording.steps
         return {**body, "interrupted": self.interrupted, "steps": steps, "differences": found}
 
@@ -103,9 +103,9 @@ def carry_out(prepared: Prepared, recorded: Recording | None, reporter: Reporter
             reporter.say("interrupted; deleting everything first, which takes a few minutes", style="warning")
         finally:
             with undisturbed():
-                left = run.end()
+                leftovers = run.end()
     differ = None if recorded is None else differences(recorded, run.recording)
-    return SelfTested(run, left, interrupted, differ)
+    return SelfTested(run, leftovers, interrupted, differ)
 
 
 def _clean_up_before(cloud: str, run_command: RunCommand, reporter: Reporter) -> None:

@@ -31,7 +31,7 @@ from orchestrator.app.selftest.looks import (
     StepError,
     StepSkipError,
     ask_beyond_quota,
-    chips_seen,
+    chips_text,
     facts,
     look,
     redactor_for,
@@ -216,7 +216,7 @@ class Run:
         own = ("--file", str(self.file), "--cloud", self.cloud)
         return self._run_command([*words[:flags], *own, *words[flags:]])
 
-    def _heard(self, *words: str) -> str:
+    def _output(self, *words: str) -> str:
         """Run a command and return what it prints to stdout."""
         with redirect_stdout(StringIO()) as out:
             self._do(*words)
@@ -255,7 +255,7 @@ class Run:
             raise StepError(f"{other.type} in {other.zone} was not refused")
 
     def _probe(self, name: str, *where: str, script: str = PROBE) -> None:
-        answer = json.loads(self._heard("exec", "--json", *where, "--", script))
+        answer = json.loads(self._output("exec", "--json", *where, "--", script))
         self.recording.machines[name] = facts(str(answer["results"][0]["stdout"]))
 
     def _beyond_quota(self) -> None:
@@ -266,7 +266,7 @@ class Run:
         self._probe("chips", script=CHIPS)
         found = self.session.catalog.accelerator(self.kind)
         wanted = found.chips_per_host if found else 1
-        self.say(chips_seen(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
+        self.say(chips_text(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
 
     def _job(self) -> None:
         """Let the job save, kill it, and see that it goes on."""
@@ -274,22 +274,22 @@ class Run:
         self._run("exec", "--", "pkill -KILL -f '[t]rain.py'")
         self._saved(first)
         for words in (("status",), ("logs",), ("checkpoints",), ("cost",)):
-            self._heard(*words)
+            self._output(*words)
         self._do("fetch", "--output", str(self.folder / "model"))
 
     def _saved(self, before: int) -> int:
         """Wait for a complete checkpoint after step *before*; return its step."""
         clock, store = self.session.clock, self.session.store
-        kept, end = self.session.spec.job.checkpoint, clock.monotonic() + WAIT
+        checkpoint, end = self.session.spec.job.checkpoint, clock.monotonic() + WAIT
         while clock.monotonic() < end:
-            steps = [one.step for one in read_checkpoints(store, kept) if one.complete]
+            steps = [one.step for one in read_checkpoints(store, checkpoint) if one.complete]
             if max(steps, default=0) > before:
                 return max(steps)
             clock.wait(2.0)
         raise StepError(f"no checkpoint after step {before} within {WAIT:.0f} s")
 
     def _lost(self) -> None:
-        """Delete the TPU as a stranger would, and let `up` bring another one."""
+        """Delete the TPU as somebody else would, and let `up` bring another one."""
         for node in self._nodes():
             self.session.cloud.nodes.delete(node, self.zone)
         clock = self.session.clock
@@ -299,10 +299,10 @@ class Run:
         self._do("up")
 
     def _nodes(self) -> list[str]:
-        seen = self.session.cloud.nodes.labelled(names.DEPLOYMENT_LABEL, self.name, (self.zone,))
-        if not isinstance(seen, Present):
+        nodes = self.session.cloud.nodes.labelled(names.DEPLOYMENT_LABEL, self.name, (self.zone,))
+        if not isinstance(nodes, Present):
             raise StepError("the list of TPUs could not be read")
-        return [node.name for node in seen.value]
+        return [node.name for node in nodes.value]
 
     def _to_the_end(self) -> None:
         self._train(ends=True)
@@ -323,28 +323,28 @@ class Run:
     # The end.
 
     def end(self) -> list[str]:
-        """Delete everything, look for what carries our label, and return what is left or could not be seen."""
+        """Delete everything, look for what carries our label, and return what is left or could not be listed."""
         self.say("\n== down: everything goes, and lists prove it", style="title")
         clock = self.session.clock
         began = clock.monotonic()
         bucket = names.bucket_name(self.session.spec, self.session.project)
         take_down(self.folder, self.cloud, self._run_command)
-        left = self._left(self._anew(), bucket)
+        leftovers = self._leftovers(self._anew(), bucket)
         self.recording.steps["down"] = {
-            "outcome": "failed" if left else "ok", "seconds": round(clock.monotonic() - began, 1),
+            "outcome": "failed" if leftovers else "ok", "seconds": round(clock.monotonic() - began, 1),
             "proves": "nothing is left",
         }  # fmt: skip
-        return left
+        return leftovers
 
     def _anew(self) -> Session:
         """Return the deployment once more: the last `down` has stopped a local cloud that was idle."""
         return Session(self.session.choice, Reporter(), self.session.spec)
 
-    def _left(self, session: Session, bucket: str) -> list[str]:
+    def _leftovers(self, session: Session, bucket: str) -> list[str]:
         """Return what the lists do not prove to be gone, and what is left on this computer."""
-        left = still_there(session, self.name, self.zone, bucket, self.say)
-        if not left and self.folder.exists():
-            left.append(f"the folder {self.folder}")
+        leftovers = still_there(session, self.name, self.zone, bucket, self.say)
+        if not leftovers and self.folder.exists():
+            leftovers.append(f"the folder {self.folder}")
         if self.cloud == "local":
             stop_if_idle()
-        return left
+        return leftovers

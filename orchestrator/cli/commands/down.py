@@ -40,4 +40,4 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> No
     over = go_on if take_over else None
     down = take_down(choice, EventPrinter(), approve, delete_data=delete_data, take_over=over)
     view.show(down, as_json=choice.as_json)
-    down.raise_left()
+    down.raise_leftovers()

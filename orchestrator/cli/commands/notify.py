@@ -20,15 +20,15 @@ def test(choice: Choice) -> None:
     from orchestrator.app.session import read_spec
 
     path, spec = read_spec(choice)
-    told = try_receivers(spec, path.parent, choice.cloud)
+    errors = try_receivers(spec, path.parent, choice.cloud)
     if choice.as_json:
         results = [
-            {"receiver": name, "told": e is None, "why": e.message if e else ""} for name, e in told.items()
+            {"receiver": name, "told": e is None, "why": e.message if e else ""} for name, e in errors.items()
         ]
         print_json("notify", {"results": results})
-    for name, error in told.items() if not choice.as_json else ():
+    for name, error in errors.items() if not choice.as_json else ():
         put(f"{name}: {'told' if error is None else f'not told: {error.message}'}")
         if error is not None and error.hint:
             put(f"  next:  {error.hint}")
-    if any(told.values()):
+    if any(errors.values()):
         raise click.exceptions.Exit(1)

@@ -63,4 +63,4 @@ def command(
     except CommandFailedError as error:
         raise click.exceptions.Exit(error.code) from None
     verdict.show(found, settings, as_json=as_json)
-    raise click.exceptions.Exit(5 if found.left else 0 if found.verdict.survives else 1)
+    raise click.exceptions.Exit(5 if found.leftovers else 0 if found.verdict.survives else 1)

@@ -39,7 +39,7 @@ def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: 
     try:
         done = watch(choice, printer, lambda s: Progress(printer, s.spec), port=metrics, loop=loop)
     except KeyboardInterrupt:
-        done = Watched(None, "", left=True)
+        done = Watched(None, "", stopped_by_user=True)
     view.show(done, rehearsed=choice.cloud == "local", as_json=choice.as_json)
-    if done.left:
+    if done.stopped_by_user:
         raise click.exceptions.Exit(130)

@@ -76,9 +76,9 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
     ]
     lines.append(f"What exists now costs {_usd(found.rate_usd)} USD per hour.")
     if found.to_ttl_usd is not None and found.ttl_left is not None:
-        left = span_text(found.ttl_left)
+        remaining = span_text(found.ttl_left)
         lines.append(
-            f"To the end of ttl ({left} left), if all of it runs: {found.to_ttl_usd:.2f} USD in all."
+            f"To the end of ttl ({remaining} left), if all of it runs: {found.to_ttl_usd:.2f} USD in all."
         )
     if found.budget_usd is not None:
         lasts = "" if found.budget_lasts is None else f" lasts for {span_text(found.budget_lasts)} of that"
@@ -93,8 +93,8 @@ def _storage(found: Spending) -> str:
     without = "Files deleted before, requests and traffic are in no sum."
     if not found.storage_gib:
         return f"Storage is not in the sums. {without}"
-    kept = f"the {found.storage_gib:.3f} GiB that the bucket holds now, since they were written"
-    return f"Storage is {kept}; the budget does not count it. {without}"
+    stored = f"the {found.storage_gib:.3f} GiB that the bucket holds now, since they were written"
+    return f"Storage is {stored}; the budget does not count it. {without}"
 
 
 def _usd(usd: float | None) -> str:

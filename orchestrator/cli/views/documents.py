@@ -66,7 +66,7 @@ _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
     "fault": maybe(str), "parts": table(float),
 }  # fmt: skip
-_SEEN = {"by": str, "age_s": float}
+_OBSERVED = {"by": str, "age_s": float}
 
 KINDS: Mapping[str, Any] = {
     "init": {"file": str, "recipe": maybe(str)},
@@ -110,13 +110,13 @@ KINDS: Mapping[str, Any] = {
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "runs_on": str}),
-        "sidecars": [{"name": str, "role": str, "port": int}], "seen": _SEEN,
+        "sidecars": [{"name": str, "role": str, "port": int}], "seen": _OBSERVED,
     },
     "deployments": {
         "deployments": [{
             "name": str, "project": str, "problem": str, "outcome": maybe(str), "tpu": maybe(str),
             "job": maybe(str), "checkpoint": maybe(str), "preemptions": maybe(int), "cost_usd": maybe(float),
-            "seen": maybe(_SEEN),
+            "seen": maybe(_OBSERVED),
         }],
     },
     "push": {"name": str, "before": str, "bundle": str, "plan": [str], "outcome": str},

@@ -9,11 +9,15 @@ from orchestrator.cli.console import print_json, say
 def show(down: Down, *, as_json: bool) -> None:
     """Print that nothing is left; what is left is for the error to tell, and for JSON."""
     if as_json:
-        left = [asdict(item) for item in down.left]
-        body = {"left": left, "data_kept": bool(down.kept), "saved_usd_hour": down.saved_usd_hour}
+        items = [asdict(item) for item in down.leftovers]
+        body = {
+            "left": items,
+            "data_kept": bool(down.remaining_bucket),
+            "saved_usd_hour": down.saved_usd_hour,
+        }
         print_json("down", body)
-    elif not down.left:
+    elif not down.leftovers:
         if down.idle_cloud_stopped:
             say("the local cloud had nothing left to do and was stopped")
-        where = f"; data is kept in gs://{down.kept}" if down.kept else ""
+        where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
         say(f"nothing is left of {down.name}{where}", style="green")

@@ -56,7 +56,7 @@ class EventPrinter(Reporter):
         self._last = ""
         self._line: LiveLine | None = None
         self._now = ""
-        self._heard: float | None = None
+        self._heartbeat_at: float | None = None
         self._waits: dict[str, Wait] = {}
         self._begun = 0.0
 
@@ -128,17 +128,17 @@ class EventPrinter(Reporter):
             self(Event(event.at, event.kind, f"still failing after {span}, {tries} tries: {event.text}"))
         return False
 
-    def now(self, text: str, heard: float | None = None) -> None:
-        """Set what the live line shows; *heard* is the time of the last report it rests on."""
-        self._now, self._heard = text, heard
+    def now(self, text: str, heartbeat_at: float | None = None) -> None:
+        """Set what the live line shows; *heartbeat_at* is the time of the heartbeat it rests on."""
+        self._now, self._heartbeat_at = text, heartbeat_at
 
     def line_text(self, at: float) -> str:
         """Return the live line: what is waited for and for how long so far, then the job."""
         parts = [f"{wait.text} ({span_text(at - wait.since)})" for wait in self._waits.values()]
         if self._now:
             parts.append(self._now)
-        if self._now and self._heard is not None:
-            parts.append(f"heard {span_text(at - self._heard)} ago")
+        if self._now and self._heartbeat_at is not None:
+            parts.append(f"heard {span_text(at - self._heartbeat_at)} ago")
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
         # It may name files: `fetch` shows what it copies, under the names that the job gave them.
         return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"

@@ -31,8 +31,8 @@ def render(found: Explanation, console: Console) -> None:
 def _rows(part: Part, found: Explanation, console: Console, width: int) -> None:
     rows = [("why", part.why)]
     rows += [] if part.calm else [("rule", f"{found.rules[part.rule]} [{part.rule}]")]
-    seen = part.evidence[:1] if part.calm else part.evidence
-    rows += [("seen", _evidence(one, found.observed_at)) for one in seen]
+    evidence = part.evidence[:1] if part.calm else part.evidence
+    rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]
     when = _when(part, found.observed_at)
     rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next else []
     rows += [("do", part.you)] if part.you else []

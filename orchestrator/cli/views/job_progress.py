@@ -115,9 +115,9 @@ def _figures(beat: Heartbeat, spec: Spec, *, brief: bool = False) -> list[str]:
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
     if beat.phase is Phase.RUN and beat.rate:
-        left = seconds_remaining((beat,), spec.job.target_steps)
-        parts += [rate_text(beat.rate)] if left is None or not brief else []
-        parts += [] if left is None else [f"{span_text(left)} left"]
+        seconds = seconds_remaining((beat,), spec.job.target_steps)
+        parts += [rate_text(beat.rate)] if seconds is None or not brief else []
+        parts += [] if seconds is None else [f"{span_text(seconds)} left"]
     if beat.committed_step is not None:
         parts.append(f"checkpoint {checkpoint_name(beat).removeprefix('step ')}")
     return parts

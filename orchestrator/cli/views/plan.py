@@ -17,7 +17,7 @@ from orchestrator.pricing.cost import to_budget, to_ttl
 WIDTH = 80
 NOTHING, CLOUD = "nothing", "cloud"
 """What a plan starts from: nothing at all, without a look, or what the cloud shows now."""
-_SEEN = {
+_SOURCES = {
     NOTHING: "no cloud was asked: this is `up` from nothing",
     CLOUD: "what exists was looked at just now",
 }
@@ -32,15 +32,15 @@ _COLOURS = {
 
 def show(found: Foreseen, *, as_json: bool, scripts: bool = False) -> None:
     """Print what was foreseen to stdout; *scripts* adds the rendered scripts."""
-    seen = CLOUD if found.from_cloud else NOTHING
+    source = CLOUD if found.from_cloud else NOTHING
     if as_json:
         checks = {"check": check.body(found.checked)} if found.checked else {}
         out = {"out": str(found.out)} if found.out else {}
         body = found.shown.as_dict(scripts=scripts)
-        print_json("plan", {**body, "seen": seen, **out, **checks, **found.sent.as_dict()})
+        print_json("plan", {**body, "seen": source, **out, **checks, **found.sent.as_dict()})
     else:
         with page() as console:
-            render(found.shown, console, seen=seen, scripts=scripts)
+            render(found.shown, console, source=source, scripts=scripts)
             console.print()
             for line in found.sent.lines():
                 console.print(line, markup=False, width=min(WIDTH, console.width), overflow="fold")
@@ -50,11 +50,11 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False) -> None:
         say(f"written to {found.out}; to carry out exactly this: tpuctl up {found.out}")
 
 
-def render(preview: Preview, console: Console, *, seen: str = "", scripts: bool = False) -> None:
+def render(preview: Preview, console: Console, *, source: str = "", scripts: bool = False) -> None:
     """Print the preview on *console*."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
-    console.print(_facts(preview, _SEEN.get(seen, "")), width=width)
+    console.print(_facts(preview, _SOURCES.get(source, "")), width=width)
     console.print()
     console.print(count(preview.plan), style="bold", markup=False, width=width)
     for change in preview.plan.changes:
@@ -81,7 +81,7 @@ def count(plan: Plan) -> str:
     return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
 
 
-def _facts(preview: Preview, seen: str) -> Table:
+def _facts(preview: Preview, source: str) -> Table:
 
     table = Table.grid(padding=(0, 2))
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
@@ -91,7 +91,7 @@ def _facts(preview: Preview, seen: str) -> Table:
         "runs as": preview.account_text,
         "scopes": scopes,
         "saves": _saves(preview.spec.job.checkpoint.format),
-        **({"seen": seen} if seen else {}),
+        **({"seen": source} if source else {}),
     }
     for name, text in facts.items():
         table.add_row(f"  {name}", Text(text, overflow="fold"))

@@ -53,9 +53,10 @@ def show(done: SelfTested, *, as_json: bool) -> None:
         print_json("selftest", done.as_dict())
     else:
         _show_differences(done)
-    if done.left:
+    if done.leftovers:
         raise LeftoverError(
-            f"not proven gone: {'; '.join(done.left)}", hint="run tpuctl selftest again: it deletes this first",
+            f"not proven gone: {'; '.join(done.leftovers)}",
+            hint="run tpuctl selftest again: it deletes this first",
             changed="everything else is gone",
         )  # fmt: skip
     say(f"nothing is left of {done.run.name}: no TPU, no VM, no queued resource, no bucket", style="green")

@@ -20,12 +20,12 @@ FEW = 3
 def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
     """Print the verdict, and where the local cloud was kept."""
     if as_json:
-        kept = str(found.cloud) if found.kept else None
-        print_json("rehearsal", {**found.verdict.as_dict(), "kept": kept})
+        folder = str(found.cloud) if found.retained else None
+        print_json("rehearsal", {**found.verdict.as_dict(), "kept": folder})
         return
     lines = verdict_lines(found.verdict)
-    if found.kept:
-        lines += kept_lines(found.cloud, found.work, settings)
+    if found.retained:
+        lines += retained_lines(found.cloud, found.work, settings)
     for line in lines:
         click.echo(line)
 
@@ -49,7 +49,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
 
 
-def kept_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> list[str]:
+def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> list[str]:
     """Return the lines that say what is kept; the indented ones can be pasted into any shell."""
     place = f"TPUCTL_LOCAL_DIR={shlex.quote(str(cloud))}"
     flags = "".join(f" --set {shlex.quote(setting)}" for setting in settings)

@@ -10,7 +10,7 @@ from orchestrator.cli.views.summary import show_summary
 
 def show(done: Watched, *, rehearsed: bool, as_json: bool) -> None:
     """Print how it ended, for people with what comes next."""
-    if done.left:
+    if done.stopped_by_user:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
         say("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
     elif done.summary is None:
