@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.config.rules.every_rule import check
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Accelerator, Catalog
@@ -174,17 +173,12 @@ def preview(
 
 
 def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
-    warnings = [
-        f"{p.key}: {p.message}" + (f"; {p.hint}" if p.hint else "")
-        for p in check(spec, catalog)
-        if not p.fatal
-    ]
     hidden = [
         f"{zone} is not in Google's public list for {spec.tpu.type}: some projects cannot use it"
         for zone in spec.tpu.zones
         if not catalog.is_documented(spec.tpu.type, zone)
     ]
-    return (*warnings, *hidden, *beyond_a_new_project(spec, catalog))
+    return (*hidden, *beyond_a_new_project(spec, catalog))
 
 
 def _bucket(view: Preview) -> dict[str, str]:

@@ -382,6 +382,8 @@ SPEAK = (
     ),
     Case("env-name-unknown", WARN, "job.env.OUT", spec={"job__env": {"OUT": "$HOME/x"}}, number="$HOME"),
     Case("env-name-unknown", WARN, "job.env.OUT", spec={"job__env": {"OUT": "gs://${BUCKET}"}}),
+    Case("doubtful-setting", WARN, "vm.machine", spec={"vm__machine": "e2-smal"}, number="no known price"),
+    Case("doubtful-setting", WARN, "job.grace", spec={"job__grace": "45s"}, number="30s"),
     Case("dynamic-shape", WARN, "train.py:2", py(TF + "x = tf.where(y)\n")),
     Case("dynamic-shape", WARN, "train.py:2", py(TF + "x = tf.boolean_mask(x, m)\n")),
     Case("dynamic-shape", WARN, "train.py:4", py(XLA + "x = y.nonzero()\n")),

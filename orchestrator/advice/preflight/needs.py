@@ -10,6 +10,7 @@ from orchestrator.advice.preflight.code import Call, Code, Import
 from orchestrator.advice.preflight.findings import AtHome, Hit, Level, SourceFacts, installs, rule
 from orchestrator.advice.preflight.installs import requirement
 from orchestrator.advice.preflight.program import is_local, program, shell_texts
+from orchestrator.config.rules.every_rule import check
 from orchestrator.contract.job_variables import unknown
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
@@ -282,3 +283,15 @@ OTHERS: Final = frozenset({
 """
 Packages that bring nothing of the above.
 """
+
+
+@rule("doubtful-setting", Level.WARN)
+def doubtful_setting(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for settings that are allowed and hardly meant.
+
+    A grace beyond the notice, a runtime that is not in the table, a budget of cents, a zone without a price.
+    """
+    for problem in check(spec, catalog):
+        if not problem.fatal:
+            yield Hit(problem.key, problem.message, problem.hint)

@@ -26,6 +26,7 @@ RULES: Final[tuple[Rule, ...]] = (
     needs.data_at_home,
     needs.missing_requirement,
     needs.env_name_unknown,
+    needs.doubtful_setting,
     saves.save_interval,
     device.core_memory,
     room.disk_room,
