@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.app.artifacts import as_wanted, ended
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.wanted import as_wanted, ended
 from orchestrator.config.adapter import dump, restore
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.checksum import CHECKSUM, checksum, with_checksum

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.app.artifacts import build_artifacts, want
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import remember, sweep_expired
 from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
@@ -11,6 +10,7 @@ from orchestrator.app.leaving import leaving
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.status import observe_now
+from orchestrator.app.wanted import build_artifacts, want
 from orchestrator.contract.object_names import BUNDLES
 from orchestrator.domain.lease import PUSH
 from orchestrator.domain.observation import NodeState, Present, World

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.known import billed_elsewhere
-from orchestrator.app.login import account_here
+from orchestrator.app.login_here import account_here
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.engine.artifacts import agent_file, is_whole

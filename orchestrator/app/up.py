@@ -6,7 +6,6 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from orchestrator.app.artifacts import as_wanted, build_artifacts, ended
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import remember, sweep_expired
 from orchestrator.app.job_data import (
@@ -21,6 +20,7 @@ from orchestrator.app.leaving import leaving
 from orchestrator.app.plan_file import check, open_approved
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.wanted import as_wanted, build_artifacts, ended
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.apply import Failure

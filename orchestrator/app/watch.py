@@ -8,7 +8,7 @@ from typing import Protocol
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.loop_on_vm import over
+from orchestrator.app.hand_over import over
 from orchestrator.app.metrics import Metrics
 from orchestrator.app.publish import Publication
 from orchestrator.app.report import summary_of

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from orchestrator.app.doctor.google_facts import clock_ahead, find_login, side_by_side
-from orchestrator.app.login import gcloud_settings
+from orchestrator.app.login_here import gcloud_settings
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry
 from tests.cli.cli_kit import document, here

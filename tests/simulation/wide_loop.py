@@ -7,7 +7,7 @@ time to live ends, or until a day is over; one that waits looks at growing dista
 when its poll would have.
 """
 
-from orchestrator.app.artifacts import want
+from orchestrator.app.wanted import want
 from orchestrator.domain.lease import Holder
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Sweep

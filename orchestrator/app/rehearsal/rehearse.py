@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Moment, default_moment
 from orchestrator.advice.rehearsal.verdict import Verdict, judge, judge_crash
-from orchestrator.app.rehearsal.blows import Blows, JobOverError
 from orchestrator.app.rehearsal.evidence import Evidence
+from orchestrator.app.rehearsal.injections import Blows, JobOverError
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.secret import lend_secrets

@@ -21,7 +21,7 @@ from orchestrator import __version__
 from orchestrator.advice.selftest.recording import Recording
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.selftest.looks import (
+from orchestrator.app.selftest.probes import (
     CHIPS,
     NO_SUCH_TYPE,
     NO_SUCH_ZONE,

@@ -23,7 +23,7 @@ def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: 
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
     `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md).
     """
-    from orchestrator.app.loop_on_vm import hand_over, take_back
+    from orchestrator.app.hand_over import hand_over, take_back
     from orchestrator.app.watch import Watched, watch
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter

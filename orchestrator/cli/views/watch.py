@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from orchestrator.app.loop_on_vm import Moved
+from orchestrator.app.hand_over import Moved
 from orchestrator.app.watch import Watched
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.views.summary import show_summary

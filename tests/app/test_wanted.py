@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.app.artifacts import ended, want
+from orchestrator.app.wanted import ended, want
 from orchestrator.domain.observation import Phase, Present, Unknown
 from orchestrator.domain.record import Record
 from orchestrator.planning.job import job_digest

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from orchestrator.app.selftest.looks import CHIPS, StepError, chips_text, facts
+from orchestrator.app.selftest.probes import CHIPS, StepError, chips_text, facts
 from orchestrator.google import project_probe
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
