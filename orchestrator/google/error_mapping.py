@@ -32,41 +32,43 @@ Rule = Callable[[Failure, str], TpuctlError]
 
 
 def _rule(
-    kind: type[TpuctlError], code: str, hint: Callable[[Failure], str], changed: str = _NOTHING
+    kind: type[TpuctlError], code: str, hint: str | Callable[[Failure], str], changed: str = _NOTHING
 ) -> Rule:
-    return lambda found, text: kind(text, code=code, hint=hint(found), changed=changed)
+    return lambda found, text: kind(
+        text, code=code, hint=hint if isinstance(hint, str) else hint(found), changed=changed
+    )
 
 
 _CLOSED_API = _rule(AuthError, "TPU-203", hints.enable_api)
 _NO_PERMISSION = _rule(MissingPermissionError, "TPU-202", hints.grant_role)
-NO_LOGIN = _rule(AuthError, "TPU-201", hints.log_in)
-_NO_ZONE = _rule(UsageError, "TPU-121", hints.other_zone)
-_REFUSED = _rule(UsageError, "TPU-120", hints.fix_file)
-_NO_NETWORK = _rule(UsageError, "TPU-122", hints.name_network)
-_NO_DISK = _rule(UsageError, "TPU-124", hints.name_disk)
+NO_LOGIN = _rule(AuthError, "TPU-201", hints.LOG_IN)
+_NO_ZONE = _rule(UsageError, "TPU-121", hints.OTHER_ZONE)
+_REFUSED = _rule(UsageError, "TPU-120", hints.FIX_FILE)
+_NO_NETWORK = _rule(UsageError, "TPU-122", hints.NAME_NETWORK)
+_NO_DISK = _rule(UsageError, "TPU-124", hints.NAME_DISK)
 _NO_MACHINE = _rule(UsageError, "TPU-125", hints.name_machine)
 _POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
 _NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
 _OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
-_CAPACITY = _rule(CapacityError, "TPU-300", hints.more_zones)
-_RESERVED = _rule(CapacityError, "TPU-301", hints.more_zones)
-_ONLY_RESERVED = _rule(CapacityError, "TPU-302", hints.no_reservation_meant)
+_CAPACITY = _rule(CapacityError, "TPU-300", hints.MORE_ZONES)
+_RESERVED = _rule(CapacityError, "TPU-301", hints.MORE_ZONES)
+_ONLY_RESERVED = _rule(CapacityError, "TPU-302", hints.NO_RESERVATION_MEANT)
 _QUOTA = _rule(QuotaError, "TPU-350", hints.more_quota)
-_NO_FLEX_START = _rule(QuotaError, "TPU-351", hints.flex_start)
-_TRANSIENT = _rule(TransientError, "TPU-400", hints.wait, _UNSURE)
-NETWORK = _rule(TransientError, "TPU-401", hints.check_network, _UNSURE)
-_RATE = _rule(TransientError, "TPU-402", hints.wait)
-CORRUPT = _rule(TransientError, "TPU-403", hints.wait, "Damaged data was refused; nothing of it was used.")
-_PREEMPTED = _rule(TransientError, "TPU-405", hints.wait, "It was preempted while it was being created.")
-_NOT_READY = _rule(TransientError, "TPU-406", hints.wait)
-_MISSING = _rule(NotFoundError, "TPU-404", hints.look)
-_TAKEN = _rule(ConflictError, "TPU-409", hints.look)
-_PRECONDITION = _rule(PreconditionError, "TPU-412", hints.look)
-UNKNOWN = _rule(UnknownCloudError, "TPU-499", hints.report, _UNSURE)
+_NO_FLEX_START = _rule(QuotaError, "TPU-351", hints.FLEX_START)
+_TRANSIENT = _rule(TransientError, "TPU-400", hints.WAIT, _UNSURE)
+NETWORK = _rule(TransientError, "TPU-401", hints.CHECK_NETWORK, _UNSURE)
+_RATE = _rule(TransientError, "TPU-402", hints.WAIT)
+CORRUPT = _rule(TransientError, "TPU-403", hints.WAIT, "Damaged data was refused; nothing of it was used.")
+_PREEMPTED = _rule(TransientError, "TPU-405", hints.WAIT, "It was preempted while it was being created.")
+_NOT_READY = _rule(TransientError, "TPU-406", hints.WAIT)
+_MISSING = _rule(NotFoundError, "TPU-404", hints.LOOK)
+_TAKEN = _rule(ConflictError, "TPU-409", hints.LOOK)
+_PRECONDITION = _rule(PreconditionError, "TPU-412", hints.LOOK)
+UNKNOWN = _rule(UnknownCloudError, "TPU-499", hints.REPORT, _UNSURE)
 
 
 def _busy(found: Failure, text: str) -> TpuctlError:
-    return ConflictError(text, aborted=True, code="TPU-408", hint=hints.wait(found), changed=_NOTHING)
+    return ConflictError(text, aborted=True, code="TPU-408", hint=hints.WAIT, changed=_NOTHING)
 
 
 _BY_REASON: dict[str, Rule] = {

@@ -33,6 +33,30 @@ _ROLE_BY_PERMISSION = {
     "iam": "roles/iam.serviceAccountUser",
 }
 
+NAME_NETWORK = (
+    "Set network (and subnetwork, for a custom-mode network) in tpuctl.yaml; to list the networks: "
+    "gcloud compute networks list. If there is none: gcloud compute networks create default --subnet-mode auto"
+)
+NAME_DISK = "See: gcloud compute disks list; then correct tpu.disks or tpu.zones in tpuctl.yaml"
+LOG_IN = (
+    "Run: gcloud auth application-default login   (gcloud auth login alone is not enough). "
+    "To try tpuctl without an account, add --cloud local"
+)
+OTHER_ZONE = "The project may not use this zone. Change tpu.zones in tpuctl.yaml, then run: tpuctl plan"
+FIX_FILE = "Correct the setting in tpuctl.yaml, then run: tpuctl plan"
+MORE_ZONES = "tpuctl tries the next zone, then waits. More zones in tpu.zones raise the chance."
+NO_RESERVATION_MEANT = (
+    f"No reservation was requested: Google also answers this when a zone has no spot. {MORE_ZONES}"
+)
+"""A text about a reservation means a stockout: tpuctl requested none (docs/facts.md 1.6)."""
+FLEX_START = (
+    "tpuctl tries the next zone in tpu.zones. To see the zones that are known to offer it, run: tpuctl plan"
+)
+WAIT = "tpuctl tries again by itself; repeat a single command."
+CHECK_NETWORK = "Check the network and the proxy settings, then repeat the command."
+LOOK = "Run: tpuctl status"
+REPORT = "tpuctl does not understand this answer. Run: tpuctl status   and report the message if it persists."
+
 
 def enable_api(found: Failure) -> str:
     """Name the command that switches the API on."""
@@ -60,19 +84,6 @@ def name_machine(found: Failure) -> str:
     return f"Set vm.machine in tpuctl.yaml to {which}: {shown}   or set vm: none"
 
 
-def name_network(_: Failure) -> str:
-    """Name the settings that choose the network."""
-    return (
-        "Set network (and subnetwork, for a custom-mode network) in tpuctl.yaml; to list the networks: "
-        "gcloud compute networks list. If there is none: gcloud compute networks create default --subnet-mode auto"
-    )
-
-
-def name_disk(_: Failure) -> str:
-    """Name the setting that attaches disks."""
-    return "See: gcloud compute disks list; then correct tpu.disks or tpu.zones in tpuctl.yaml"
-
-
 def obey_policy(found: Failure) -> str:
     """Name the setting that avoids what a constraint forbids, else who can lift it."""
     avoid = _BY_CONSTRAINT.get(found.constraint)
@@ -97,68 +108,11 @@ def use_project(found: Failure) -> str:
     return f"Ask the project's owner to run: {command}"
 
 
-def log_in(_: Failure) -> str:
-    """Name the command that makes application default credentials."""
-    return (
-        "Run: gcloud auth application-default login   (gcloud auth login alone is not enough). "
-        "To try tpuctl without an account, add --cloud local"
-    )
-
-
-def other_zone(_: Failure) -> str:
-    """Say that the project may not use the zone."""
-    return "The project may not use this zone. Change tpu.zones in tpuctl.yaml, then run: tpuctl plan"
-
-
-def fix_file(_: Failure) -> str:
-    """Point to the deployment file."""
-    return "Correct the setting in tpuctl.yaml, then run: tpuctl plan"
-
-
-def more_zones(_: Failure) -> str:
-    """Say what helps against a stockout."""
-    return "tpuctl tries the next zone, then waits. More zones in tpu.zones raise the chance."
-
-
-def flex_start(_: Failure) -> str:
-    """Say which zones may do."""
-    return "tpuctl tries the next zone in tpu.zones. To see the zones that are known to offer it, run: tpuctl plan"
-
-
-def no_reservation_meant(found: Failure) -> str:
-    """Say that a text about a reservation means a stockout: tpuctl requested none (docs/facts.md 1.6)."""
-    return (
-        f"No reservation was requested: Google also answers this when a zone has no spot. {more_zones(found)}"
-    )
-
-
 def more_quota(found: Failure) -> str:
     """Point to the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
     return f"Waiting does not help. Delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
-
-
-def wait(_: Failure) -> str:
-    """Say that the same step is worth another try."""
-    return "tpuctl tries again by itself; repeat a single command."
-
-
-def check_network(_: Failure) -> str:
-    """Point to the network."""
-    return "Check the network and the proxy settings, then repeat the command."
-
-
-def look(_: Failure) -> str:
-    """Point to the state."""
-    return "Run: tpuctl status"
-
-
-def report(_: Failure) -> str:
-    """Say that the answer is new to us."""
-    return (
-        "tpuctl does not understand this answer. Run: tpuctl status   and report the message if it persists."
-    )
 
 
 def _permission(found: Failure) -> str:

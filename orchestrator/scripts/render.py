@@ -26,20 +26,10 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
 
-RAW_NAMES = frozenset(
-    (
-        "job_env",
-        "run_job",
-        "start_job",
-        "run_sidecars",
-        "cron",
-        "run_expire",
-        "expire_cron",
-        "minute",
-        "mark",
-        "name",
-    )
-)
+RAW_NAMES = frozenset((
+    "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute", "mark",
+    "name",
+))  # fmt: skip
 LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
 
