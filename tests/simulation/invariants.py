@@ -2,7 +2,7 @@
 What must hold in every life, each as a pure function: it returns what is wrong, or nothing.
 
 The numbers are those of docs/reliability.md. Nothing here knows how a life is simulated, so the same
-functions judge lives through the official clients and lives straight on the model.
+functions judge lives, long and wide lives, and stories.
 """
 
 from dataclasses import dataclass

@@ -2,8 +2,8 @@
 Long and wide lives: `python -m tests.simulation.wide --seeds 0:50 --jobs 2`, or one seed with `--trace FILE`.
 
 A hundred deployments of one TPU each share a project, its quota and three zones for thirty virtual days.
-That takes from 40 s to an hour of CPU a seed, by its faults. With `--shape ci` even seeds are wide (24 TPUs,
-a day), odd ones long (3 TPUs, 30 days).
+That takes from two minutes to three hours of CPU a seed, by its faults. With `--shape ci` even seeds are wide
+(24 TPUs, a day), odd ones long (3 TPUs, 30 days).
 """
 
 import argparse
@@ -163,7 +163,7 @@ def live(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
     life.days = (world.now() - world.start) / DAY
     life.tpu_days = sum(line.seconds for line in world.cloud.bill() if line.kind == "tpu") / DAY
     life.events.update(world.events)
-    life.events.update(world.faults)
+    life.events.update(world.network.faults)
     life.calls, life.digest = sum(world.cloud.calls.values()), digest.hexdigest()
     life.seconds = time.process_time() - began
     return life
@@ -212,7 +212,7 @@ class Story:
         """End all faults and wait for the desired state."""
         world = self.world
         world.say("calm")
-        world.quiet = True
+        world.quiet = world.network.quiet = True
         world.fleet.unreachable.clear()
         for gang in world.fleet.gangs.values():
             gang.silent = False
@@ -260,7 +260,7 @@ def figures(lives, wall):
     bad = [str(life.seed) for life in lives if life.problem]
     each = sum(life.seconds for life in lives) / max(1, len(lives))
     return {
-        "Seeds, each a long or wide life straight on the model": f"{len(lives):,}",
+        "Seeds, each a long or wide life through the official clients": f"{len(lives):,}",
         "Violations of I1 to I8": f"{len(bad)}" + (f" (seeds {', '.join(bad[:40])})" if bad else ""),
         "TPUs at a time (most), days of a life (longest)": (
             f"{max(life.tpus for life in lives)}, {max(life.asked for life in lives):g}"

@@ -21,10 +21,10 @@ from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
 from orchestrator.planning.job import job_digest
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.cost import hourly
-from tests.direct.cloud import direct_cloud
+from tests.kit.wire import wired_cloud
 from tests.simulation.baton import Kill
 from tests.simulation.machines import KEY, Ssh
-from tests.simulation.wide_world import DIGEST, FaultyDoor, Host, shared_catalog
+from tests.simulation.wide_world import DIGEST, Host, shared_catalog
 
 DAY, HOUR = 86400.0, 3600.0
 LONGEST_STRETCH = 240.0
@@ -52,7 +52,7 @@ class Loop:
         self.poll = float(self.spec.watch.poll)
         self.ended, self.passes, self._turn, self._count = "", 0, 0, 0
         self.calls_to_live, self._stretch, self._blind = None, 0.0, 0
-        self.asleep = False
+        self.asleep, self.command = False, "watch"
         self.checks.join(self)
 
     # One process.
@@ -65,14 +65,15 @@ class Loop:
         self.checks.started(self)
         self._build()
         try:
-            self.lease.acquire()
-            claim_record(self.lease, self.records)
-            if not self.records.current.job.bundle:
-                now = self.world.now()
-                digest = job_digest(self.spec)
-                self.records.update(
-                    lambda record: want(record, DIGEST["bundle"], DIGEST["agent"], digest, now)
-                )
+            with self.world.acts(self):
+                self.lease.acquire()
+                claim_record(self.lease, self.records)
+                if not self.records.current.job.bundle:
+                    now = self.world.now()
+                    digest = job_digest(self.spec)
+                    self.records.update(
+                        lambda record: want(record, DIGEST["bundle"], DIGEST["agent"], digest, now)
+                    )
         except (Kill, TpuctlError) as error:
             self._dies(error)
             return
@@ -83,7 +84,7 @@ class Loop:
         self.calls_to_live, self._blind, self._stretch = None, 0, 0.0
         self.clock = clock or Pauses(world.scheduler.clock)
         remote = Ssh(world.fleet, self, lambda: False)
-        cloud = direct_cloud(FaultyDoor(world, self), spec, remote)
+        cloud = wired_cloud(spec, remote, account=world.cloud.settings.default_service_account)
         self.records = RecordStore(self.host.record, cloud.store, spec.name, now=self.clock.now)
         holder = Holder(f"{self.name}/{self._count}", "a", "watch", world.now(), pid=1, boot="a")
         self.lease = Lease(cloud.store, self.clock, holder, lambda _: True)
@@ -135,8 +136,9 @@ class Loop:
         self.asleep = False
         self.checks.began(self)
         try:
-            result = self.watcher._reconciler.one_pass()
-            self._judge(result)
+            with self.world.acts(self):
+                result = self.watcher._reconciler.one_pass()
+                self._judge(result)
         except (Kill, TpuctlError) as error:
             if isinstance(error, TpuctlError) and error.retry is Retry.TRANSIENT:
                 self._later(self.poll, steady=False)
@@ -212,10 +214,11 @@ class Loop:
         """Run `down`; time passes for all others meanwhile. Return what is left."""
         self._turn += 1
         self._count += 1
-        self.ended = "down"
+        self.ended = self.command = "down"
         clock = Pauses(self.world.scheduler.clock, lambda s: self.world.run_until(self.world.now() + s))
         self._build(clock)
-        self.lease.acquire()
-        self.records.load(forgiving=True)
-        self.checks.began(self)
-        return Sweep(self.deployment).machines()
+        with self.world.acts(self):
+            self.lease.acquire()
+            self.records.load(forgiving=True)
+            self.checks.began(self)
+            return Sweep(self.deployment).machines()

@@ -49,11 +49,13 @@ class Network:
     """
     Bring requests to the cloud and answers back, or not.
 
-    *quiet* means: no more faults. *seen* is told of every call: process, method, place, status, fault.
+    *acting* returns the process that runs now, None outside of all. *quiet* means: no more faults. *seen* is
+    called with every call: process, method, request, status, fault.
     """
 
-    def __init__(self, scheduler, cloud, storage, router, *, rates, random, seen):
-        self.scheduler, self.cloud, self.storage, self.router = scheduler, cloud, storage, router
+    def __init__(self, scheduler, inside, acting, *, rates, random, seen):
+        self.scheduler, self.cloud, self.storage = scheduler, inside.cloud, inside.storage
+        self.router, self.acting = inside.router, acting
         self.rates, self.random, self.seen = rates, random, seen
         self.quiet = False
         self.faults = Counter()
@@ -63,13 +65,12 @@ class Network:
 
     def answer(self, request, limit):
         """Answer one request of the process that runs now."""
-        thread = self.scheduler.current
+        process = self.acting()
         method, parts = self._method(request)
         # The clients take the real time that a call has cost so far off its limit: here none has passed.
         limit = math.ceil(limit)
-        if thread is None:
+        if process is None:
             return dispatch(self.router, self.cloud, request)
-        process = thread.process
         process.step()
         if method in MUTATING:
             self.calling(process, method, request)
@@ -91,7 +92,7 @@ class Network:
 
         They meet the same faults, and end in the same errors.
         """
-        process = self.scheduler.current.process
+        process = self.acting()
         process.step()
         method, storage = "storage.objects.insert", self.storage
         fault = "" if self.quiet else self._draw(method)
@@ -119,7 +120,7 @@ class Network:
 
         Between two passes such lists were a tenth of all requests, and most find what the last one found.
         """
-        process = self.scheduler.current.process
+        process = self.acting()
         process.step()
         fault = "" if self.quiet else self._draw("storage.objects.list")
         self.faults[fault] += bool(fault)
@@ -145,7 +146,7 @@ class Network:
         return ""
 
     def _possible(self, name, method):
-        if name == "stale" and not STALE_FOR_DOWN and self.scheduler.current.process.command == "down":
+        if name == "stale" and not STALE_FOR_DOWN and self.acting().command == "down":
             return False
         if name in {"stale", "truncated"}:
             return method in LISTS
@@ -210,7 +211,7 @@ class Network:
             return response
         if early:
             # It arrives after the caller has given up.
-            process = self.scheduler.current.process
+            process = self.acting()
             self.scheduler.after(seconds, lambda: self._late(process, request, method))
         else:
             self._through(request, method)
@@ -223,7 +224,7 @@ class Network:
 
     def _stale(self, request, method, limit):
         """Show a list as it was a while ago; but never to a caller that looks again later."""
-        key, now = (self.scheduler.current.process.name, request.path), self.scheduler.now()
+        key, now = (self.acting().name, request.path), self.scheduler.now()
         since = self._stale_since.get(key)
         known = self._old.get(request.path, [])
         ends = [*(began for began, _ in known[1:]), now]

@@ -85,7 +85,7 @@ class World:
         self.cloud, self.storage = inside.cloud, inside.storage
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
         self.network = Network(
-            self.scheduler, self.cloud, self.storage, inside.router,
+            self.scheduler, inside, self._acting,
             rates=case.rates, random=Random(f"wire {case.seed}"), seen=self._called,
         )  # fmt: skip
         self.network.heartbeat_lists = self.fleet.report
@@ -111,6 +111,9 @@ class World:
         for gang in self.fleet.gangs.values():
             gang.silent = False
         self.cloud.kernel.settings = replace(self.cloud.kernel.settings, stockouts=frozenset())
+
+    def _acting(self):
+        return self.scheduler.current and self.scheduler.current.process
 
     def _called(self, process, method, request, status, fault):
         if self._trace is not None:

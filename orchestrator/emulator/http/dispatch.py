@@ -63,7 +63,7 @@ def _answer(
     cloud: LocalCloud, request: Request, method: str, parts: dict[str, str], call: Callable[[], Response]
 ) -> Response:
     # Without the lock: the body may be large, and reading it concerns nobody else.
-    place = _place(method, request, parts)
+    place = place_of(method, request, parts)
 
     def checked() -> Response:
         _check_project(cloud, method, place, parts)
@@ -81,7 +81,8 @@ def _linked(request: Request, response: Response) -> Response:
     return replace(response, body=response.body.replace(_SITE, here))
 
 
-def _place(method: str, request: Request, parts: dict[str, str]) -> Place:
+def place_of(method: str, request: Request, parts: dict[str, str]) -> Place:
+    """Return the zone and the resource that a request is about."""
     name = next((parts[key] for key in _NAMES if key in parts), "")
     if method == "tpu.nodes.create":
         name = request.query.get("nodeId", "")
