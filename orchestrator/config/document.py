@@ -73,6 +73,7 @@ def _compose(text: str, name: str) -> tuple[Any, Any]:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 
+    # Composed to nodes and not loaded: only nodes have a place, and nothing in the file builds an object.
     yaml = YAML(typ="safe", pure=True)
     try:
         return yaml.compose(text), yaml.constructor.construct_object
@@ -135,6 +136,7 @@ class _Reader:
     def read(self, node: Any, path: Path) -> Any:
         """Return the value of *node*."""
         self._count += 1
+        # An alias is read each time it is used, so a short file can be endless.
         if self._count > _MOST_NODES or len(path) > 20:
             raise _refuse(
                 self._document.name, _place(node), "has endless repetition or nesting", "write the values out"
@@ -177,6 +179,7 @@ class _Reader:
 
     def _scalar(self, node: Any, path: Path) -> Any:
         tag = str(node.tag).removeprefix(_TAG_PREFIX)
+        # A date is text as it was written: no setting is one, and a name may look like one.
         if tag in _TEXT_TAGS:
             return str(node.value)
         try:

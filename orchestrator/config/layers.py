@@ -59,6 +59,7 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         if key.startswith(f"{ENV_KEY}."):
             key = f"{ENV_KEY}.{'__'.join(parts[2:])}"
         plain = settings().get(key)
+        # TPUCTL_STATE_DIR and others like it are no settings: without a double underscore only known names count.
         if len(parts) > 1 or (plain and (not plain.section or plain.words)):
             yield key, environ[variable], variable
 

@@ -41,8 +41,10 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
         if not (wording.missing and dotted(path) in meant):
             complaints.append(_complaint(document, origins, path, wording))
     if refused:
+        # Once more without what was refused, so that rules about the other settings speak in the same run.
         spec, _ = _try(_mended(data, refused))
     for problem in check(spec, load_catalog(), broken) if spec else ():
+        # Warnings are shown by `plan`; they make no file wrong.
         if problem.fatal:
             path = _path(problem.key, document.marks)
             complaints.append(_complaint(document, origins, path, Wording(problem.message, problem.hint)))

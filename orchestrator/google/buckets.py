@@ -132,6 +132,7 @@ class GcsBuckets:
     def _delete_batch(self, name: str, blobs: list[Any]) -> None:
         """Delete some objects; those that are gone meanwhile are fine."""
         bucket = self._bucket(name)
+        # What one missing object keeps from being deleted is listed again by the next try of `delete`.
         try:
             with translated(f"empty bucket '{name}'"), self._clients.storage.batch():
                 for blob in blobs:

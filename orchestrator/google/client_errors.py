@@ -53,6 +53,7 @@ def translate_compute(code: str, message: str, http_status: int, *, what: str) -
 def _translate(error: BaseException, what: str) -> TpuctlError | None:
     """Return our error, or None when *error* does not come from the clients."""
     api = imported("google.api_core.exceptions")
+    # A retry that ran out of time hides the answer that it repeated for.
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
         return _translate(error.cause, what)
     if isinstance(error, api.GoogleAPICallError):

@@ -28,6 +28,7 @@ def notify_of_answers(session: Any) -> None:
 
 
 def _notify_listeners(response: Any, **_options: Any) -> None:
+    # A copy: a listener may leave in another thread meanwhile.
     for listener in tuple(_LISTENERS):
         listener(response)
 

@@ -66,5 +66,6 @@ def _default_service_account(clients: Clients) -> str:
             answer = clients.projects.get(project=clients.project, **clients.reading)
             return str(answer.default_service_account)
     except MissingPermissionError as error:
+        # Not a fault of the deployment: whoever may not read the project can name the account instead.
         hint = f"Set service_account in tpuctl.yaml; then no lookup is needed. Or: {error.hint}"
         raise MissingPermissionError(error.message, hint=hint, changed=error.changed) from error

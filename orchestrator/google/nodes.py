@@ -74,6 +74,7 @@ class TpuNodes:
             def ask() -> list[ListedNode]:
                 nodes = self._listed(ALL_ZONES, gaps)
                 if gaps:
+                    # By an error, because ZoneLists stores whatever is returned.
                     raise _GapsError(nodes)
                 return nodes
 

@@ -47,6 +47,7 @@ class ZoneLists:
         with zone.lock:
             now = self._now()
             if now - zone.asked_at >= self._seconds:
+                # `ask` first: when it fails, nothing is stored, and the next caller asks again.
                 zone.nodes, zone.by_label, zone.asked_at = list(ask()), {}, now
             return zone.with_label(label, value)
 

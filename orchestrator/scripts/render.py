@@ -114,6 +114,7 @@ def machine_scripts(spec: Spec, target: Target) -> Scripts:
         "minute": _render("minute.sh.j2", values),
     }
     startup = _render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
+    # Google would refuse it when the machine is made; here nothing has been asked for yet.
     size = len(startup.encode())
     if size > LONGEST_SCRIPT:
         raise UsageError(
@@ -255,6 +256,7 @@ def _template(name: str) -> "Template":
 def _check_raw(environment: "SandboxedEnvironment", name: str, source: str) -> None:
     from jinja2 import nodes
 
+    # On the source: rendering would show a misuse only for the values that somebody happened to try.
     for use in environment.parse(source, name).find_all(nodes.Filter):
         if use.name == "raw" and not (isinstance(use.node, nodes.Name) and use.node.name in RAW_NAMES):
             raise ValueError(f"{name}:{use.lineno}: raw is allowed on {sorted(RAW_NAMES)} only")
@@ -270,6 +272,7 @@ def _environment() -> "SandboxedEnvironment":
     environment = SandboxedEnvironment(
         loader=FileSystemLoader([package / "templates", package.parent / "templates"]),
         undefined=StrictUndefined,
+        # Every value that a template prints, also one that the next author of a template forgets to quote.
         finalize=lambda value: value if isinstance(value, _Raw) else quote(value),
         keep_trailing_newline=True,
         trim_blocks=True,

@@ -31,6 +31,7 @@ def not_observed(sight: Unknown, *, needed: bool = False) -> Answer:
 
     That the login may not look is wrong only where `up` has to look too: *needed*.
     """
+    # Organisations give roles by the letter: a login that may not look may still be allowed to create.
     if sight.denied and not needed:
         return unknown(
             f"your login may not look: {sight.why}", "not needed for `up`; see docs/organisation.md"

@@ -227,6 +227,7 @@ def _refused(
             world.prices,
             full_zones(facts.spec, world, facts.record),
         )
+    # The same functions decide in the loop: what is said here is what it will do.
     gate = create_gate(facts.spec, facts.record, zone, kind)
     when = max(gate, next_pass(facts) or 0.0) if next_pass(facts) else None
     you = last.hint or "name more zones in tpu.zones, or wait"

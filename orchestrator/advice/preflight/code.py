@@ -89,6 +89,7 @@ class Code:
 
 def read_code(file: str, text: str) -> Code:
     """Read a Python file; raise SyntaxError, ValueError or RecursionError when it is not one we can read."""
+    # Strange escapes in the user's texts would be warned of as if they were ours.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)

@@ -129,6 +129,7 @@ class Values:
                 self._assign(name, _TWICE)
 
     def _assign(self, name: str, value: ast.AST) -> None:
+        # Which of two values holds where, only a run would show.
         self._assigned[name] = _TWICE if name in self._assigned else value
 
 

@@ -61,6 +61,7 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
     files = len(mine)
     if not differ and not moved:
         return Comparison(Likeness.SAME, step, files)
+    # Other bytes prove nothing there; equal ones still do, which is why this comes second.
     if any(SHARDED.search(name) for name in (*ours[step], *theirs[step])):
         return Comparison(Likeness.UNKNOWN, step, files)
     named = tuple(sorted({*differ, *(strange if moved else ())}))

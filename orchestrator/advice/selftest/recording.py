@@ -151,6 +151,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a message of which words of plain English and of the API are left."""
+        # The longest first: a project's name may be part of a bucket's.
         for name in sorted(self.known, key=len, reverse=True):
             if name:
                 text = text.replace(name, f"<{self.known[name]}>")
