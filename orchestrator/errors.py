@@ -1,17 +1,22 @@
 """
-The errors of tpuctl, drawn once.
+The errors of tpuctl; those of the agent are in `contract/machine_errors.py`.
 
     TpuctlError
-    ├── UsageError            TPU-1xx  the file, a flag or the working folder is wrong
-    ├── AuthError             TPU-2xx  no credentials, no permission, an API that is not enabled
-    ├── CapacityError         TPU-3xx  a stockout: another zone, or this one later, may have capacity
-    ├── QuotaError            TPU-35x  the project's quota does not allow more; waiting does not help
-    ├── TransientError        TPU-4xx  the same call may succeed in a moment
+    ├── UsageError            TPU-100  the file, a flag or the working folder is wrong
+    ├── AuthError             TPU-200  no credentials, an API that is not enabled, access refused
+    │   └── MissingPermissionError  TPU-202  one permission is missing; the login may have others
+    ├── CapacityError         TPU-300  a stockout: another zone, or this one later, may have capacity
+    ├── QuotaError            TPU-350  the project's quota does not allow more; waiting does not help
+    ├── TransientError        TPU-400  the same call may succeed in a moment
     │   └── DiskError         TPU-450  a file of this computer cannot be written
     ├── NotFoundError         TPU-404  the API says that the resource does not exist
     ├── ConflictError         TPU-409  the name is taken, or another process wrote first
-    ├── RemoteError           TPU-5xx  SSH: unreachable, wrong host key, command failed
+    │   └── PreconditionError TPU-412  an object has another generation than expected
     ├── UnknownCloudError     TPU-499  an answer of the cloud that we do not understand
+    ├── RemoteError           TPU-500  SSH: unreachable, or a command failed
+    │   ├── HostKeyError      TPU-510  an unknown or changed host key
+    │   └── NoGcloudError     TPU-501  the route needs gcloud, which is not here
+    ├── DamagedRecordError    TPU-610  the deployment's record has a wrong checksum
     ├── LeftoverError         TPU-600  something is left; it is listed
     ├── LeaseHeldError        TPU-601  another tpuctl acts on this deployment
     ├── SpendStopError        TPU-700  the budget or the time to live is used up
@@ -19,6 +24,7 @@ The errors of tpuctl, drawn once.
     ├── UnclaimedError        TPU-810  the job ended with status 0 but without a complete checkpoint
     └── LocalCloudError       TPU-900  the local cloud cannot start, or refuses our request
 
+The code is the class's own; one error may carry a more exact one of the same hundred (`error_codes.py`).
 The loop reads the `retry` class only, never a message.
 """
 

@@ -25,6 +25,17 @@ CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclas
 ALIASES = {"ConfigError": "UsageError"}
 
 
+def test_the_drawing_shows_each_class_below_its_parent_with_its_code():
+    """Readers choose a class from the drawing."""
+    drawn, above = {}, {-4: "Exception"}
+    for dent, name, code in re.findall(
+        r"^    ([ │├└─]*)(\w+Error)(?: +(TPU-\d+) .*)?$", errors.__doc__, re.MULTILINE
+    ):
+        above[len(dent)] = name
+        drawn[name] = (above[len(dent) - 4], code or "TPU-000")
+    assert drawn == {c.__name__: (c.__base__.__name__, c.code) for c in CLASSES}
+
+
 def test_no_class_is_forgotten():
     """The list of exit codes is whole."""
     assert {c.__name__ for c in CLASSES} == set(EXITS)

@@ -145,7 +145,8 @@ def _sidecars(body: dict[str, Any]) -> list[str]:
 def _end(body: dict[str, Any]) -> list[str]:
     """Say who cares, how it ended, and what comes next."""
     lines = [line] if (line := loop_line(body)) else []
-    if lines and lines[0].startswith(NO_LOOP) and body["alone"]:
+    cure = _loop_cure(body)
+    if cure and body["alone"]:
         lines.append(f"alone: {body['alone']}")
     if body["outcome"]:
         lines.append(f"outcome: {body['outcome']}")
@@ -155,9 +156,7 @@ def _end(body: dict[str, Any]) -> list[str]:
     lines += [f"next: {line}{after}" for line in body["next"]]
     if not body["next"] and not body["outcome"]:
         again = f"; looks again {wait}" if wait else ""
-        nobody = next((line for line in lines if line.startswith(NO_LOOP)), "")
-        cure = nobody.rstrip(")").rpartition("tpuctl ")
-        does = f"{cure[1]}{cure[2]}" if nobody else f"nothing to do while the job runs{again}"
+        does = cure[1] if cure else f"nothing to do while the job runs{again}"
         lines.append(f"next: {does}")
     if body["outcome"] == "unclaimed":
         lines.append(f"reason: {body.get('reason', '')}")
@@ -181,16 +180,32 @@ def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
 def loop_line(body: dict[str, Any]) -> str:
     """Say who takes care of the deployment; nothing when it is over and nobody has to."""
     loop = body["loop"]
-    vm = next((row["state"] for row in body["resources"] if row["kind"] == "VM"), "")
-    there = bool(loop) and loop["where"] == "vm"
-    if loop is None or not loop["alive"] or (there and vm != "RUNNING"):
-        cure = "tpuctl watch"
-        if there:
-            cure = "the one on the VM is silent: tpuctl watch --on-vm"
-            cure = cure if vm == "RUNNING" else f"the VM is {vm}: tpuctl up"
-        return "" if body["outcome"] else f"{NO_LOOP} ({cure})"
-    where = "on the VM" if there else f"tpuctl {loop['command']} of {loop['who']}"
-    return f"loop: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
+    if _loop_runs(body):
+        where = "on the VM" if loop["where"] == "vm" else f"tpuctl {loop['command']} of {loop['who']}"
+        return f"loop: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
+    cure = _loop_cure(body)
+    return f"{NO_LOOP} ({': '.join(filter(None, cure))})" if cure else ""
+
+
+def _loop_runs(body: dict[str, Any]) -> bool:
+    loop = body["loop"]
+    return bool(loop) and loop["alive"] and (loop["where"] != "vm" or _vm_state(body) == "RUNNING")
+
+
+def _vm_state(body: dict[str, Any]) -> str:
+    return next((row["state"] for row in body["resources"] if row["kind"] == "VM"), "")
+
+
+def _loop_cure(body: dict[str, Any]) -> tuple[str, str] | None:
+    """Return why no loop runs, empty for no reason, and the command that starts one; None when none is needed."""
+    if body["outcome"] or _loop_runs(body):
+        return None
+    if not body["loop"] or body["loop"]["where"] != "vm":
+        return "", "tpuctl watch"
+    vm = _vm_state(body)
+    if vm == "RUNNING":
+        return "the one on the VM is silent", "tpuctl watch --on-vm"
+    return f"the VM is {vm}", "tpuctl up"
 
 
 def resource_lines(rows: list[dict[str, str]]) -> list[str]:
