@@ -1,4 +1,4 @@
-"""Make the changes of a plan: intent, record, call, result. Besides `delete`, nothing else changes the cloud."""
+"""Make the changes of a plan: intent, record, call, result. Only `delete` changes resources besides this."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -68,8 +68,9 @@ def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
     """
     Say whether a silent startup script is one that does not run.
 
-    Those that an earlier tpuctl gave to its machines report late. A role that was just given does not count
-    yet, TIMEOUT is also what warms up, and a zone that was given up early often enough gets more time.
+    It proves nothing for scripts of earlier versions of tpuctl, which report late; while a role that was just
+    granted is not in force everywhere; while the node's health is TIMEOUT, since it may be warming up; and in
+    a zone where many TPUs were replaced for silence, which therefore gets more time.
     """
     node = current_node(world, record)
     settled = not settling(record.bucket.granted_at, world.observed_at)

@@ -166,8 +166,8 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgeme
     """
     Judge a READY node that the API calls unhealthy and whose machines do not report.
 
-    One that has never reported is replaced at once, as long as few of its zone were: it mostly was made so.
-    TIMEOUT is also what a machine shows that is still warming up, and maintenance passes.
+    One that has never reported was most likely broken from the start and is replaced at once, unless that has
+    happened often in its zone. With health TIMEOUT it may still be warming up; maintenance ends by itself.
     """
     why = f"unhealthy: {node.health}"
     # Whether it reports is not known: unknown is not silent.

@@ -75,9 +75,9 @@ def billed_since(node: Node, record: "Record", now: float) -> float:
     """
     Return since when a TPU is billed that is seen to run *now* and has no open span.
 
-    One that was being created may have been ready at once after the last sure look at it; one from an earlier
-    stretch has begun since the last look. Of any other nobody knows: it may have run since its creation,
-    while no controller could look.
+    One that was being created may have become ready right after the last complete look at it; one that has
+    earlier spans began again since the last look. Any other is billed from its creation: it may have run ever
+    since, while no controller could look.
     """
     creating = record.first_seen.get(of_name(node.name, Sign.LAST_CREATING))
     if creating is not None:
