@@ -8,13 +8,9 @@ _UNSAFE = re.compile(
     # Control characters but tab and line feed; halves of a character; what turns the direction of writing.
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
-
-
 _BREAKS = re.compile(r"[\t\n]+")
 _COLOUR = re.compile(r"(\x1b\[(?:0?[1-7]|[0-9]{2,3}|0?)(?:[;:][0-9]{0,3}){0,15}m)")
 """What sets colours and weights (SGR, ECMA-48 8.3.117), and nothing else; not what hides text."""
-
-
 _HIDES = re.compile(r"[\[;:]0?8[;:m]")
 
 

@@ -35,8 +35,6 @@ from orchestrator.planning.sidecars import with_settings
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
-
-
 UNCHANGED = "no TPU was created"
 
 

@@ -31,8 +31,6 @@ from orchestrator.errors import (
 
 YIELD_SECONDS = 90.0
 """Seconds that a command waits for a holder that steps aside when asked."""
-
-
 CLOCK_VALID = 3600.0
 """Seconds after which the clock is set by the bucket's again."""
 PATIENCE = 15.0

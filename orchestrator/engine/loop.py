@@ -48,8 +48,6 @@ FAULTS = 5
 """Passes in a row that may break off over a fault of ours before the command ends with it."""
 BLIND_PASSES = 2
 """Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
-
-
 SHORT = 0.001
 """Seconds too short to wait for: sums of floats miss each other by less."""
 

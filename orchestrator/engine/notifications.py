@@ -18,14 +18,8 @@ from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
 from orchestrator.planning.notices import Notice, due, stopped
 
 OUTBOX = ".tpuctl/outbox/"
-
-
 SENT = ".tpuctl/outbox-sent/"
-
-
 PAUSES = Backoff(2.0, 300.0, jitter=0.5)
-
-
 MOST_TRIES = 60
 """Tries for one receiver, about four hours, after which it is left out."""
 
@@ -56,7 +50,12 @@ class _Waiting:
 
 @dataclass
 class Outbox:
-    """Store notices and send them. *say* gets a text about each receiver that refuses."""
+    """
+    Store notices in the bucket, then send them. *say* gets a text about each receiver that refuses.
+
+    A notice may be sent again after a crash; its id is then the same. A bucket that refuses is asked again by
+    the next pass.
+    """
 
     store: Store
     receivers: Sequence[Receiver]

@@ -36,12 +36,8 @@ from orchestrator.planning.tpu_types import types_of
 
 T = TypeVar("T")
 L = TypeVar("L", Bucket, Vm)
-
-
 FEW = 2
 """So few zones are asked one by one: a list over all of them would save no call."""
-
-
 VOUCHED = 600.0
 """Seconds for which a zone's own list shows that the project may see it."""
 

@@ -20,8 +20,6 @@ from enum import Enum
 
 HEADROOM = 1.25
 """How much more spot time than needed must be in sight before more expensive offers are turned down."""
-
-
 RETURN = 1 / 3
 """The part of the reserve that must be left for going back to spot: not all of it, so nothing flutters."""
 

@@ -38,6 +38,8 @@ MARGIN = 1.5
 """How much longer than the last one the next start may take."""
 FIRST_SHARE = 0.5
 """Share of the whole time that the work is held to need before a pace was seen."""
+SPOT_PRICE = 0.4
+"""Price of spot where on demand costs 1, if one is unknown; the tables say 0.3 to 0.5 for most types."""
 BELIEVED = 3600.0
 """Seconds for which a refusal of spot is believed while a TPU on demand works; twice as long after each."""
 
@@ -235,10 +237,6 @@ def _barred(spec: Spec, world: World, record: Record, *, on_demand: bool) -> boo
 def span_spot(record: Record, name: str) -> bool | None:
     """Return False for the span of a TPU that was asked for on demand though the file says spot."""
     return False if incarnation_of(name, {}) in record.deadline.on_demand else None
-
-
-SPOT_PRICE = 0.4
-"""Price of spot where on demand costs 1, if one is unknown; the tables say 0.3 to 0.5 for most types."""
 
 
 def share_in(one: Place, granted: int, vain: int) -> float:

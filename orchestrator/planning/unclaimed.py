@@ -18,8 +18,6 @@ _PLACES = {
     "home": "in the home folder",
     _BUCKET: "in the bucket, where tpuctl looks for no saves",
 }
-
-
 _ELSEWHERE = ("work", "home")
 
 

@@ -42,6 +42,7 @@ from orchestrator.pricing.bill import billed_since, last_creating
 
 FORGIVEN = 3600.0
 """Seconds after which a refusal counts no more: what was refused then is asked for again."""
+LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
 OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CREATING})
 """What does not stay over a look that failed, or has functions of its own."""
 
@@ -262,9 +263,11 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
 
 def not_older(world: World, record: Record) -> World:
     """
-    Return *world*, with its TPUs Unknown where one was made before the one that was seen under its name.
+    Return *world*, with its TPUs Unknown where one was made before the one that was observed under its name.
 
-    Both times are of the API's own clock.
+    The API's lists may be some seconds behind. Where a deployment is made anew under the same name, such a list
+    shows the TPU of its earlier life, which is being deleted, in the place of the one that works. Both times
+    are of the API's own clock.
     """
     if not isinstance(world.nodes, Present):
         return world
@@ -295,9 +298,6 @@ def _is_older(node: Node, record: Record) -> bool:
 
 def _key(incarnation: int | None) -> FirstSeen:
     return of_node(incarnation, Sign.MADE)
-
-
-LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
 
 
 def learn_capacity(record: Record, world: World) -> Record:

@@ -12,6 +12,8 @@ from orchestrator.domain.spec import Spec
 from orchestrator.pricing.cost import Estimate, Hourly, Meter, estimate, hourly
 
 Priced = tuple[str, bool | None]
+TO_THE_MINUTE = 60.0
+"""Seconds for which a look at a node that is being created is not recorded anew: each record is a write."""
 METERS = {Kind.NODE: (Meter.NODE,), Kind.VM: (Meter.VM, Meter.DISK)}
 
 
@@ -65,10 +67,6 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     unknown = tuple(dict.fromkeys(name for part in parts for name in part.unknown))
     known = sum(part.known_usd for part in parts)
     return Estimate(None if unknown else known, known, unknown, sum(part.most_usd for part in parts))
-
-
-TO_THE_MINUTE = 60.0
-"""Seconds for which a look at a node that is being created is not recorded anew: each record is a write."""
 
 
 def billed_since(node: Node, record: "Record", now: float) -> float:
