@@ -41,6 +41,10 @@ def machine_environment(
     credential variable can; of pip's settings, where packages come from. No folder of the caller's PATH
     is on the machine's, nor is the Python that runs the local cloud.
     """
+    # google-auth, JAX and gcloud read different names of the metadata server.
+    metadata = f"{machine.address}:{settings.metadata_port}"
+    # 8 CPU devices for JAX, as many as one v3-8 host has.
+    devices = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={TPU_DEVICES}", "JAX_PLATFORMS": "cpu"}
     return {
         **{key: os.environ[key] for key in INHERITED if key in os.environ},
         **settings.package_sources,
@@ -53,45 +57,20 @@ def machine_environment(
         # Machines share the computer's network: each has its own loopback address.
         "TPUCTL_LOOPBACK": machine.address,
         MARKER: f"{settings.cloud_id}/{machine.id}",
-        **cloud_environment(machine, settings),
-        **proxy_environment(settings, authorities),
-        **(_tpu_environment() if machine.kind == "tpu" else {}),
-    }
-
-
-def cloud_environment(machine: Machine, settings: HostSettings) -> dict[str, str]:
-    """
-    Return the variables that point Google's clients, TensorStore and gcloud at the local cloud.
-
-    A cluster of GCE_METADATA_* names is needed because google-auth, JAX and gcloud read different ones.
-    """
-    metadata = f"{machine.address}:{settings.metadata_port}"
-    return {
-        "GCE_METADATA_HOST": metadata,
-        "GCE_METADATA_IP": metadata,
-        "GCE_METADATA_ROOT": metadata,
+        **dict.fromkeys(("GCE_METADATA_HOST", "GCE_METADATA_IP", "GCE_METADATA_ROOT"), metadata),
         "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
         **client_variables(settings.endpoint, machine.project),
-    }
-
-
-def proxy_environment(settings: HostSettings, authorities: Path) -> dict[str, str]:
-    """
-    Return the variables that lead TensorFlow to the local cloud, and nobody else out (docs/rehearsal.md).
-
-    Programs read one spelling or the other. Clients that know no address ranges in no_proxy reach the
-    machines' addresses through the proxy all the same.
-    """
-    return {
+        # They lead TensorFlow to the local cloud, and nobody else out (docs/rehearsal.md). Programs read one
+        # spelling or the other. Clients that know no address ranges in no_proxy reach the machines' addresses
+        # through the proxy all the same.
         "TPUCTL_LOCAL_CLOUD": settings.endpoint.rstrip("/"),
         "TPUCTL_SETUP_PROXY": settings.setup_proxy,
         **dict.fromkeys(("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"), settings.proxy),
-        "no_proxy": NO_PROXY,
-        "NO_PROXY": NO_PROXY,
-        "CURL_CA_BUNDLE": str(authorities),
-        "SSL_CERT_FILE": str(authorities),
+        **dict.fromkeys(("no_proxy", "NO_PROXY"), NO_PROXY),
+        **dict.fromkeys(("CURL_CA_BUNDLE", "SSL_CERT_FILE"), str(authorities)),
         # TensorFlow reads it in any case; google-auth knows only "true", and finds the machine's token.
         "NO_GCE_CHECK": "True",
+        **(devices if machine.kind == "tpu" else {}),
     }
 
 
@@ -116,12 +95,6 @@ def _python_environment(settings: HostSettings) -> dict[str, str]:
     if settings.uv:
         values["TPUCTL_LOCAL_UV"] = str(settings.uv)
     return values
-
-
-def _tpu_environment() -> dict[str, str]:
-    """Show 8 CPU devices to JAX, as many as one v3-8 host has."""
-    flag = f"--xla_force_host_platform_device_count={TPU_DEVICES}"
-    return {"XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"}
 
 
 def client_variables(endpoint: str, project: str) -> dict[str, str]:

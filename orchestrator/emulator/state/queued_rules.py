@@ -6,7 +6,7 @@ and the name of a plain node that exists (409 on the call).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -133,14 +133,10 @@ def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tu
             drawn = node_rules.drafted(kernel, Place(place.zone, name), spec.get("node", {}))
             shown = {"parent": number, "nodeId": name, "node": {**drawn.body, "queuedResource": queued}}
             tier = [word for word, key in (("spot", "spot"), ("reserved", "reservationName")) if key in body]
-            member = _member(drawn, queued, tier, several=len(names) > 1)
-            yield replace(member, flex=body.get("provisioningModel") == FLEX_START), shown
-
-
-def _member(drawn: Node, queued: str, tier: Sequence[str], *, several: bool) -> Node:
-    scheduling = {**drawn.body.get("schedulingConfig", {}), **dict.fromkeys(tier, True)}
-    body = {**drawn.body, **({"schedulingConfig": scheduling} if scheduling else {})}
-    return replace(drawn, body=body, queued=queued, multislice=several)
+            scheduling = {**drawn.body.get("schedulingConfig", {}), **dict.fromkeys(tier, True)}
+            own = {**drawn.body, **({"schedulingConfig": scheduling} if scheduling else {})}
+            flex = body.get("provisioningModel") == FLEX_START
+            yield replace(drawn, body=own, queued=queued, multislice=len(names) > 1, flex=flex), shown
 
 
 def _names(kernel: Kernel, place: Place, spec: Mapping[str, Any]) -> list[str]:

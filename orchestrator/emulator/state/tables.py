@@ -73,16 +73,11 @@ def accelerators() -> Mapping[str, Accelerator]:
 
 
 def _accelerator(row: Mapping[str, str]) -> Accelerator:
-    return Accelerator(
-        row["accelerator_type"],
-        row["generation"],
-        row["accelerator_config_type"],
-        int(row["chips"]),
-        int(row["tensor_cores"]),
-        int(row["hosts"]),
-        int(row["chips_per_host"]),
-        row["topology"],
+    names = (row["accelerator_type"], row["generation"], row["accelerator_config_type"])
+    chips, cores, hosts, each = (
+        int(row[key]) for key in ("chips", "tensor_cores", "hosts", "chips_per_host")
     )
+    return Accelerator(*names, chips, cores, hosts, each, row["topology"])
 
 
 @cache

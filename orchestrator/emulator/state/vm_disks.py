@@ -119,26 +119,18 @@ class VmDisks:
         source = wanted.get("source", "")
         name = source.rsplit("/", 1)[-1] or params.get("diskName") or f"{instance.name}{suffix}"
         attachment = Attachment(name, boot, bool(wanted.get("autoDelete")), wanted.get("deviceName") or name)
-        existing = self._kernel.state.disks.get((instance.zone, name))
         if source:
-            return self._existing(instance, name), attachment
-        if existing:
+            disk = self.get(instance.zone, name)
+            if disk.user:
+                text = (
+                    f"The disk resource '{self.path(disk.zone, name)}' is already being used by '{disk.user}'"
+                )
+                raise ApiError(400, "resourceInUseByAnotherResource", text)
+            return disk, attachment
+        if (instance.zone, name) in self._kernel.state.disks:
             text = f"The resource '{self.path(instance.zone, name)}' already exists"
             raise ApiError(409, "alreadyExists", text)
-        return self._new(instance, wanted, name, boot), attachment
-
-    def _existing(self, instance: Instance, name: str) -> Disk:
-        disk = self.get(instance.zone, name)
-        if disk.user:
-            text = (
-                f"The disk resource '{self.path(instance.zone, name)}' is already being used by '{disk.user}'"
-            )
-            raise ApiError(400, "resourceInUseByAnotherResource", text)
-        return disk
-
-    def _new(self, instance: Instance, wanted: Mapping[str, Any], name: str, boot: bool) -> Disk:
-        params = wanted.get("initializeParams") or {}
-        return Disk(
+        fresh = Disk(
             instance.zone,
             name,
             self._kernel.numeric_id(),
@@ -148,6 +140,7 @@ class VmDisks:
             self._kernel.state.time,
             labels=dict(params.get("labels") or {}),
         )
+        return fresh, attachment
 
     def _create(self, disk: Disk) -> None:
         kernel = self._kernel
