@@ -51,6 +51,7 @@ def serve_dashboard(
 def listening(port: int) -> socket.socket:
     """Return a socket that listens on this computer alone; raise UsageError when the port is taken."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # A dashboard that has just ended leaves its port in TIME_WAIT.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.leaving import leaving
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
@@ -88,6 +87,7 @@ def take_down(
 
 def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     """Delete the machines, then the *bucket* or, without one, close its record; return what is left."""
+    # Recorded first: killed from here on, no watch brings anything back. The record is closed last of all.
     sweep.begin()
     leftovers = list(sweep.machines())
     if not leftovers:

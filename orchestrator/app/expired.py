@@ -48,6 +48,7 @@ def sweep_expired(session: Session) -> None:
         say(f"{spec.name}: its time to live of {spec.watch.ttl} is over and nobody watched; its machines go")
         other = Session(session.choice, Aside(session.reporter), spec)
         try:
+            # Only with its lease: its own watch, here or on another computer, ends it better than we do.
             with other.alone("expire"):
                 if not _over(spec, other.records.current, session.clock.now()):
                     # Another computer, or a `down` that was killed: a pass would begin it anew.

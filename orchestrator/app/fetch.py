@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.leaving import leaving
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session, open_session
 from orchestrator.domain.amounts import size_text
 from orchestrator.engine import unclaimed

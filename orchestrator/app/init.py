@@ -34,6 +34,7 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
         )  # fmt: skip
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        # Exclusive: a file that appeared since the check above is not overwritten.
         with (folder / path).open("xb") as file:
             file.write(data)
     return folder / FILE_NAME

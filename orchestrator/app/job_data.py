@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.app.leaving import leaving
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.sent import what_is_sent
 from orchestrator.app.session import Session
 from orchestrator.app.source_folder import source_folder

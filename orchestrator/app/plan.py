@@ -11,7 +11,7 @@ from orchestrator.app.check import Checked
 from orchestrator.app.choice import Choice
 from orchestrator.app.job_data import check_sources, read_data, with_code
 from orchestrator.app.plan_file import foresee_now, write_plan
-from orchestrator.app.price_cache import catalog_for
+from orchestrator.app.prices import catalog_for
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.same_place import check_place
 from orchestrator.app.sent import Sent, what_is_sent

@@ -25,6 +25,7 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
         lock.acquire(timeout=0)
     except Timeout:
         holder = Holder.from_json(note.read_bytes() if note.exists() else b"")
+        # A holder that steps aside looks for wishes in the bucket only, since most come from other computers.
         if me.command not in holder.yields:
             raise _busy(holder) from None
         wish()

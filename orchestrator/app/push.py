@@ -6,8 +6,7 @@ from enum import Enum
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import remember, sweep_expired
 from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
-from orchestrator.app.leaving import leaving
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
 from orchestrator.app.status import observe_now
 from orchestrator.app.wanted import build_artifacts, want
@@ -141,6 +140,7 @@ def _restart(world: World) -> str:
 
 def _push(session: Session, wanted: Wanted) -> Outcome:
     """Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass."""
+    # Bytes before the record that names them: a machine that boots in between finds what it is told to take.
     for path in (agent_file(session.bundles, wanted.agent), bundle_file(session.bundles, wanted.bundle)):
         session.cloud.store.upload(f"{BUNDLES}{path.name}", path)
     mark = f"{wanted.bundle}:{wanted.agent}"

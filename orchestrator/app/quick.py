@@ -45,6 +45,7 @@ def published_on(cloud: str, file: Path | None, name: str | None) -> Snapshot | 
     folder = _named(known, name) if name else _of_file(known, file)
     now = SystemClock().now()
     found = published_here(folder, now, gone) if folder else None
+    # Each command ends deployments whose time is over, and that takes the cloud.
     if found is None or any(_may_be_over(path, now) for path in known if path.parent != folder):
         return None
     return found

@@ -1,11 +1,13 @@
 """What a use case tells while it works, and asks; nobody prints in `app/`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal
 
 from orchestrator.domain.events import Event
 from orchestrator.engine.apply import Failure
+from orchestrator.errors import Interrupted
 
 Style = Literal["", "title", "command", "good", "done", "warning", "bad"]
 
@@ -44,3 +46,12 @@ class Reporter:
 
     def ask(self, question: str) -> None:
         """Ask for a yes; a no ends the command."""
+
+
+@contextmanager
+def leaving(state: str, next_step: str) -> Iterator[None]:
+    """Raise Interrupted when somebody presses Ctrl-C inside: *state* stays as it is, *next_step* goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(state, next_step) from None

@@ -76,6 +76,7 @@ def own_agent(records: RecordStore, bundles: Path) -> None:
     named = records.current.job.agent
     if not named or is_whole(agent_file(bundles, named), named):
         return
+    # A machine of the job may write the bucket, and so the record: only bytes built here are trusted.
     private_folder(bundles)
     fresh = bundles / "agent.new"
     digest = agent_zipapp.build(fresh)

@@ -12,7 +12,7 @@ from orchestrator.app.holder import gone, this_process
 from orchestrator.app.known import spec_of
 from orchestrator.app.local import ensure_running
 from orchestrator.app.notify import receivers_in_earnest
-from orchestrator.app.price_cache import catalog_for
+from orchestrator.app.prices import catalog_for
 from orchestrator.app.process_lock import only_here
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.same_place import check_place, check_record, own_agent
@@ -258,6 +258,7 @@ class Session:
 
     @contextmanager
     def _leased(self, take_over: Callable[[LeaseHeldError], None] | None) -> Iterator[None]:
+        # Read before the lease was ours: another command may have written it since.
         older = "records" in self.__dict__
         try:
             self.lease.acquire()

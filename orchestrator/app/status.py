@@ -59,6 +59,7 @@ def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Ses
 
 def newest(session: Session, *, fresh: bool = False) -> dict[str, Any]:
     """Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud."""
+    # What the watcher published costs one read; asking the cloud costs a call for each zone and resource.
     found = None if fresh else published_status(session)
     if found is not None:
         return aged_status(found)

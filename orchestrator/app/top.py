@@ -47,6 +47,7 @@ class Deployments:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each; what cannot be read or observed has its reason in *problem*."""
+        # Side by side: each waits for the network nearly all of its time.
         with threads.pool(AT_ONCE) as pool:
             return list(pool.map(self._row, known_files(self._choice.cloud)))
 

@@ -16,9 +16,8 @@ from orchestrator.app.job_data import (
     say_what_is_sent,
     send_data,
 )
-from orchestrator.app.leaving import leaving
 from orchestrator.app.plan_file import check, open_approved
-from orchestrator.app.reporter import Reporter
+from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
 from orchestrator.app.wanted import as_wanted, build_artifacts, ended
 from orchestrator.domain.observation import Absent, Present, VmState

@@ -122,6 +122,7 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float) -> Recor
             reason="",
             refusals=(),
             started_at=now,
+            # A new number: the name of a TPU that once was is never used again (decision 1).
             node=replace(record.node, incarnation=newest_incarnation(record) + 1, accepted=False),
             race=replace(record.race, round=0, claimed=False),
             operations=(),

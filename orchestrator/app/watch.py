@@ -10,15 +10,17 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.hand_over import over
 from orchestrator.app.metrics import Metrics
-from orchestrator.app.publish import Publication
 from orchestrator.app.report import summary_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.status import Observation, body_of, loop_of
 from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
+from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.held import current
 from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome
+from orchestrator.engine.published_status import Publisher, read_curve
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary
@@ -81,6 +83,44 @@ def watch(
     return Watched(result.plan.outcome, result.plan.reason, summary=summary_of(session))
 
 
+class Publication:
+    """Publish what each pass has observed: for `status` and the dashboard, and as metrics."""
+
+    def __init__(self, session: Session, metrics: Metrics | None = None) -> None:
+        self._session = session
+        self._metrics = metrics
+        self._out = Publisher(session.cloud.store, session.folder, session.holder.id, session.key)
+        if session.records.in_bucket:
+            self._out.curve = read_curve(session.cloud.store)
+
+    def after(self, result: Pass) -> None:
+        """Publish one pass."""
+        session, record, world = self._session, self._session.records.current, result.world
+        observation = Observation(world, record, session.cost(record, world.observed_at), result.plan)
+        body = body_of(session, observation, loop_of(session.holder, 0.0))
+        usable = record.bucket.observed and isinstance(world.bucket, Present)
+        beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+        news = [
+            body["outcome"],
+            body["resources"],
+            body["next"],
+            [(b.phase, b.step, b.committed_step) for b in beats],
+        ]
+        now = session.clock.now()
+        self._out.publish(body, news, now, usable=usable)
+        for beat in beats:
+            if beat.worker == 0 and beat.step is not None:
+                self._out.draw(beat.step, beat.loss, beat.incarnation, beat.updated, usable=usable)
+        if self._metrics is not None:
+            self._metrics.update(body, world.observed_at, failures=len(result.failures))
+
+    def close(self) -> None:
+        """Withdraw what was published: nobody observes any more."""
+        if self._session.records.current.bucket.observed:
+            self._out.save_curve(self._session.clock.now())
+        self._out.withdraw()
+
+
 def keep_alive(
     watcher: Watcher, parts: Deployment, *also: Callable[[Pass], None],
     until: Callable[[Pass], bool] = lambda _: False,
@@ -123,6 +163,7 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
     """Wait until the command that asked for the lease has had it, and the bucket answers."""
     session.reporter.say(f"tpuctl {held.asker} goes first; this watch goes on after it")
     quiet, reported = 0, False
+    # Between its wish and its lease a push holds nothing, so one look without it does not mean that it is over.
     while quiet < QUIET_LOOKS:
         session.clock.wait(1.0)
         try:

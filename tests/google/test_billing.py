@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.app.price_cache import body_of, cache_file, catalog_for
+from orchestrator.app.prices import body_of, cache_file, catalog_for
 from orchestrator.config.shipped_catalog import load_catalog, shipped_catalog, use_catalog
 from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.error_bodies import plain_error

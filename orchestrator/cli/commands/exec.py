@@ -19,13 +19,13 @@ def command(choice: Choice, on_vm: bool, deadline: float, words: tuple[str, ...]
     When one of them failed or was lost, a line at the end says so for each worker.
     """
     from orchestrator.app.workers import run_everywhere
-    from orchestrator.cli.views import answers
+    from orchestrator.cli.views import exec as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     found = run_everywhere(choice, words, deadline, EventPrinter(as_json=choice.as_json), on_vm=on_vm)
     if choice.as_json:
-        print_json("exec", {"results": [answers.as_dict(answer) for answer in found]})
+        print_json("exec", {"results": [view.as_dict(answer) for answer in found]})
     else:
-        answers.show(found)
+        view.show(found)
     if any(answer.exit_code != 0 for answer in found):
         raise click.exceptions.Exit(1)
