@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 import shutil
-import threading
-from typing import Dict, Optional
+from functools import partial
+from typing import Dict, Optional, Tuple
 
 from orchestrator.agent.bundle import fetch
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.local_checkpoints import RESTORING
-from orchestrator.agent.orders import Interrupted
 from orchestrator.agent.outcome import Outcome, Verdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.rescue import read_manifests
-from orchestrator.agent.restore import Restored
+from orchestrator.agent.restore import NOTHING, Restored
 from orchestrator.agent.threads import say
 from orchestrator.agent.venv import own_python
 from orchestrator.contract.file_checksum import sha256_of
@@ -22,8 +21,6 @@ from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError
 from orchestrator.contract.manifest import is_plain
 from orchestrator.contract.unclaimed_manifest import Place, UnclaimedFile, outputs_before
-
-TICK = 0.1
 
 
 def fetch_code(parts: Parts) -> None:
@@ -45,68 +42,29 @@ def bring_python(parts: Parts) -> Optional[Outcome]:
     return None
 
 
-class BringBack(threading.Thread):
+def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional[Outcome]]:
     """
-    Restore the checkpoint of one attempt in a thread of its own.
+    Bring the checkpoint of an attempt to this disk; return also how the attempt ends if that cannot be done.
 
     Nobody else may touch the job's checkpoints meanwhile: the job has not been started, nothing is committed.
     """
-
-    def __init__(self, parts: Parts, attempt: Attempt) -> None:
-        super().__init__(name="restore", daemon=True)
-        self._parts = parts
-        self._attempt = attempt
-        self._failed: Optional[BaseException] = None
-        self.restored = Restored("", ())
-        self.outcome: Optional[Outcome] = None
-
-    def run(self) -> None:
-        """Restore, and keep whatever came of it for `wait`."""
-        self._parts.status.time("restore_began")
+    parts.status.time("restore_began")
+    bring = partial(parts.restorer.restore, attempt)
+    try:
         try:
-            # Raised again by `wait`, in the thread that can end the attempt.
-            self.outcome = self.restore()
-        except BaseException as error:
-            self._failed = error
-
-    def wait(self) -> None:
-        """Return when it is over. Raises what ended it, and Interrupted at once when the agent is to end."""
-        while self.is_alive():
-            self._parts.orders.wait(TICK)
-        if self._failed is not None:
-            raise self._failed
-
-    def rest(self) -> None:
-        """Return when it is over, whatever came of it, so that the next attempt may restore. Raises Interrupted."""
-        try:
-            self.wait()
-        except Interrupted:
-            raise
-        except Exception as error:  # The attempt has failed already, for another reason.
-            self._parts.status.trouble("restore", repr(error))
-
-    def restore(self) -> Optional[Outcome]:
-        """Restore now, in the caller's thread; return how the attempt ends if that cannot be done."""
-        parts, attempt = self._parts, self._attempt
-        try:
-            self.restored = self._twice()
-        except TornError as error:
-            parts.patiently("put the torn checkpoint aside", lambda: parts.restorer.discard(attempt))
-            return Outcome(Verdict.FAILED, f"restore: {error}")
-        except SliceSizeError as error:
-            return Outcome(Verdict.FAILED, f"restore: {error}")
-        if parts.format.at_end and not parts.settings.checkpoints.in_bucket:
-            parts.patiently("bring outputs back", lambda: bring_outputs_back(parts))
-        parts.status.time("restored")
-        return None
-
-    def _twice(self) -> Restored:
-        """Restore; a torn download is tried once more before the checkpoint itself counts as torn."""
-        parts, attempt = self._parts, self._attempt
-        try:
-            return parts.patiently("restore", lambda: parts.restorer.restore(attempt))
+            restored = parts.patiently("restore", bring)
         except TornError:
-            return parts.patiently("restore", lambda: parts.restorer.restore(attempt))
+            # A torn download is tried once more before the checkpoint itself counts as torn.
+            restored = parts.patiently("restore", bring)
+    except TornError as error:
+        parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))
+        return NOTHING, Outcome(Verdict.FAILED, f"restore: {error}")
+    except SliceSizeError as error:
+        return NOTHING, Outcome(Verdict.FAILED, f"restore: {error}")
+    if parts.format.at_end and not parts.settings.checkpoints.in_bucket:
+        parts.patiently("bring outputs back", partial(bring_outputs_back, parts))
+    parts.status.time("restored")
+    return restored, None
 
 
 NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG)

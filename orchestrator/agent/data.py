@@ -24,6 +24,7 @@ from orchestrator.agent.orders import Interrupted
 from orchestrator.agent.outcome import Outcome, Verdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.storage import Bucket
+from orchestrator.agent.threads import Task
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
 from orchestrator.contract.object_names import DATA, DATA_LIST
@@ -283,8 +284,7 @@ def bring_data(parts: Parts) -> Optional[Outcome]:
     if not data.wants():
         return None
     parts.status.time("data_began")
-    task = _Task(parts, data)
-    task.start()
+    task = Task("data", lambda: parts.patiently("bring the data", data.bring))
     reported_at = 0.0
     try:
         while task.is_alive():
@@ -300,23 +300,6 @@ def bring_data(parts: Parts) -> Optional[Outcome]:
     parts.status.set(message="")
     if isinstance(task.failed, FinalError):
         return Outcome(Verdict.FAILED, f"data: {task.failed}")
-    if task.failed is not None:
-        raise task.failed
+    task.result()
     parts.status.time("data_done")
     return None
-
-
-class _Task(threading.Thread):
-    """Bring the data, trying until it succeeds or cannot."""
-
-    def __init__(self, parts: Parts, data: Data) -> None:
-        super().__init__(name="data", daemon=True)
-        self._parts = parts
-        self._data = data
-        self.failed: Optional[BaseException] = None
-
-    def run(self) -> None:
-        try:
-            self._parts.patiently("bring the data", self._data.bring)
-        except BaseException as error:
-            self.failed = error

@@ -18,6 +18,11 @@ from orchestrator.contract.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.replacing import write_atomically
 
 SCHEMA = 1
+_UNKNOWN = (
+    "step", "began_at", "loss", "rate", "total_steps", "committed_step", "committed_at", "resumed_from",
+    "exit_code", "progress_at", "save_every", "unclaimed_complete",
+)  # fmt: skip
+_UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = ("boot", "restore")
 LATER = 1.25
@@ -42,6 +47,10 @@ class Status:
         self._troubles: Dict[str, str] = {}
         self._timings: Dict[str, float] = {}
         self._fields: Dict[str, Any] = {
+            **dict.fromkeys(_UNKNOWN),
+            **dict.fromkeys(("attempt", "starts", "failures", "unclaimed_files", "unclaimed_bytes"), 0),
+            **dict.fromkeys(("notice", "preempted", "committed_counted"), False),
+            **dict.fromkeys(("progress_from", "message", *_UNCOMMITTED), ""),
             "schema": SCHEMA,
             "deployment": settings.deployment,
             "incarnation": settings.incarnation,
@@ -49,33 +58,8 @@ class Status:
             "workers": settings.workers,
             "bundle": settings.bundle,
             "phase": "boot",
-            "step": None,
-            "began_at": None,
-            "loss": None,
-            "rate": None,
-            "total_steps": None,
-            "progress_from": "",
-            "committed_step": None,
-            "committed_at": None,
-            "resumed_from": None,
-            "attempt": 0,
-            "starts": 0,
-            "failures": 0,
-            "exit_code": None,
-            "progress_at": None,
-            "notice": False,
-            "preempted": False,
-            "save_every": None,
-            "uncommitted": "",
-            "uncommitted_place": "",
-            "uncommitted_state": "",
-            "committed_counted": False,
-            "unclaimed_files": 0,
-            "unclaimed_bytes": 0,
-            "unclaimed_complete": None,
             "host_keys": public_host_keys(),
             "format": "" if settings.checkpoints.format == "auto" else settings.checkpoints.format,
-            "message": "",
         }
         self.urgent: Callable[[], None] = lambda: None
         self.masked: Callable[[str], str] = str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from functools import partial
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, TypeVar
 
 from orchestrator.agent import record as records
 from orchestrator.agent.accelerator import obstacles
 from orchestrator.agent.advance import going_back_text
-from orchestrator.agent.bring_back import BringBack, bring_python, fetch_code
+from orchestrator.agent.bring_back import bring_checkpoint, bring_python, fetch_code
 from orchestrator.agent.data import bring_data
 from orchestrator.agent.follow import Follower
 from orchestrator.agent.gang import Attempt
@@ -22,12 +22,13 @@ from orchestrator.agent.parts import Parts
 from orchestrator.agent.processes import boot_id
 from orchestrator.agent.record import Record
 from orchestrator.agent.rehearsal import for_job, for_setup
-from orchestrator.agent.restore import Restored
-from orchestrator.agent.threads import say
+from orchestrator.agent.restore import NOTHING
+from orchestrator.agent.threads import Task, say
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
 
+T = TypeVar("T")
 MESSAGE = 500
 TICK = 0.1
 STALL_GRACE = 5.0
@@ -41,7 +42,7 @@ class Player:
         self._settings = parts.settings
         self.record = record
         self._follower = Follower(parts)
-        self._restored = Restored("", ())
+        self._restored = NOTHING
 
     def play(self, attempt: Attempt) -> Outcome:
         """
@@ -81,20 +82,29 @@ class Player:
 
     def _prepare(self, attempt: Attempt) -> Optional[Outcome]:
         """Restore while the code comes and is set up; return None when the job can start."""
-        back = BringBack(self._parts, attempt)
-        back.start()
+        back = Task("restore", partial(bring_checkpoint, self._parts, attempt))
         # Setup needs the code, and neither needs the checkpoint: both take minutes, so they overlap.
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
         failed = bring_data(self._parts) or bring_python(self._parts) or self._set_up(attempt)
         if failed is not None:
             # The restore moves files, so it must be over before another attempt begins.
-            back.rest()
+            try:
+                self._wait(back)
+            except Interrupted:
+                raise
+            except Exception as error:  # The attempt has failed already, for another reason.
+                self._parts.status.trouble("restore", repr(error))
             return failed
         self._parts.status.set(phase="restore", message="")
-        back.wait()
-        self._restored = back.restored
+        self._restored, outcome = self._wait(back)
         self._parts.status.set(committed_counted=self._restored.counted)
-        return back.outcome
+        return outcome
+
+    def _wait(self, task: Task[T]) -> T:
+        """Return what came of a task, or raise it; raises Interrupted at once when the agent is to end."""
+        while task.is_alive():
+            self._parts.orders.wait(TICK)
+        return task.result()
 
     def _set_up(self, attempt: Attempt) -> Optional[Outcome]:
         settings = self._settings

@@ -38,6 +38,9 @@ class Restored:
     counted: bool = False
 
 
+NOTHING = Restored("", ())
+
+
 class Restorer:
     """Restore this worker's part of a checkpoint."""
 

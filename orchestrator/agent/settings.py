@@ -117,25 +117,18 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def _checkpoints(reader: _Reader, layout: Layout) -> CheckpointSettings:
+    environ = reader.environ
+    every = environ.get("TPUCTL_SAVE_EVERY", "")
+    if every not in ("", "auto"):
+        reader.number("TPUCTL_SAVE_EVERY")  # for its complaint; the text itself is what is kept
     return CheckpointSettings(
         format=reader.choice("TPUCTL_CHECKPOINT_FORMAT", NAMES),
-        folder=reader.environ.get("TPUCTL_CHECKPOINT_DIR") or str(layout.checkpoints),
+        folder=environ.get("TPUCTL_CHECKPOINT_DIR") or str(layout.checkpoints),
         keep=max(2, int(reader.number("TPUCTL_CHECKPOINT_KEEP", "3"))),
-        marker=reader.environ.get("TPUCTL_CHECKPOINT_MARKER") or "COMPLETE",
-        every=_every(reader),
-        save_seconds=_save_seconds(reader),
+        marker=environ.get("TPUCTL_CHECKPOINT_MARKER") or "COMPLETE",
+        every=every,
+        save_seconds=reader.number("TPUCTL_SAVE_SECONDS") if environ.get("TPUCTL_SAVE_SECONDS") else None,
     )
-
-
-def _save_seconds(reader: _Reader) -> Optional[float]:
-    return reader.number("TPUCTL_SAVE_SECONDS") if reader.environ.get("TPUCTL_SAVE_SECONDS") else None
-
-
-def _every(reader: _Reader) -> str:
-    every = reader.environ.get("TPUCTL_SAVE_EVERY", "")
-    if every not in ("", "auto"):
-        reader.number("TPUCTL_SAVE_EVERY")
-    return every
 
 
 def _default_grace(checkpoints: CheckpointSettings) -> float:

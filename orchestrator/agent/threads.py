@@ -6,9 +6,11 @@ import sys
 import threading
 import time
 import traceback
-from typing import Callable
+from typing import Callable, Generic, List, Optional, TypeVar
 
 from orchestrator.contract.machine_errors import AgentError
+
+T = TypeVar("T")
 
 
 def say(text: str) -> None:
@@ -17,6 +19,30 @@ def say(text: str) -> None:
         print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
     except OSError:
         return
+
+
+class Task(threading.Thread, Generic[T]):
+    """Call once in a thread of its own, beginning now; the end of the process does not wait for it."""
+
+    def __init__(self, name: str, call: Callable[[], T]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._call = call
+        self._returned: List[T] = []
+        self.failed: Optional[BaseException] = None
+        self.start()
+
+    def run(self) -> None:
+        """Keep whatever comes of it, for the thread that asks by `result`."""
+        try:
+            self._returned.append(self._call())
+        except BaseException as error:
+            self.failed = error
+
+    def result(self) -> T:
+        """Return what the call has returned, or raise what it has raised. It has to be over."""
+        if self.failed is not None:
+            raise self.failed
+        return self._returned[0]
 
 
 class Repeater(threading.Thread):

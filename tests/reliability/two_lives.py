@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from orchestrator.agent import advance, commit, restore
-from orchestrator.agent.bring_back import BringBack
+from orchestrator.agent.bring_back import bring_checkpoint
 from orchestrator.agent.loop import Agent
 from orchestrator.agent.orders import Interrupted
 from orchestrator.agent.outcome import Outcome, Verdict
@@ -140,7 +140,7 @@ class Machine:
 
     def start(self, attempt):
         """Restore what the attempt starts from, as often as it takes; return the step, 0 for none."""
-        while (failed := BringBack(self.parts, attempt).restore()) is not None:
+        while (failed := bring_checkpoint(self.parts, attempt)[1]) is not None:
             attempt = self.agent._advance.after(attempt, failed, counted=True)
         self.parts.committer.begin(attempt.attempt, attempt.resume_step)
         return attempt.resume_step or 0
