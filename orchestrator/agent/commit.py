@@ -319,12 +319,10 @@ class Committer:
             # `list` waits for all and raises the first failure, before anything that closes the step is sent.
             sent = list(pool.map(send, payload))
         sent += [send(one) for one in before if local.format.closes(one.name)]
-        if not copied and (local.files_of(step.unit) != before or not self._still_complete(step)):
+        whole = local.format.at_end or copied or step in local.steps()
+        if not whole or (not copied and local.files_of(step.unit) != before):
             raise TornError(f"{step.unit.name} changed while it was uploaded, so it is not committed")
         return tuple(sorted(sent, key=lambda one: one.name))
-
-    def _still_complete(self, step: LocalStep) -> bool:
-        return self._local.format.at_end or any(one == step for one in self._local.steps())
 
     def _fence(self) -> None:
         newer = self._gang.newer_incarnation()

@@ -16,13 +16,10 @@ class Follower:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._begin(trains=False)
+        self.begin(trains=False)
 
     def begin(self, *, trains: bool) -> None:
         """Forget the last start; *trains* is false for a command whose output is no training."""
-        self._begin(trains=trains)
-
-    def _begin(self, *, trains: bool) -> None:
         self._trains = trains
         self._stream = Stream()
         self._output = Output(self._parts.settings.progress)
@@ -36,7 +33,7 @@ class Follower:
     @property
     def reached(self) -> Optional[int]:
         """Return the step that may prove the end of the training: no count that somebody else guessed at."""
-        return self._known.step if self._known.exact else self._newest(self._parts.committer.proven)
+        return self._known.step if self._known.exact else self._saved()
 
     def take_output(self, data: bytes) -> None:
         """Take a piece of the job's output, from any thread. Never raises."""
@@ -71,10 +68,8 @@ class Follower:
 
     def _saved(self) -> Optional[int]:
         """Return the newest step that the job has saved, on its disk or in the bucket; a count of saves is none."""
-        return self._newest(self._parts.committer.proven)
-
-    def _newest(self, committed: Optional[int]) -> Optional[int]:
-        return max((step for step in (self._parts.local.newest, committed) if step is not None), default=None)
+        steps = (self._parts.local.newest, self._parts.committer.proven)
+        return max((step for step in steps if step is not None), default=None)
 
     def _step(self, now: Known, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Tuple, TypeVar
+from typing import Callable, Mapping, Optional, Tuple, TypeVar
 
 from orchestrator.agent.catalogue import Catalogue
 from orchestrator.agent.commit import Committer
@@ -87,13 +87,13 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = Bucket.from_environ(settings.bucket, own, metadata)
-    redactor = Redactor()
+    redactor, saves = Redactor(), settings.checkpoints
     status = Status(settings)
     status.masked = redactor.text
     log = JobLog(settings.layout.log, redactor)
-    format_ = format_of(settings.checkpoints.format, settings.checkpoints.marker)
+    format_ = format_of(saves.format, saves.marker)
     gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
-    local = LocalCheckpoints(settings.checkpoints, format_, settings.layout.quarantine, settings.poll)
+    local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll)
     return Parts(
         settings=settings,
         environ=environ,
@@ -112,11 +112,6 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         orders=Orders(),
         pace=Pace(settings, bucket, status),
         secrets=Secrets(own, metadata, redactor),
-        events=EventFiles(_event_folders(settings)),
+        # Event files lie beside the job's saves, or in the folder that it runs in.
+        events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
     )
-
-
-def _event_folders(settings: Settings) -> List[Path]:
-    """Return where a job's event files lie: beside its saves, or in the folder that it runs in."""
-    saves = settings.checkpoints
-    return [*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]

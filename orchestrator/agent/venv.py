@@ -201,11 +201,6 @@ def run(
     raise AgentError(f"{COMMAND}: uv {' '.join(words[:2])} failed with status {done.returncode}")
 
 
-def base_python() -> str:
-    """Return the interpreter that this one would be outside of any environment."""
-    return str(getattr(sys, "_base_executable", "") or sys.executable)
-
-
 def _ways(version: str, environ: Mapping[str, str]) -> str:
     """Return what to do about a Python that is not there."""
     if environ.get("UV_PYTHON_DOWNLOADS") == "never":
@@ -229,7 +224,9 @@ def _install(
                 f"{_ways(wanted.python, environ)}"
             )
     else:
-        call("venv", "--no-project", "--python", base_python(), str(venv))
+        # The interpreter that this one would be outside of any environment.
+        python = str(getattr(sys, "_base_executable", "") or sys.executable)
+        call("venv", "--no-project", "--python", python, str(venv))
     target = ["pip", "install", "--quiet", "--python", str(venv / "bin/python")]
     if environ.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
         target.append("--no-index")  # uv has no variable for it

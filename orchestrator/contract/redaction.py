@@ -155,7 +155,9 @@ class Stream:
                 return shown
             hold = len(text) if last else self._hold(text, at)
             hits = self._hits(text, at, hits)
-            span = min((hit for hit in hits if hit is not None and hit[0] < hold), key=_order, default=None)
+            # The first one, and of those that begin there the longest.
+            due = (hit for hit in hits if hit is not None and hit[0] < hold)
+            span = min(due, key=lambda hit: (hit[0], -hit[1]), default=None)
             if span is None:
                 shown += text[at:hold]
                 self._before, self._held = text[max(0, hold - CONTEXT) : hold], text[hold:]
@@ -209,11 +211,6 @@ class Stream:
             if match is not None:
                 first = min(first, match.start())
         return first
-
-
-def _order(span: _Span) -> Tuple[int, int]:
-    """Order what is to be masked: the first one first, and of those the longest."""
-    return span[0], -span[1]
 
 
 def _value(form: bytes, name: str) -> _Looker:

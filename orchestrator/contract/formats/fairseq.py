@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
 from orchestrator.contract.formats.pickled import updates_in
@@ -58,14 +58,11 @@ class Fairseq(Format):
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         last, source = root / LAST, root / chosen.name
         # A best or last file may be short after a kill: its content is compared, not its name.
-        if source == last or (last.exists() and self._step_of_last(root) == self._step_of(root, chosen)):
+        alias = Unit(0, LAST, ".", (LAST,))
+        if source == last or (
+            last.exists() and self.judge(root, alias).step == self.judge(root, chosen).step
+        ):
             return []
         was = "replaced" if last.exists() else "made"
         copy_over(source, last)
         return [f"{LAST} was {was} from {chosen.name}"]
-
-    def _step_of_last(self, root: Path) -> Optional[int]:
-        return self._step_of(root, Unit(0, LAST, ".", (LAST,)))
-
-    def _step_of(self, root: Path, unit: Unit) -> Optional[int]:
-        return self.judge(root, unit).step
