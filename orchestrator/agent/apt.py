@@ -16,9 +16,8 @@ import sys
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
-from orchestrator.agent.layout import Layout
+from orchestrator.agent.layout import Layout, install_script
 from orchestrator.contract.machine_errors import AgentError
-from orchestrator.contract.replacing import write_atomically
 
 COMMANDS = ("apt-get", "apt")
 PATIENCE = 600.0
@@ -35,14 +34,11 @@ exec {python} -E {agent} apt {name} "$@"
 def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> None:
     """Put the commands that the machine itself has into the folder of programs. Raises OSError."""
     for name in COMMANDS:
-        target = folder / name
         # The image may have no apt at all.
         if _real(name, folder, environ) is None:
             continue
         text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)), name=name)
-        if not target.exists() or target.read_text(encoding="utf-8") != text:
-            write_atomically(target, text)
-            target.chmod(0o755)
+        install_script(folder / name, text)
 
 
 def main(

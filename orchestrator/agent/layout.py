@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 from orchestrator.contract.json_values import json_object
+from orchestrator.contract.replacing import write_atomically
 
 
 class Layout:
@@ -38,6 +39,14 @@ class Layout:
         """Make the folders that the agent writes to."""
         for folder in (self.bundles, self.log.parent, self.status.parent):
             folder.mkdir(parents=True, exist_ok=True)
+
+
+def install_script(target: Path, text: str) -> None:
+    """Put a program of ours into the folder of programs, if it is not there as it shall be. Raises OSError."""
+    # Written only when it changes: the job may be running it.
+    if not target.exists() or target.read_text(encoding="utf-8") != text:
+        write_atomically(target, text)
+        target.chmod(0o755)
 
 
 def read_json(path: Path) -> Dict[str, Any]:

@@ -99,7 +99,7 @@ class LocalCheckpoints:
         self._lock = threading.Lock()
         self._judged: Dict[str, Held] = {}
         self._look = look
-        self._at_rest = True
+        self.at_rest = True
         self._in_order = False
         self._headed_at = time.monotonic()
         self.newest: Optional[int] = None
@@ -122,7 +122,7 @@ class LocalCheckpoints:
     def forget(self) -> None:
         """Forget what was newest, because another attempt begins."""
         self.newest = None
-        self._at_rest = False
+        self.at_rest = False
         self._in_order = False
         self._headed_at = time.monotonic()
 
@@ -132,13 +132,8 @@ class LocalCheckpoints:
 
         *in_order*: it left with status 0, so that it was not cut between two files of one save.
         """
-        self._at_rest = True
+        self.at_rest = True
         self._in_order = in_order
-
-    @property
-    def at_rest(self) -> bool:
-        """Say whether no process of the job is left."""
-        return self._at_rest
 
     @property
     def headless(self) -> bool:
@@ -255,10 +250,10 @@ class LocalCheckpoints:
         if judged.state is not State.COMPLETE or not judged.rest:
             return judged
         for_long = time.monotonic() - held.since
-        if for_long >= judged.rest * self._look and not self._at_rest:
+        if for_long >= judged.rest * self._look and not self.at_rest:
             self._judged[_key(unit)] = replace(held, changes=0)
             return judged
-        if self._at_rest and (judged.rest < LONG or self._in_order):
+        if self.at_rest and (judged.rest < LONG or self._in_order):
             return judged
         # Some programs save more often than we look. What proves itself whole is copied all the same.
         if judged.rest == QUIET and held.changes >= RESTLESS:

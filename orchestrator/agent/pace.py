@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any, List, Optional, Tuple
 
@@ -38,16 +37,6 @@ class Pace:
         self._saves: List[float] = []
         self._began: Optional[float] = None
         self._written = 0.0
-
-    @property
-    def auto(self) -> bool:
-        """Say whether the interval is learnt."""
-        return self._settings.checkpoints.every == "auto"
-
-    @property
-    def file(self) -> Path:
-        """Return the file that tells a running job the interval of the moment."""
-        return self._settings.layout.save_every
 
     def seconds(self) -> Optional[float]:
         """Return the seconds between two saves, None when the job decides that."""
@@ -82,13 +71,13 @@ class Pace:
 
     def write(self) -> None:
         """Write the interval where the job finds it, if it has changed. Raises AgentError or OSError."""
-        if self._earlier is None and self.auto:
+        if self._earlier is None and self._settings.checkpoints.every == "auto":
             self._earlier = self._lives()
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
         # The job may read it at any moment.
-        write_atomically(self.file, f"{seconds:.0f}\n")
+        write_atomically(self._settings.layout.save_every, f"{seconds:.0f}\n")
         self._written = seconds
         self._status.set(save_every=round(seconds))
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from orchestrator.agent import uv
-from orchestrator.agent.layout import Layout
+from orchestrator.agent.layout import Layout, install_script
 from orchestrator.agent.rehearsal import check, for_setup
 from orchestrator.agent.storage import Bucket
 from orchestrator.contract.machine_errors import AgentError
@@ -73,12 +73,8 @@ class Wanted:
 
 def install_command(layout: Layout, agent: Path) -> None:
     """Put `tpuctl-venv` into the machine's folder of programs. Raises OSError."""
-    target = layout.programs / COMMAND
     text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)))
-    if target.exists() and target.read_text(encoding="utf-8") == text:
-        return
-    write_atomically(target, text)
-    target.chmod(0o755)
+    install_script(layout.programs / COMMAND, text)
 
 
 def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
@@ -104,9 +100,8 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
     words = ["venv", "--quiet", "--no-project", "--seed", "--python", wanted, str(here)]
     reason = run(words, environ, layout, bucket, captured=True)
     if reason:
-        raise AgentError(
-            f"job.python is {wanted}, which cannot be had on this machine: {reason}. {_ways(wanted, environ)}"
-        )
+        missing = f"job.python is {wanted}, which cannot be had on this machine"
+        raise AgentError(f"{missing}: {reason}. {_ways(wanted, environ)}")
     write_atomically(here / "wanted", wanted)
     write_atomically(here / "complete", _version_of(here))
 
@@ -212,28 +207,20 @@ def _ways(version: str, environ: Mapping[str, str]) -> str:
 def _install(
     wanted: Wanted, venv: Path, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
 ) -> None:
-    def call(*words: str) -> None:
-        run([words[0], "--quiet", *words[1:]] if words[0] == "venv" else words, environ, layout, bucket)
-
-    if wanted.python:
-        words = ("venv", "--quiet", "--no-project", "--python", wanted.python, str(venv))
-        reason = run(words, environ, layout, bucket, captured=True)
-        if reason:
-            raise AgentError(
-                f"{COMMAND}: Python {wanted.python} cannot be had on this machine: {reason}. "
-                f"{_ways(wanted.python, environ)}"
-            )
-    else:
-        # The interpreter that this one would be outside of any environment.
-        python = str(getattr(sys, "_base_executable", "") or sys.executable)
-        call("venv", "--no-project", "--python", python, str(venv))
+    # Without a version it is the interpreter that this one would be outside of any environment.
+    python = wanted.python or str(getattr(sys, "_base_executable", "") or sys.executable)
+    words = ("venv", "--quiet", "--no-project", "--python", python, str(venv))
+    reason = run(words, environ, layout, bucket, captured=bool(wanted.python))
+    if reason:
+        missing = f"{COMMAND}: Python {python} cannot be had on this machine"
+        raise AgentError(f"{missing}: {reason}. {_ways(python, environ)}")
     target = ["pip", "install", "--quiet", "--python", str(venv / "bin/python")]
     if environ.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
         target.append("--no-index")  # uv has no variable for it
     if wanted.lists:
-        call(*target, *_flags(wanted.lists))
+        run([*target, *_flags(wanted.lists)], environ, layout, bucket)
     if wanted.bare:
-        call(*target, "--no-deps", *_flags(wanted.bare))
+        run([*target, "--no-deps", *_flags(wanted.bare)], environ, layout, bucket)
     # Last: from here on the environment counts.
     write_atomically(venv / "complete", _version_of(venv))
 
