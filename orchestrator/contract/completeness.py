@@ -125,6 +125,7 @@ def _why_not(manifests: Sequence[Manifest]) -> str:
 def disposable(complete: Iterable[Checkpoint], keep: int) -> Tuple[int, ...]:
     """Return the complete steps that retention may remove: all but the newest *keep*, and never fewer than two."""
     steps = sorted({one.step for one in complete}, reverse=True)
+    # Two at least: the newest may turn out to be what kills the job, and then the one before is needed.
     return tuple(steps[max(2, keep) :])
 
 

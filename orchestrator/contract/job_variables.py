@@ -57,6 +57,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     def one(found: "re.Match[str]") -> str:
         if found[1]:
             return "$"
+        # Not empty: a dollar sign that means nothing to us may mean something to the job's own shell.
         return values.get(found[2] or found[3], found[0])
 
     return _WORD.sub(one, text)

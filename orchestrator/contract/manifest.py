@@ -124,6 +124,7 @@ def parse(data: bytes, where: str) -> Manifest:
 
 def _check(value: Dict[str, Any]) -> None:
     if value["schema"] != SCHEMA:
+        # A later schema may mean other things by the same names: half understood is worse than refused.
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if value["folder"] != "." and not is_plain(value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
@@ -203,5 +204,6 @@ def _within(number: N, most: float, otherwise: str) -> N:
 
 def is_plain(name: str) -> bool:
     """Say whether a relative name stays inside its folder."""
+    # `.` and double slashes vanish here, so only these three can lead out of a folder.
     parts = PurePosixPath(name).parts
     return bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name

@@ -41,6 +41,7 @@ def _forms(text: str) -> Iterator[bytes]:
         html.escape(text, quote=False),
         shlex.quote(text),
         text.replace("'", "'\\''"),
+        # `set -x` and `printf %q` are how shell scripts show what they were given.
         *_bash(text),
     )
     for form in (*quoted, *escaped, *more):

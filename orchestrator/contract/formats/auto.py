@@ -127,6 +127,7 @@ class Auto(Format):
         The folders of the chosen format are known, so most looks ask for nothing else.
         """
         self._looks += 1
+        # Now and then all folders are looked at again, because the job may save elsewhere by now.
         if self._chosen not in (None, self._files) and self._bases and self._looks % SURVEY_AGAIN:
             held = list(self._stored_in(listing, self._chosen, self._bases))
             if any(one.complete for one in held):
@@ -139,6 +140,7 @@ class Auto(Format):
         files = Listing(surveyed.files, (), listing.has, listing.read, listing.below)
         found[self._files.name] = list(self._files.stored(files))
         first = [self.chosen] if self._is_strong() else []
+        # The choice of the newest commit goes first, then formats that prove more than single files do.
         order = [*first, *self._strong, self._files.name]
         whole = [name for name in order if any(one.complete for one in found.get(name, ()))]
         chosen = next(iter(whole), "") or next((name for name in order if found.get(name)), "")

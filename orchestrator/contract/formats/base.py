@@ -203,5 +203,6 @@ def entries(root: Path) -> List[Path]:
     """Return what lies in a folder, sorted; hidden names are the agent's or the framework's own."""
     try:
         return sorted(path for path in root.iterdir() if not path.name.startswith("."))
+    # Most programs make their folder with the first save.
     except FileNotFoundError:
         return []

@@ -39,6 +39,7 @@ class Fairseq(Format):
             by_update = _BY_UPDATE.fullmatch(plain)
             if not (by_update or _BY_EPOCH.fullmatch(plain) or plain == LAST) or not path.is_file():
                 continue
+            # The file that is never written again goes before the copies, which a kill may have cut.
             rank = 2 if by_update else 0 if plain == LAST else 1
             step = int(by_update[1]) if by_update else 0
             found.append(Unit(step, path.name, ".", (path.name,), rank))

@@ -120,6 +120,7 @@ class Files(Format):
                 yield StoredStep(older, ones[0].name, True, ones[0].name, names)
 
     def _enters(self, root: Path, folder: Path) -> bool:
+        # A link may lead out of the folder, or back up: the walk would never end.
         if folder.is_symlink() or not folder.is_dir():
             return False
         return not self._claimed(folder.relative_to(root).as_posix())
@@ -132,6 +133,7 @@ class Files(Format):
             if _UNFINISHED.search(path.name.lower()):
                 continue
             if path.is_file():
+                # Its bytes are in the save already, and the link itself is made again from the manifest.
                 if not _is_link_inside(root, path):
                     yield path
             elif depth < DEEPEST and self._enters(root, path):

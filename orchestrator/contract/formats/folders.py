@@ -40,6 +40,7 @@ class StepFolders(Format):
     def find(self, root: Path) -> List[Unit]:
         found = []
         for path in entries(root):
+            # By the names alone: each poll does this, and files of a checkpoint are large.
             if path.is_dir() and self.mine(path.name, names_in(path)):
                 step = step_of(path.name)
                 found.append(Unit(UNKNOWN if step is None else step, path.name, path.name, live=step is None))
@@ -118,6 +119,7 @@ class Levanter(StepFolders):
         value = json_object(path)
         if value is None:
             return torn(f"{self.last} cannot be read")
+        # A folder that was copied or renamed by hand would else be resumed as another step.
         step = whole_number(value.get("step"))
         return torn(f"{self.last} says step {step}") if step not in (None, unit.step) else complete()
 

@@ -55,6 +55,7 @@ class HuggingFace(Format):
     def judge(self, root: Path, unit: Unit) -> Judgement:
         """Check the state first: it is written last, so without it the save never ended."""
         folder = root / unit.folder
+        # The Trainer puts it there before it saves at a stop signal, and removes it when the save is whole.
         if (folder / SENTINEL).exists():
             return unfinished(f"{SENTINEL} is there")
         if not (folder / STATE).exists():
@@ -86,6 +87,7 @@ def _model_fault(folder: Path) -> str:
         return "" if sharded else "no model weights"
     names = {path.name for path in (*weights, *older)}
     for index in sorted(folder.glob("*.index.json")):
+        # The index names all parts: one that is missing shows without reading the others.
         parts = (json_object(index) or {}).get("weight_map")
         if not isinstance(parts, dict):
             return f"{index.name} cannot be read"
@@ -107,6 +109,7 @@ def _resume_fault(folder: Path) -> str:
         return "no rng_state.pth"
     sharded = any(any(folder.glob(name)) for name in _SHARDED)
     for path in (folder / "optimizer.pt", folder / "scheduler.pt", *random):
+        # FSDP and DeepSpeed keep the optimizer in folders of their own.
         if not path.exists() and sharded:
             continue
         fault = zip_fault(path) if path.exists() else f"no {path.name}"

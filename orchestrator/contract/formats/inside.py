@@ -82,6 +82,7 @@ def _levels(state: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _number(value: Any) -> Optional[int]:
+    # The metadata of safetensors holds nothing but texts.
     if isinstance(value, str) and value.isdigit() and len(value) < 16:
         return int(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -103,6 +104,7 @@ def _arrays(path: Path) -> Any:
     with zipfile.ZipFile(str(path)) as archive:
         for entry in archive.infolist():
             key, dot, ending = entry.filename.rpartition(".")
+            # A step is one number; a large array of that name is something else.
             if dot and ending == "npy" and key in _WANTED and entry.file_size < 4096:
                 found[key] = npy_integer(archive.read(entry))
     return found

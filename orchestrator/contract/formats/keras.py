@@ -75,6 +75,7 @@ class Keras(Format):
         """Put the older pair in the place of the one that is not used."""
         if not chosen.name.endswith(BACKUP) or (root / WEIGHTS).exists():
             return []
+        # Weights first, as Keras does: a kill between the two leaves no metadata, so the pair does not count.
         for name in (WEIGHTS, METADATA):
             copy_over(root / (name + BACKUP), root / name)
         return [f"{WEIGHTS} and {METADATA} were made from {BACKUP}"]

@@ -59,6 +59,7 @@ class _Walk:
     def skip(self, count: int) -> None:
         """Go over *count* values, whatever is in them."""
         walked = 0
+        # Counted, not recursive: how deep the values lie is up to the file.
         while count:
             count += self._value() - 1
             # A few bytes can announce billions of values.

@@ -71,6 +71,7 @@ class Orbax(Format):
             return bad[0] if bad else complete(UNKNOWN, QUIET)
         if STAGING in unit.folder:
             return unfinished("its staging folder was never renamed")
+        # Each version that writes it at all writes it last.
         if (folder / COMMIT_SUCCESS).is_file():
             return complete()
         if not (folder / METADATA).exists():
@@ -110,6 +111,7 @@ class Orbax(Format):
         so that the time of the commit may arrive before the arrays.
         """
         numbered = list(folders_with(listing, COMMIT_SUCCESS))
+        # Asked in this order, a bucket with numbered steps costs no further requests.
         if any(one.complete for one in numbered):
             return iter(numbered)
         alone = (one.rstrip("/") for one in listing.folders if not one.rstrip("/")[-1:].isdigit())

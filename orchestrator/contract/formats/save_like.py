@@ -69,6 +69,7 @@ def maybe_save(name: str, size: int) -> bool:
     otherwise, or a few bytes, may be settings.
     """
     lower = name.lower()
+    # Written once at the start, mostly: such a file would make every folder look like a save.
     if is_log(name) or _STATIC.search(lower) or size == 0:
         return False
     return _STATE.search(lower) is not None or (size > LARGE and not lower.endswith(_TEXT))

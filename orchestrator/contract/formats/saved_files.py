@@ -80,6 +80,7 @@ def group(found: Sequence[Found]) -> Saves:
         head += held[last]
         if last == top:
             newest += held[last]
+        # Saved together with what is newest: its file of that number is late, or its part of the job is over.
         elif leaders.are_with(held):
             if leaders.are_ahead(last, held[last]):
                 over += held[last]

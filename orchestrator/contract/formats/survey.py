@@ -46,6 +46,7 @@ def owner_of(folder: str, names: AbstractSet[str], marker: str) -> str:
     ends_in_digit = folder[-1:].isdigit()
     if STAGING in folder:
         return "orbax"
+    # Before every framework: the user has said what a finished save looks like.
     if marker in names and any(sign.isdigit() for sign in folder):
         return "marker"
     if COMMIT_SUCCESS in names or ORBAX_METADATA in names:
@@ -92,6 +93,7 @@ def survey(root: Path, marker: str) -> Survey:
             if not path.is_dir() or path.is_symlink():
                 continue
             inside = f"{base}/{path.name}" if base else path.name
+            # A save is not looked into: its inner folders would be taken for saves of their own.
             owner = owner_of(path.name, names_in(path), marker) or _old_orbax(path)
             if owner:
                 bases.setdefault(owner, set()).add(base)

@@ -73,6 +73,7 @@ class TensorFlow(Format):
             if match and have < sizes.get(int(match[1]), 0):
                 return torn(f"{name} has {have} bytes, its index says {sizes[int(match[1])]}")
         try:
+            # TensorFlow starts from what this file names, however whole another checkpoint is.
             text = (root / POINTER).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             text = ""
@@ -91,6 +92,7 @@ class TensorFlow(Format):
         before = named_in(path.read_text(encoding="utf-8", errors="replace")) if path.exists() else ()
         if before[:1] == (chosen.name,):
             return []
+        # All that is whole, oldest first: CheckpointManager removes only what this file names.
         units = sorted(self.find(root), key=lambda one: one.step)
         whole = [
             one.name

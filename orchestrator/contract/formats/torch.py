@@ -58,6 +58,7 @@ class Torch(Format):
         before = _pointed(root)
         if before == chosen.name:
             return []
+        # What else the program keeps in it stays.
         held = json_object(root / POINTER) or {}
         text = json.dumps(dict(held, step=chosen.step, file=chosen.name))
         write_atomically(root / POINTER, text + "\n")

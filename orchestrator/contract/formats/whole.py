@@ -80,6 +80,7 @@ def npy_fault(path: Path) -> str:
             return f"{path.name} is no array of numpy"
         length = int.from_bytes(head[8:start], "little")
         file.seek(start)
+        # The length is the file's own claim, and no header is that long.
         header = file.read(min(length, 1 << 16)).decode("latin-1")
     if len(header) < min(length, 1 << 16):
         return f"{path.name} is cut in its header"

@@ -19,6 +19,7 @@ EVAL = re.compile(
 """A word that says that what follows is no training."""
 
 LOSS = re.compile(
+    # One look back for each word, because Python's `re` allows only a fixed width.
     rb"(?<![\w.-])(?<!val )(?<!valid )(?<!validation )(?<!eval )(?<!evaluation )(?<!test )(?<!dev )"
     rb"(?<!val/)(?<!valid/)(?<!validation/)(?<!eval/)(?<!test/)"
     rb"(?:(?:train|training|total|step|batch|epoch|avg|mean|running|ema|log|nll|ce|lm|mlm)_)?"
@@ -93,6 +94,7 @@ class Lines(Reader):
         if step is None:
             return
         epoch = _EPOCH.search(line)
+        # An epoch after the step (`step 40 epoch 2`) says nothing about what the step counts.
         if own is None and epoch is not None and epoch.start() < step.start():
             return  # The step may count within the epoch: `Epochs` reads that.
         whole = None if own is not None or step[2] is None else count(step[2])
