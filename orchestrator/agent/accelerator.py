@@ -12,9 +12,7 @@ from typing import List
 DEVICES = Path("/dev")
 PROCESSES = Path("/proc")
 LOCK = Path("/tmp/libtpu_lockfile")  # noqa: S108 (libtpu's own name)
-"""
-The file that libtpu locks by flock(2). The lock goes with its process, the file stays.
-"""
+"""The file that libtpu locks by flock(2). The lock goes with its process, the file stays."""
 LONGEST = 80
 
 

@@ -31,25 +31,15 @@ from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.replacing import write_atomically
 
 MARGIN = 300.0
-"""
-Seconds after the end for which a living loop may delete the node itself.
-"""
+"""Seconds after the end for which a living loop may delete the node itself."""
 HELD = 120.0
-"""
-Seconds since its last renewal for which a lease is respected: twice its life.
-"""
+"""Seconds since its last renewal for which a lease is respected: twice its life."""
 BLIND = 86400.0
-"""
-Seconds after the end that the node was made with, after which the bucket need not be seen.
-"""
+"""Seconds after the end that the node was made with, after which the bucket need not be seen."""
 FOLLOWERS = 60.0
-"""
-Seconds that worker 0 leaves to the other workers of its slice for their last commits.
-"""
+"""Seconds that worker 0 leaves to the other workers of its slice for their last commits."""
 STAND_IN = 900.0
-"""
-Seconds after which another worker deletes the node, because worker 0 has not.
-"""
+"""Seconds after which another worker deletes the node, because worker 0 has not."""
 PAUSES = Backoff(60.0, 3600.0)
 ASKING = 20.0
 

@@ -14,9 +14,7 @@ _INFRASTRUCTURE = re.compile(
     rb"already in use by process|no accelerator found|iommu group|/dev/(?:vfio|accel)[^\n]*(?:busy|in use)",
     re.IGNORECASE,
 )
-"""
-What libtpu prints when the machine's devices are held by somebody else or are gone.
-"""
+"""What libtpu prints when the machine's devices are held by somebody else or are gone."""
 
 
 class Verdict(enum.Enum):

@@ -15,9 +15,7 @@ from urllib.parse import urlsplit
 from orchestrator.contract.machine_errors import UnsafeError
 
 MARKS = ("TPUCTL_LOCAL_CLOUD", "TPUCTL_MACHINE")
-"""
-What the local cloud gives its machines: two variables by two ways, neither of which a job can set.
-"""
+"""What the local cloud gives its machines: two variables by two ways, neither of which a job can set."""
 
 STORAGE = ("TPUCTL_LOCAL_CLOUD", "STORAGE_EMULATOR_HOST", "TENSORSTORE_GCS_HTTP_URL")
 METADATA = ("GCE_METADATA_HOST", "GCE_METADATA_IP", "GCE_METADATA_ROOT")
@@ -32,9 +30,7 @@ GOOGLE_TPU = "https://tpu.googleapis.com"
 SECRETS = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "TPUCTL_LOCAL_CLOUD")
 GOOGLE_SECRETS = "https://secretmanager.googleapis.com"
 ADDRESSES = (*STORAGE, *METADATA, *PROXIES, "TPUCTL_SETUP_PROXY", *GCLOUD)
-"""
-Variables that must lead to this computer.
-"""
+"""Variables that must lead to this computer."""
 
 VALUES = {"NO_GCE_CHECK": "true", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
 FILES = ("CURL_CA_BUNDLE",)

@@ -16,9 +16,7 @@ from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 
 GIVEN = "TPUCTL_LOCAL_UV"
-"""
-The variable with which a local cloud names the program of the computer.
-"""
+"""The variable with which a local cloud names the program of the computer."""
 LINKED = (
     ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"),
     ("UV_INDEX", "PIP_EXTRA_INDEX_URL"),
@@ -26,9 +24,7 @@ LINKED = (
     ("UV_INSECURE_HOST", "PIP_TRUSTED_HOST"),
     ("SSL_CERT_FILE", "PIP_CERT"),
 )
-"""
-What pip's variables are called in uv, which does not read them.
-"""
+"""What pip's variables are called in uv, which does not read them."""
 
 
 def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], Bucket]) -> Path:

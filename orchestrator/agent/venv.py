@@ -29,9 +29,7 @@ from orchestrator.contract.trusted_folder import why_untrusted
 
 COMMAND = "tpuctl-venv"
 PYTHON = "TPUCTL_PYTHON"
-"""
-The variable that names the Python of `job.python`.
-"""
+"""The variable that names the Python of `job.python`."""
 CACHE = "TPUCTL_VENV_CACHE"
 SCRIPT = """\
 #!/bin/sh
