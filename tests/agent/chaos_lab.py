@@ -1,4 +1,4 @@
-"""A knife falls once in the life of an agent, and a watch over the bucket knows the rules by itself."""
+"""A kill falls once in the life of an agent, and a watch over the bucket knows the rules by itself."""
 
 import hashlib
 import json
@@ -76,9 +76,9 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Knife:
+class Kill:
     """
-    Name where the knife falls, on whom, and on which worker.
+    Name where the kill falls, on whom, and on which worker.
 
     The victim is the agent, the job, both, the machine (then a new incarnation takes over), the slice (the
     same, once the other workers have committed their parts), or the disk: both die, and the same incarnation
@@ -92,7 +92,7 @@ class Knife:
 
 @dataclass(frozen=True)
 class Life:
-    """Tell of a life: the steps that were seen, whether the knife fell, and what was wrong."""
+    """Tell of a life: the steps that were seen, whether the kill fell, and what was wrong."""
 
     trace: tuple[str, ...]
     fell: bool
@@ -142,31 +142,31 @@ class ChaosLab:
             (torn / "state.json").write_text("{")
         return made
 
-    def live(self, knife: Knife) -> Life:
-        """Live until the target is reached, whatever the knife did, and look back."""
+    def live(self, kill: Kill) -> Life:
+        """Live until the target is reached, whatever the kill did, and look back."""
         machines = self.slice(2)
-        hurt = machines[knife.worker]
+        hurt = machines[kill.worker]
         trace = self.lab.folder / "trace"
-        hurt.env |= {"KNIFE_TRACE": str(trace), "KNIFE": knife.line, "KNIFE_VICTIM": knife.victim}
+        hurt.env |= {"KILL_TRACE": str(trace), "KILL_AT": kill.line, "KILL_VICTIM": kill.victim}
         for machine in machines:
-            machine.start([sys.executable, "-m", "tests.agent.knife"] if machine is hurt else ())
+            machine.start([sys.executable, "-m", "tests.agent.killing_agent"] if machine is hurt else ())
         code = hurt.wait()
         lines = tuple(trace.read_text().splitlines())
-        fell = knife.line in lines
-        if fell and knife.victim == "slice":
+        fell = kill.line in lines
+        if fell and kill.victim == "slice":
             parts = f"checkpoints/{TARGET:08d}/g2/"
             hurt.until(
                 lambda: sum(parts in one for one in self.lab.manifests()) >= self.workers - 1,
                 "the others have committed their parts",
             )
-        if fell and knife.victim in ("machine", "slice"):
+        if fell and kill.victim in ("machine", "slice"):
             for machine in machines:
                 machine.kill_all()
             machines = self.slice(3)
             for machine in machines:
                 machine.start()
-        elif fell and knife.victim != "job":
-            if knife.victim == "disk":
+        elif fell and kill.victim != "job":
+            if kill.victim == "disk":
                 hurt.kill_all()
                 shutil.rmtree(hurt.root)
                 hurt.root.mkdir()
@@ -194,7 +194,7 @@ class ChaosLab:
         states = [name for name in self.lab.names(f"checkpoints/{TARGET:08d}") if name.endswith("state.json")]
         for name in states:
             if json.loads(self.lab.read(name))["state"] != STATES[TARGET]:
-                yield f"{name} is another training than the one without a knife"
+                yield f"{name} is another training than the one without a kill"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.agent.chaos_lab import Knife, Life, chaos_lab
+from tests.agent.chaos_lab import Kill, Life, chaos_lab
 from tests.figures import tell
 
 FULL = os.environ.get("TPUCTL_CHAOS") == "full"
@@ -21,17 +21,17 @@ AT_A_TIME = 8
 VICTIMS = ("agent", "job", "both", "disk", "machine")
 NEW, OLD = "checkpoints/00000030/g2/w0", "checkpoints/00000010/g1/w0"
 CHOSEN = (
-    Knife("after GET checkpoints/00000020/g1/w0/part/weights.bin 1", "both"),
-    Knife("before rename checkpoints/step-000020 1", "machine"),
-    Knife("after rename checkpoints/step-000020 1", "agent"),
-    Knife(f"after POST {NEW}/part/weights.bin 1", "job"),
-    Knife(f"before POST {NEW}.manifest.json 1", "agent"),
-    Knife(f"after POST {NEW}.manifest.json 1", "both"),
-    Knife(f"before POST {NEW}/COMPLETE 1", "disk"),
-    Knife("before replace state/stop 1", "agent"),
-    Knife(f"after DELETE {OLD}.manifest.json 1", "machine"),
+    Kill("after GET checkpoints/00000020/g1/w0/part/weights.bin 1", "both"),
+    Kill("before rename checkpoints/step-000020 1", "machine"),
+    Kill("after rename checkpoints/step-000020 1", "agent"),
+    Kill(f"after POST {NEW}/part/weights.bin 1", "job"),
+    Kill(f"before POST {NEW}.manifest.json 1", "agent"),
+    Kill(f"after POST {NEW}.manifest.json 1", "both"),
+    Kill(f"before POST {NEW}/COMPLETE 1", "disk"),
+    Kill("before replace state/stop 1", "agent"),
+    Kill(f"after DELETE {OLD}.manifest.json 1", "machine"),
 )
-GANG = (Knife(f"before POST {NEW}.manifest.json 1", "slice"),)
+GANG = (Kill(f"before POST {NEW}.manifest.json 1", "slice"),)
 READ = re.compile(r"after (GET|LIST) ")
 POLLED = re.compile(r"\.tpuctl/gang/(\S*) ([2-9]|\d\d)$")
 
@@ -39,26 +39,26 @@ POLLED = re.compile(r"\.tpuctl/gang/(\S*) ([2-9]|\d\d)$")
 def test_a_kill_at_each_step_loses_nothing(tmp_path: Path) -> None:
     """One worker; each life has a machine, a bucket and a kill of its own."""
     begun = time.monotonic()
-    knives = every_knife(tmp_path / "trace", 1, VICTIMS) if FULL else CHOSEN
-    lives = play(tmp_path, knives, 1)
+    kills = every_kill(tmp_path / "trace", 1, VICTIMS) if FULL else CHOSEN
+    lives = play(tmp_path, kills, 1)
 
-    report("agent", "An agent that is killed", knives, lives, begun)
+    report("agent", "An agent that is killed", kills, lives, begun)
 
 
 def test_a_kill_of_one_of_four_workers_makes_no_half_checkpoint_the_newest(tmp_path: Path) -> None:
-    """A slice of four; the knife falls on worker 0, or on one that follows."""
+    """A slice of four; the kill falls on worker 0, or on one that follows."""
     begun = time.monotonic()
-    knives: Sequence[Knife] = GANG
+    kills: Sequence[Kill] = GANG
     if FULL:
-        steps = [one for one in every_knife(tmp_path / "trace", 4, ("both", "slice")) if NEW in one.line]
-        others = [Knife(one.line.replace("/w0", "/w2"), one.victim, 2) for one in steps]
-        knives = [*steps, *(one for one in others if "DELETE" not in one.line)]
-    lives = play(tmp_path, knives, 4)
+        steps = [one for one in every_kill(tmp_path / "trace", 4, ("both", "slice")) if NEW in one.line]
+        others = [Kill(one.line.replace("/w0", "/w2"), one.victim, 2) for one in steps]
+        kills = [*steps, *(one for one in others if "DELETE" not in one.line)]
+    lives = play(tmp_path, kills, 4)
 
-    report("gang", "A slice of four workers, one of which is killed", knives, lives, begun)
+    report("gang", "A slice of four workers, one of which is killed", kills, lives, begun)
 
 
-def every_knife(folder: Path, workers: int, victims: Sequence[str]) -> list[Knife]:
+def every_kill(folder: Path, workers: int, victims: Sequence[str]) -> list[Kill]:
     """
     Watch an undisturbed life, and return all its steps with all victims.
 
@@ -66,11 +66,11 @@ def every_knife(folder: Path, workers: int, victims: Sequence[str]) -> list[Knif
     them. The job is a victim once it has begun, with the third state/job.json.
     """
     with chaos_lab(folder, workers) as lab:
-        life = lab.live(Knife("never", "agent"))
+        life = lab.live(Kill("never", "agent"))
     assert life.wrong == ()
     begun = life.trace.index("after replace state/job.json 3")
     return [
-        Knife(line, victim)
+        Kill(line, victim)
         for number, line in enumerate(life.trace)
         if not POLLED.search(line) and not READ.match(line)
         for victim in victims
@@ -78,26 +78,26 @@ def every_knife(folder: Path, workers: int, victims: Sequence[str]) -> list[Knif
     ]
 
 
-def play(folder: Path, knives: Sequence[Knife], workers: int) -> list[Life]:
+def play(folder: Path, kills: Sequence[Kill], workers: int) -> list[Life]:
     """Return the lives, some of them lived side by side."""
 
-    def one(number: int, knife: Knife) -> Life:
+    def one(number: int, kill: Kill) -> Life:
         with chaos_lab(folder / str(number), workers) as lab:
-            return lab.live(knife)
+            return lab.live(kill)
 
     with ThreadPoolExecutor(max(1, AT_A_TIME // workers)) as pool:
-        return list(pool.map(one, range(len(knives)), knives))
+        return list(pool.map(one, range(len(kills)), kills))
 
 
-def report(part: str, title: str, knives: Sequence[Knife], lives: Sequence[Life], begun: float) -> None:
+def report(part: str, title: str, kills: Sequence[Kill], lives: Sequence[Life], begun: float) -> None:
     """
     Print the figures, and complain of every life in which something was wrong.
 
     Threads of the agent take turns, so that now and then a life has no step of that name.
     """
     fallen = sum(life.fell for life in lives)
-    steps = {knife.line for knife, life in zip(knives, lives, strict=True) if life.fell}
-    victims = Counter(knife.victim for knife, life in zip(knives, lives, strict=True) if life.fell)
+    steps = {kill.line for kill, life in zip(kills, lives, strict=True) if life.fell}
+    victims = Counter(kill.victim for kill, life in zip(kills, lives, strict=True) if life.fell)
     tell(
         part, title, "Real agents with a real job, SIGKILL at their requests and renames, by "
         "`pytest tests/agent/test_agent_chaos.py`.", {
@@ -109,6 +109,6 @@ def report(part: str, title: str, knives: Sequence[Knife], lives: Sequence[Life]
             "Wall time": f"{time.monotonic() - begun:.0f} s",
         },
     )  # fmt: skip
-    bad = [f"{knife}: {life.wrong}" for knife, life in zip(knives, lives, strict=True) if life.wrong]
+    bad = [f"{kill}: {life.wrong}" for kill, life in zip(kills, lives, strict=True) if life.wrong]
     assert not bad, "\n".join(bad)
-    assert fallen >= 0.9 * len(lives), [k for k, life in zip(knives, lives, strict=True) if not life.fell]
+    assert fallen >= 0.9 * len(lives), [k for k, life in zip(kills, lives, strict=True) if not life.fell]

@@ -67,14 +67,14 @@ def test_a_kill_around_a_create_leaves_one_tpu_in_one_of_the_regions(tmp_path, m
     lab = Lab(tmp_path, stockouts=frozenset({ZONE}))
     seen = 0
 
-    def knife(what):
+    def kill(what):
         nonlocal seen
         if what.startswith("POST") and what.endswith("/nodes"):
             seen += 1
             if seen == number:
                 raise Kill
 
-    setattr(lab.wire, moment, knife)
+    setattr(lab.wire, moment, kill)
     with pytest.raises(Kill):
         lab.up(SPEC)
     setattr(lab.wire, moment, lambda what: None)

@@ -202,17 +202,17 @@ class Checks:
         done = any(d == process.deployment for d, _ in self.world.fleet.truly_done)
         self.demand("I8", invariants.i8_truly(getattr(process, "told", "") == "done", done), process.name)
 
-    def went_down(self, owner):
+    def went_down(self, user):
         """Check that `down` has left nothing, now and a while later."""
-        if owner.deleting:
-            self._forget(owner.name)
-        since = owner.down
+        if user.deleting:
+            self._forget(user.name)
+        since = user.down
 
         def later():
-            if owner.down == since:
-                self.demand("I1", invariants.i1_gone(self.live(owner.name)), owner.name)
+            if user.down == since:
+                self.demand("I1", invariants.i1_gone(self.live(user.name)), user.name)
 
-        self.demand("I1", invariants.i1_gone(self.live(owner.name)), owner.name)
+        self.demand("I1", invariants.i1_gone(self.live(user.name)), user.name)
         self.world.scheduler.after(QUIESCE, later)
 
     def _forget(self, deployment):
@@ -230,25 +230,25 @@ class Checks:
 
     # The end.
 
-    def settled(self, owner):
-        """Return why the deployment is not as its owner wants it, empty when it is."""
-        deployment = owner.name
+    def settled(self, user):
+        """Return why the deployment is not as its user wants it, empty when it is."""
+        deployment = user.name
         live = [one for one in self.live(deployment) if one.kind != "disk"]
         vm = self.world.vm(deployment)
         stopped = vm is not None and vm.status is Status.TERMINATED
-        if owner.ended and owner.ended != "down":
+        if user.ended and user.ended != "down":
             live = [one for one in live if not (one.kind == "VM" and stopped)]
-        wanted = not owner.ended and self.world.specs[deployment].vm != "none"
+        wanted = not user.ended and self.world.specs[deployment].vm != "none"
         if wanted and (vm is None or vm.status is not Status.RUNNING):
             return "the VM does not run"
         nodes = [n for n in self.world.nodes(deployment) if n.state not in DEAD]
         dead = {q.name for q in self.world.queued(deployment)} - {n.name for n in nodes}
-        if dead and not owner.ended:
+        if dead and not user.ended:
             return f"in the queue without a node: {sorted(dead)}"
         expected = nodes[0].accelerator.hosts if nodes else 1
         running = sum(len(g.alive) for g in self.world.fleet.gangs.values()
                       if g.deployment == deployment and g.phase == "run" and not g.over)  # fmt: skip
-        return invariants.i4_settled(owner.ended != "", live, running, expected)
+        return invariants.i4_settled(user.ended != "", live, running, expected)
 
     def spend(self, deployment):
         """Check the bill against the budget."""

@@ -12,8 +12,8 @@ from tests.simulation import invariants
 from tests.simulation.checks import Checks
 from tests.simulation.draw import HOUR, draw
 from tests.simulation.invariants import SETTLE, Violation
-from tests.simulation.people import Owner
-from tests.simulation.weather import Weather
+from tests.simulation.machine_faults import MachineFaults
+from tests.simulation.simulated_user import SimulatedUser
 from tests.simulation.world import World
 
 CREATE = 400.0
@@ -94,28 +94,28 @@ class Story:
     def __init__(self, world, life):
         self.world, self.life = world, life
         self.checks = Checks(world)
-        self.owners = [Owner(world, case, self.checks) for case in world.case.deployments]
+        self.users = [SimulatedUser(world, case, self.checks) for case in world.case.deployments]
 
     def run(self):
         world, r = self.world, self.world.random
-        for owner in self.owners:
-            owner.launch("up", r.uniform(0, 300))
-            if owner.case.down_at is not None:
-                world.scheduler.after(owner.case.down_at * HOUR - 1, lambda o=owner: self._down(o))
-            if owner.case.edit_at is not None:
-                world.scheduler.after(owner.case.edit_at * HOUR, owner.edit)
-        Weather(world)
+        for user in self.users:
+            user.launch("up", r.uniform(0, 300))
+            if user.case.down_at is not None:
+                world.scheduler.after(user.case.down_at * HOUR - 1, lambda o=user: self._down(o))
+            if user.case.edit_at is not None:
+                world.scheduler.after(user.case.edit_at * HOUR, user.edit)
+        MachineFaults(world)
         world.scheduler.run_until(world.start + world.case.hours * HOUR)
         self._calm()
         self._quiet_day()
-        for owner in self.owners:
-            self.checks.moment(owner.name)
-            self.checks.spend(owner.name)
+        for user in self.users:
+            self.checks.moment(user.name)
+            self.checks.spend(user.name)
 
-    def _down(self, owner):
-        if not owner.going_down:
-            middle = owner.case.down_at < self.world.case.hours
-            owner.take_down(delete=owner.case.delete_data, again=middle and owner.case.up_again)
+    def _down(self, user):
+        if not user.going_down:
+            middle = user.case.down_at < self.world.case.hours
+            user.take_down(delete=user.case.delete_data, again=middle and user.case.up_again)
 
     def _calm(self):
         """End all faults and wait for the desired state."""
@@ -125,7 +125,7 @@ class Story:
         began, bound = world.now(), SETTLE + CREATE + CREATE_DEADLINE
         settled = None
         while settled is None or world.now() - settled < HOLDS:
-            problems = [p for p in map(self._unsettled, self.owners) if p]
+            problems = [p for p in map(self._unsettled, self.users) if p]
             if not problems:
                 settled = world.now() if settled is None else settled
             elif world.now() - began > bound:
@@ -135,9 +135,9 @@ class Story:
             world.scheduler.run_until(world.now() + 60)
         self.life.settle = settled - began
 
-    def _unsettled(self, owner):
-        problem = self.checks.settled(owner)
-        return f"{owner.name}: {problem}" if problem else ""
+    def _unsettled(self, user):
+        problem = self.checks.settled(user)
+        return f"{user.name}: {problem}" if problem else ""
 
     def _quiet_day(self):
         """Let a day pass in which nothing happens; the loops look, and change nothing."""
@@ -145,8 +145,8 @@ class Story:
         for gang in world.fleet.gangs.values():
             gang.rest()
         world.scheduler.run_until(world.now() + 300)
-        for owner in self.owners:
-            self.demand_settled(owner)
+        for user in self.users:
+            self.demand_settled(user)
         before = Counter(self.checks.mutations)
         world.say("a quiet day")
         world.stretched = True
@@ -157,16 +157,16 @@ class Story:
                 problem = invariants.i4_stable({method: count})
                 raise Violation(f"I4 {deployment}: {problem}")
 
-    def demand_settled(self, owner):
-        record = self.world.stored_history(owner.name)
+    def demand_settled(self, user):
+        record = self.world.stored_history(user.name)
         # Its last save may have been on its way when the gang was put to rest.
-        done = any(deployment == owner.name for deployment, _ in self.world.fleet.truly_done)
-        ending = (done or self._may_end(owner.name)) and record is not None and record.outcome
-        if self.world.specs[owner.name].tpu.request == "flex-start" and self._unsettled(owner):
+        done = any(deployment == user.name for deployment, _ in self.world.fleet.truly_done)
+        ending = (done or self._may_end(user.name)) and record is not None and record.outcome
+        if self.world.specs[user.name].tpu.request == "flex-start" and self._unsettled(user):
             # Its TPU may have had its time just now: the next one comes within half an hour.
             self.world.scheduler.run_until(self.world.now() + HOUR / 2)
         if not ending:
-            self.checks.demand("I4", self._unsettled(owner), "after it had settled")
+            self.checks.demand("I4", self._unsettled(user), "after it had settled")
 
     def _ended_by_the_service(self, deployment, method):
         """Return how many calls of a day follow from flex-start TPUs whose time is over."""

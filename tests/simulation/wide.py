@@ -28,7 +28,7 @@ from tests.simulation import invariants
 from tests.simulation.draw import JobCase, Rates
 from tests.simulation.invariants import SETTLE, Violation
 from tests.simulation.life import collecting_at_the_end
-from tests.simulation.weather import Weather
+from tests.simulation.machine_faults import MachineFaults
 from tests.simulation.wide_checks import WideChecks
 from tests.simulation.wide_loop import DAY, Loop
 from tests.simulation.wide_world import WideWorld
@@ -125,8 +125,8 @@ def _deployment(r, name, days):
     return WideDeployment(name, spec, job, ttl_ends)
 
 
-class WideWeather(Weather):
-    """Weather whose strikes are news for the controller concerned."""
+class WideFaults(MachineFaults):
+    """Faults that are news for the controller concerned."""
 
     def _say(self, what, about=""):
         super()._say(what, about)
@@ -198,7 +198,7 @@ class Story:
         world, r = self.world, self.world.random
         for loop in self.loops.values():
             world.scheduler.after(r.uniform(0, HOUR), loop.start)
-        WideWeather(world)
+        WideFaults(world)
         try:
             world.run_until(world.start + world.case.days * DAY)
             self._calm()

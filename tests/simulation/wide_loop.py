@@ -22,8 +22,8 @@ from orchestrator.planning.job import job_digest
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.cost import hourly
 from tests.kit.wire import wired_cloud
-from tests.simulation.baton import Kill
 from tests.simulation.machines import KEY, Ssh
+from tests.simulation.virtual_threads import Kill
 from tests.simulation.wide_world import DIGEST, Host, shared_catalog
 
 DAY, HOUR = 86400.0, 3600.0

@@ -28,8 +28,8 @@ from tests.kit.wire import PROJECT, WIRE
 from tests.planning.planning_kit import make_spec
 from tests.quick_clients import QUICK
 from tests.simulation import machines
-from tests.simulation.baton import Kill, Scheduler
 from tests.simulation.machines import Fleet
+from tests.simulation.virtual_threads import Kill, Scheduler
 from tests.simulation.wire import Network
 from tests.simulation.world import DIGEST, RetryTime
 

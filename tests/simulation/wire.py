@@ -19,7 +19,7 @@ from orchestrator.emulator.state.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
-from tests.simulation.baton import sleep
+from tests.simulation.virtual_threads import sleep
 
 STALE_FOR = 25.0
 """Seconds for which a caller may get old lists in a row: less than the time between two witnesses."""

@@ -51,8 +51,8 @@ from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.memory_disk import MEMORY
 from tests.planning.planning_kit import make_spec
 from tests.quick_clients import QUICK
-from tests.simulation.baton import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
+from tests.simulation.virtual_threads import HostClock, Process, Scheduler, Threading, sleep
 from tests.simulation.wire import Network
 
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}

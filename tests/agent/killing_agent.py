@@ -1,8 +1,8 @@
 """
-Run the agent and let a knife fall at one of its steps: a request to the bucket, or a rename on disk.
+Run the agent and let a kill fall at one of its steps: a request to the bucket, or a rename on disk.
 
-Each step is a line of `$KNIFE_TRACE`: `before` or `after`, what, on what, and which time it was. At the line
-that equals `$KNIFE`, SIGKILL goes to `$KNIFE_VICTIM`: the agent, the job, or both. Nothing of this is in the
+Each step is a line of `$KILL_TRACE`: `before` or `after`, what, on what, and which time it was. At the line
+that equals `$KILL_AT`, SIGKILL goes to `$KILL_VICTIM`: the agent, the job, or both. Nothing of this is in the
 agent itself.
 """
 
@@ -27,14 +27,14 @@ lock = threading.Lock()
 
 
 def step(line):
-    """Note a step, and let the knife fall if it is the one."""
+    """Note a step, and let the kill fall if it is the one."""
     with lock:
         times[line] += 1
         line = f"{line} {times[line]}\n"
-        with Path(os.environ["KNIFE_TRACE"]).open("a") as file:
+        with Path(os.environ["KILL_TRACE"]).open("a") as file:
             file.write(line)
-        if line.strip() == os.environ.get("KNIFE"):
-            victim = os.environ["KNIFE_VICTIM"]
+        if line.strip() == os.environ.get("KILL_AT"):
+            victim = os.environ["KILL_VICTIM"]
             if victim != "agent":
                 for pid in processes_of(Path(ROOT), None):
                     with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The owners of the deployments: they run `up`, `watch` and `down`, and start again what died."""
+"""The users: they run `up`, `watch` and `down`, and start again what died."""
 
 import shutil
 from types import SimpleNamespace
@@ -19,11 +19,11 @@ from orchestrator.errors import (
 )
 from tests.kit.wire import PROJECT
 from tests.planning.planning_kit import make_spec
-from tests.simulation.baton import Kill, Process
+from tests.simulation.virtual_threads import Kill, Process
 from tests.simulation.world import DIGEST, Controller
 
 
-class Owner:
+class SimulatedUser:
     """
     One person with one deployment and two computers, `a` and `b`.
 
@@ -151,7 +151,7 @@ class Owner:
             self.launch(r.choice(("watch", "watch", "up")), r.uniform(0, 30), other, rival=True)
 
     def _over(self, process, error):
-        """Judge how a command ended, and do what its owner would do next."""
+        """Judge how a command ended, and do what its user would do next."""
         kind = type(error).__name__ if error is not None else "ok"
         self.world.say(f"{process.name} ends: {kind} {error if error is not None else ''}".rstrip())
         if error is not None and not isinstance(error, TpuctlError | Kill):

@@ -1,8 +1,8 @@
 """
 Virtual time for whole processes: threads that run one at a time, in an order that only the seed decides.
 
-Each process of the simulation is a thread (or several), but only the one that holds the baton runs. Waiting
-means: hand the baton back and be resumed at a later virtual time. So the real loop, the real lease thread
+Each process of the simulation is a thread (or several), but only one of them runs at a time. Waiting
+means: hand control back and be resumed at a later virtual time. So the real loop, the real lease thread
 and the real waits run unchanged, interleaved at every wait and every slow call, and the same in every run.
 """
 
@@ -50,7 +50,7 @@ class Scheduler:
         """
         Let *seconds* pass at once if nothing else happens in them; say whether they did.
 
-        So the only one who acts keeps the baton: handing it back and forth was a tenth of a life.
+        So the only one who acts keeps control: handing it back and forth was a tenth of a life.
         """
         due = self.now() + max(0.0, seconds)
         if due > self._until or (self._heap and self._heap[0][0] <= due):
@@ -121,7 +121,7 @@ class Thread:
         self._scheduler.after(seconds, lambda ticket=self._ticket: self._resume(ticket))
 
     def sleep(self, seconds):
-        """Hand the baton back for *seconds*; called in the thread itself."""
+        """Hand control back for *seconds*; called in the thread itself."""
         if self.process.dead:
             raise Kill
         if self.process.paused_until <= self._scheduler.now() and self._scheduler.skip(seconds):
@@ -134,7 +134,7 @@ class Thread:
             raise Kill
 
     def _resume(self, ticket):
-        """Hand the baton to the thread and take it back; called by the scheduler."""
+        """Hand control to the thread and take it back; called by the scheduler."""
         if ticket != self._ticket or not self.alive:
             return
         pause = self.process.paused_until - self._scheduler.now()
@@ -185,7 +185,7 @@ def wake_all(queue):
 
 class HostClock:
     """
-    The clock of one process: virtual time, told wrongly by its skew; waiting hands the baton on.
+    The clock of one process: virtual time, told wrongly by its skew; waiting hands control on.
 
     *longer* says by how many seconds a wait grows.
     """

@@ -9,7 +9,7 @@ from orchestrator.errors import LocalCloudError
 PASSING = ("REPAIRING", "RESTARTING", "HIDDEN", "UNKNOWN", "STOPPING")
 
 
-class Weather:
+class MachineFaults:
     """Strike at random times, as often as the case says for each TPU and hour."""
 
     def __init__(self, world):
