@@ -72,7 +72,7 @@ class Apps(NamedTuple):
 
 
 class Daemon:
-    """Run one local cloud in *folder* until it is told to stop."""
+    """Run one local cloud in *folder* until it is asked to stop."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Daemon:
         )  # fmt: skip
 
     def _answers(self, router: Router) -> Callable[[Request], Response]:
-        """Return what answers one request from *router*; a change is on disk before the caller hears of it."""
+        """Return what answers one request from *router*; a change is on disk before the caller gets the answer."""
 
         def answer(request: Request) -> Response:
             try:

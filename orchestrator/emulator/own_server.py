@@ -14,7 +14,7 @@ from orchestrator.emulator.machines.socket_owner import held_for_us
 from orchestrator.errors import TransientError
 
 LOOK_SECONDS = 0.01
-"""Seconds between looks at who takes a connection."""
+"""Seconds between checks of who takes a connection."""
 
 
 def adapter_for(address: Address) -> "OwnServer | None":
@@ -30,7 +30,7 @@ class OwnServer(HTTPAdapter):
     """
 
     def init_poolmanager(self, *words: Any, **named: Any) -> None:
-        """Let each new connection be looked at."""
+        """Check each new connection."""
         super().init_poolmanager(*words, **named)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool}
 

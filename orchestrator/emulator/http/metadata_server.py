@@ -96,8 +96,8 @@ class MetadataServer:
 
     async def _answer(self, address: str, request: Request) -> Response:
         """Answer at once, or with wait_for_change when the etag differs from last_etag or time is up."""
-        # The model may make a machine stop while it is looked at, which waits for this very loop: so it is
-        # looked at from a thread, and a change in between is caught by a waiter made before.
+        # Reading the model lets its events happen, one of which may stop a machine and wait for this very loop:
+        # so it is read in a thread. The waiter is made before, to catch a change in between.
         if why := _foreign(address, request):
             return Response(403, f"{why}\n".encode())
         view = await asyncio.to_thread(self._lookup, address)

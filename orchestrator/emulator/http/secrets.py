@@ -54,7 +54,7 @@ def secret_routes(router: Router, cloud: LocalCloud, secrets: Secrets) -> None:
 
 
 def _admitted(cloud: LocalCloud, method: str, handler: Callable[..., Response]) -> Handler:
-    """Let a call in: project, scope of the caller's machine, permission and faults are looked at first."""
+    """Let a call in: project, scope of the caller's machine, permission and faults are checked first."""
 
     def answer(request: Request, project: str, **parts: str) -> Response:
         try:

@@ -81,7 +81,7 @@ def user_environment(environment: Mapping[str, str], user: str, home: Path, shel
 
 def _python_environment(settings: HostSettings) -> dict[str, str]:
     """
-    Return what uv is told: the computer's program and interpreters, and one cache for all machines.
+    Return the settings of uv: the computer's program and interpreters, and one cache for all machines.
 
     TPUCTL_LOCAL_PYTHON is for what stands in for a part of the cloud (`watch --on-vm`), never for the job.
     """

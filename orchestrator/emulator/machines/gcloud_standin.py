@@ -155,7 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Arguments) -> int:
-    """Call the verb; Google's errors are told as gcloud tells them."""
+    """Call the verb; Google's errors are printed as gcloud prints them."""
     project = os.environ.get("CLOUDSDK_CORE_PROJECT") or os.environ.get("GOOGLE_CLOUD_PROJECT") or "none"
     verb: Callable[[Any, Arguments], int] = arguments.run
     try:

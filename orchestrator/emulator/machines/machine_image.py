@@ -23,7 +23,7 @@ IMAGES: Mapping[str, MachineImage] = {
 """The images by the kind of a machine."""
 CRON, GCLOUD = "cron", "gcloud"
 ABSENT = (CRON, GCLOUD)
-"""What a local cloud can be told to leave out of its machines."""
+"""What an option can leave out of the machines of a local cloud."""
 
 
 def interpreter_for(kind: str, pythons: Mapping[str, Path], wanted: str = "") -> Path:

@@ -15,7 +15,7 @@ FOLDER = "usr/lib/local-cloud/python"
 """Below the root of the machine's files."""
 LINE = "import _machine\n"
 # As on the image, packages go into the interpreter itself and into the user's folder; those of the computer's
-# interpreter, which lends only its standard library, are not looked at.
+# interpreter, which lends only its standard library, are not searched.
 # Nor has the image python3-venv, in which Debian and Ubuntu keep ensurepip: venv cannot bring pip.
 MODULE = """\
 import site
@@ -82,7 +82,7 @@ WHEELS = ("lib/python{version}/ensurepip/_bundled", "/usr/share/python-wheels")
 NAME = re.compile(r"python(3\.\d+)")
 ELF = b"\x7fELF"
 SOURCES = ("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert")
-"""What passes; everything else that pip can be told (a target, --user, a proxy, hashes) stays here."""
+"""What passes; all other settings of pip (a target, --user, a proxy, hashes) stay here."""
 SECTIONS = ("global", "install")
 
 

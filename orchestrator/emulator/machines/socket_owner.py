@@ -91,7 +91,7 @@ def _asked(end: End, other: End) -> Holder | None:
     if not _answered:
         _answered.append(True)
     if answer[17] == LISTEN and other != ANYBODY:
-        return NOBODY  # the kernel tells of who listens there where the connection is no more
+        return NOBODY  # for a connection that has ended, the kernel names who listens there
     return Holder(*struct.unpack_from("=II", answer, 80))
 
 

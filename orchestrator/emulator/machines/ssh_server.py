@@ -178,7 +178,7 @@ class _TerminalProtocol(asyncio.StreamReaderProtocol):
     """
     Take the EIO of a terminal whose last process has ended for the end of its output.
 
-    A StreamReader that is told of an error gives it before the bytes that it still holds, and they are lost.
+    A StreamReader with an error raises it before it gives the bytes that it still holds, and they are lost.
     """
 
     def connection_lost(self, exc: Exception | None) -> None:

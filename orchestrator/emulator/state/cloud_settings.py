@@ -1,4 +1,4 @@
-"""What a local cloud is told at its start: project, seed, latencies, quotas, stockouts."""
+"""What a local cloud is started with: project, seed, latencies, quotas, stockouts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ def check_vm(kernel: Kernel, place: Place, body: Mapping[str, Any], image: str) 
     """
     Refuse (412) a VM that a constraint forbids; *image* is what it boots, as `projects/P/global/images/I`.
 
-    The texts were seen in public (docs/facts.md 2.7), but for requireOsLogin, which is written like them.
+    The texts are from public logs (docs/facts.md 2.7); the one of requireOsLogin is written like them.
     """
     interfaces = body.get("networkInterfaces") or [{}]
     metadata = {i.get("key"): i.get("value") for i in (body.get("metadata") or {}).get("items", ())}

@@ -89,7 +89,7 @@ class Controls:
         """
         Put a node into an odd state; errors: LocalCloudError.
 
-        *state* is `vanish`, `UNHEALTHY_MAINTENANCE` (READY with that health), `maintenance` (told to begin in
+        *state* is `vanish`, `UNHEALTHY_MAINTENANCE` (READY with that health), `maintenance` (announced to begin in
         an hour; `maintenance:SECONDS`), or a state of tpu v2. PREEMPTED and TERMINATED take the machines;
         other states leave them running.
         """

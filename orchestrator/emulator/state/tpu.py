@@ -28,7 +28,7 @@ class TpuNodes:
     """
     Create, change and delete nodes; each verb returns its operation at once.
 
-    A deletion of a node whose creation is settling is dropped without a word, as it was measured on the real
+    A deletion of a node whose creation is settling is dropped silently, as it was measured on the real
     service (docs/facts.md 1.3): its operation ends well, and the node comes up. How long that lasts is not
     known; here, for as long as the creation runs, at most SETTLING.
 

@@ -1,7 +1,7 @@
 """
 What a bucket's policy allows an account: roles of Cloud Storage, with conditions.
 
-Only the policy of the bucket itself is looked at. An account that it does not name is let in, as one with a
+Only the policy of the bucket itself counts. An account that it does not name is let in, as one with a
 role on the whole project is: the local cloud has no policy of the project.
 
 Of conditions (Common Expression Language) it knows resource.name, .type and .service, startsWith, endsWith,
