@@ -77,6 +77,7 @@ class LazyGroup(click.Group):
         """Import and return one command, or None when there is no such command."""
         if cmd_name not in COMMANDS:
             return None
+        # A module for each command: `tpuctl --help` names all of them and imports none.
         module = importlib.import_module(f"orchestrator.cli.commands.{cmd_name}")
         command: click.Command = module.command
         return command
@@ -163,6 +164,7 @@ def run(args: list[str] | None = None) -> int:
             return error.exit_code
         return _failed(_in_our_words(error), words)
     except BrokenPipeError:
+        # Whoever read the output, such as `head`, has had enough of it: that is no failure.
         return 0
     except Exception as error:
         from orchestrator.cli.console import show_unexpected

@@ -25,6 +25,7 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> No
     from orchestrator.cli.views import down as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
+    # Before the cloud is asked: a script that cannot answer learns it at once.
     must_answer(yes=yes)
 
     def approve(name: str, data_goes: bool) -> None:

@@ -49,6 +49,7 @@ def command(
     try:
         found = plan(choice, EventPrinter(), out=out, scripts=scripts, offline=offline)
     except TpuctlError as error:
+        # 2 says that something would change; an error that has this number would be taken for that.
         error.exit_code = 1 if detailed else error.exit_code
         raise
     plan_view.show(found, as_json=choice.as_json, scripts=scripts)

@@ -59,5 +59,6 @@ def _value(name: str) -> bytes:
     """Return the value; it stands on no command line, because those can be seen by everybody on a computer."""
     if sys.stdin.isatty():
         return str(click.prompt(f"value of {name}", hide_input=True, err=True)).encode()
+    # As bytes: a key that is not UTF-8 stays what it is.
     value: bytes = sys.stdin.buffer.read()
     return value[:-1] if value.endswith(b"\n") else value

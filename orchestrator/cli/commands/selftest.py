@@ -50,6 +50,7 @@ def command(
     wanted = Wanted(cloud, project, zone, kind, not no_tpu, budget, limit * 60)
     wanted = as_recorded(wanted, recorded) if recorded else wanted
     yes_to_costs = yes or wanted.cloud == "local"
+    # Before anything else: `prepare` takes down what an earlier self-test has left, which takes minutes.
     must_answer(yes=yes_to_costs)
     reporter = EventPrinter()
     prepared = prepare(wanted, lambda words: main.run(list(words)), reporter)

@@ -39,6 +39,7 @@ def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: 
     try:
         done = watch(choice, printer, lambda s: Progress(printer, s.spec), port=metrics, loop=loop)
     except KeyboardInterrupt:
+        # The second Ctrl-C, or one before the first pass; the next watch goes on from the record.
         done = Watched(None, "", stopped_by_user=True)
     view.show(done, rehearsed=choice.cloud == "local", as_json=choice.as_json)
     if done.stopped_by_user:

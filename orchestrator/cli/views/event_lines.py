@@ -85,6 +85,7 @@ class EventPrinter(Reporter):
             return
         if "tries" in event.data and not self._is_due(event):
             return
+        # Events repeat what machines and the cloud say: nothing of that may steer the terminal.
         event = replace(event, text=indented(clean(event.text.rstrip()), WIDTH))
         if event.text == self._last:
             return

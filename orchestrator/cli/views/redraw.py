@@ -75,6 +75,7 @@ def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None
             found, over = observe()
             show(found)
         except TpuctlError as error:
+            # Whoever watches for hours meets a network that is away for a minute.
             if error.retry is not Retry.TRANSIENT:
                 raise
             put(f"{error.message} ({error.code}); trying again", err=True)

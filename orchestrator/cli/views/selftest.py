@@ -36,6 +36,7 @@ def show_steps(done: SelfTested) -> None:
 
 def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> None:
     """Print every line of the recording, so that nobody sends what they have not read; write it after a yes."""
+    # stdout may be the JSON document, so the lines go to stderr then.
     lines = json_lines(done.run.recording)
     for line in lines:
         put(line, err=err)
