@@ -37,11 +37,6 @@ def recall(folder: Path, name: str) -> tuple[str, ...]:
     return tuple(target.read_text().split("\n")[:-1]) if target.exists() else ()
 
 
-def forget(folder: Path, name: str) -> None:
-    """Drop the pins of a machine that is gone."""
-    _file(folder, name).unlink(missing_ok=True)
-
-
 def pinned(
     host: Host, folder: Path | None, warn: Callable[[str], None] = lambda _: None
 ) -> tuple[paramiko.PKey, ...]:
