@@ -31,6 +31,7 @@ def test_every_switch_names_somebody_who_must_notice():
     """A life that breaks an invariant, or tests that exist."""
     for name, switch in SWITCHES.items():
         assert switch.patches, name
+        assert all(hasattr(where, what) for where, what, _ in switch.patches), name
         assert switch.tests or re.fullmatch(r"I[1-8]", switch.invariant), name
         for test in switch.tests:
             path, _, function = test.partition("::")

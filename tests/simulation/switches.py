@@ -171,7 +171,7 @@ MECHANISMS = {
         ((nodes, "whole_pages", lambda pager, what: pager.pages),),
         ("tests/google/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),
     "M7 an absence is seen twice": Switch(
-        ((record, "CONFIRMED_AFTER", 0.0), (decide, "CONFIRMED_AFTER", 0.0)),
+        ((record, "CONFIRMED_AFTER", 0.0),),
         (f"{ENGINE}recover.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",)),
     "M8 each call has a limit": Switch(
         ((clients.Clients, "reading", property(lambda self: {"timeout": None, "retry": None})),),

@@ -14,7 +14,7 @@ from orchestrator.config import starter
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.observation import Present
-from orchestrator.engine import apply, delete, observe, reconcile, routes
+from orchestrator.engine import apply, delete, observe, routes
 from orchestrator.engine.delete import Sweep
 from orchestrator.engine.queued_tpus import NodesInQueue
 from orchestrator.google import (
@@ -27,7 +27,7 @@ from orchestrator.google import (
     project_probe,
 )
 from orchestrator.google.refusal import Failure
-from orchestrator.planning import never_reported, next_zone, termination, tpu
+from orchestrator.planning import never_reported, news, next_zone, termination, tpu
 from orchestrator.scripts import render
 from tests.simulation.switch import Switch
 
@@ -101,7 +101,7 @@ UNKIND = {
         ((tpu, "often_silent", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 a maintenance is told": Switch(
-        ((reconcile, "maintenance_text", lambda *_: ""),),
+        ((news, "maintenance_text", lambda *_: ""),),
         (f"{BIRTHS}test_a_maintenance_is_told_once_and_nothing_is_done",)),
     "U3 a write that comes too soon is repeated": Switch(
         ((clients.Clients, "spaced", clients.Clients.mutating),),
@@ -188,7 +188,7 @@ UNKIND = {
         ((delete, "outside", lambda seen, zones: ()),),
         ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_that_nobody_names",)),
     "U23 what the login may not look at is unknown": Switch(
-        ((google, "not_seen", lambda sight, **_: bad(sight.why, "")),),
+        ((google, "not_observed", lambda sight, **_: bad(sight.why, "")),),
         ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U24 a named account is not asked for": Switch(
         ((factory, "read_account", lambda clients, _, read=factory.read_account: read(clients)),),
