@@ -1,6 +1,6 @@
 """`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news."""
 
-from orchestrator.app import publish
+from orchestrator.app import watch
 from orchestrator.cli.views import job_progress
 from orchestrator.engine.notifications import Notifier
 
@@ -15,7 +15,7 @@ def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(user, monkeypatch):
     seen = Notifier.seen
     monkeypatch.setattr(Notifier, "seen", lambda self, result: told.append(result) or seen(self, result))
     monkeypatch.setattr(job_progress.Progress, "show", broken)
-    monkeypatch.setattr(publish.Publication, "after", broken)
+    monkeypatch.setattr(watch.Publication, "after", broken)
     said = user.watch(300)
     assert "could not be shown" in said.err, said.err
     assert len(told) > 1

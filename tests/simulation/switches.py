@@ -11,7 +11,7 @@ from orchestrator.domain.plan import Plan
 from orchestrator.engine import apply, delete, journal, lease_object, observe, reconcile, record_store
 from orchestrator.errors import TransientError
 from orchestrator.google import bodies, client_errors, clients, nodes, observations
-from orchestrator.planning import decide, next_zone, termination, tpu
+from orchestrator.planning import decide, next_zone, termination, tpu, vm
 from orchestrator.ssh import watchdog
 from tests.kit.records import changed
 from tests.simulation import machines
@@ -171,7 +171,7 @@ MECHANISMS = {
         ((nodes, "whole_pages", lambda pager, what: pager.pages),),
         ("tests/google/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),
     "M7 an absence is seen twice": Switch(
-        ((record, "CONFIRMED_AFTER", 0.0),),
+        ((record, "CONFIRMED_AFTER", 0.0), (vm, "CONFIRMED_AFTER", 0.0)),
         (f"{ENGINE}recover.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",)),
     "M8 each call has a limit": Switch(
         ((clients.Clients, "reading", property(lambda self: {"timeout": None, "retry": None})),),
