@@ -12,7 +12,7 @@ from pathlib import Path
 from orchestrator.agent.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.settings import read_settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.transport import Reply
 from orchestrator.emulator.http import metadata_tree
 from orchestrator.emulator.http.dispatch import dispatch
@@ -60,7 +60,7 @@ def ask(router, cloud, folder: Path, leave=lambda machine: None):
             continue
         environ = {**environment_of(machine), "TPUCTL_ROOT": str(folder / machine.id)}
         settings, wire = read_settings(environ), Wire(router, cloud, machine)
-        server, bucket = Metadata("metadata"), Bucket(settings.bucket, "http://storage", None)
+        server, bucket = Metadata("metadata"), JobBucket(settings.bucket, "http://storage", None)
         api = NodeApi(environ, server)
         bucket._tokens = api._tokens
         server._transport = bucket._transport = api._transport = wire

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.agent.venv import Wanted
+from orchestrator.agent.venv import WantedPackages
 from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
 from orchestrator.emulator.machines.machine_python import interpreters
 from orchestrator.emulator.start_options import free_ports
@@ -61,7 +61,7 @@ def fake_environments(cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         pins = cache.with_name(f"{cache.name}-pins.txt")
         pins.write_text("\n".join(wanted.split()) + "\n")
-        folder = cache / Wanted((pins,), (), "").key(version)
+        folder = cache / WantedPackages((pins,), (), "").key(version)
         (folder / "bin").mkdir(parents=True)
         (folder / "bin/python").symlink_to(sys.executable)
         (folder / f"bin/{name}").write_text(PROGRAM.format(python=sys.executable))

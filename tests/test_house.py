@@ -252,3 +252,23 @@ def test_scripts_of_the_checkout_may_be_run():
     """.ci/run is executable and is bash."""
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert run("bash", "-n", ".ci/run") == ""
+
+
+TWINS = {
+    "Levanter", "Keras",  # what a framework saves, and what it prints
+    "TransientError", "PreconditionError",  # the agent's errors, which stand alone on the machines
+    "JobLog",  # written on a machine, read by the controller
+}  # fmt: skip
+
+
+def test_a_class_name_stands_for_one_thing():
+    """Outside of the local cloud, whose classes are the twins of what Google has."""
+    found = {}
+    for path in PACKAGE:
+        if "emulator" not in path.parts:
+            classes = [
+                node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+            ]
+            for name in {one.name for one in classes if not one.name.startswith("_")}:
+                found.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1 and name not in TWINS} == {}

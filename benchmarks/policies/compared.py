@@ -10,7 +10,7 @@ All share one safety net: without a node, and with less slack than a sudden end 
 from enum import Enum
 
 from orchestrator.planning import deadline
-from orchestrator.planning.deadline import Choice, Mode, Situation
+from orchestrator.planning.deadline import Mode, ModeChoice, Situation
 
 
 class Policy(Enum):
@@ -21,27 +21,27 @@ class Policy(Enum):
     THRIFTY = "thrifty"
 
 
-def choose(policy: Policy, s: Situation) -> Choice:
+def choose(policy: Policy, s: Situation) -> ModeChoice:
     """Return what the job should run on from now on."""
     if policy is Policy.THRIFTY or s.remaining <= 0:
         return deadline.choose(s)
     if s.mode is Mode.SPOT:
         late = s.starting and s.slack < s.cold + s.loss
-        return Choice(Mode.ON_DEMAND) if late else Choice(Mode.SPOT, s.place)
+        return ModeChoice(Mode.ON_DEMAND) if late else ModeChoice(Mode.SPOT, s.place)
     if s.mode is Mode.ON_DEMAND:
         ahead = policy is Policy.UNIFORM and s.slack >= s.change + s.unsaved
         ahead = ahead and s.done >= _line(s, s.now + 2 * s.cold)
-        return (_first(s) if ahead else None) or Choice(Mode.ON_DEMAND, s.place)
+        return (_first(s) if ahead else None) or ModeChoice(Mode.ON_DEMAND, s.place)
     if s.slack < s.change:
-        return Choice(Mode.ON_DEMAND)
+        return ModeChoice(Mode.ON_DEMAND)
     behind = policy is Policy.UNIFORM and s.done < _line(s, s.now)
-    return _first(s) or Choice(Mode.ON_DEMAND if behind else Mode.WAIT)
+    return _first(s) or ModeChoice(Mode.ON_DEMAND if behind else Mode.WAIT)
 
 
-def _first(s: Situation) -> Choice | None:
+def _first(s: Situation) -> ModeChoice | None:
     """Return the first offer that may be up."""
     found = next((offer for offer in s.offers if offer.up is not False), None)
-    return None if found is None else Choice(Mode.SPOT, found.place)
+    return None if found is None else ModeChoice(Mode.SPOT, found.place)
 
 
 def _line(s: Situation, at: float) -> float:

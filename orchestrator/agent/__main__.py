@@ -23,7 +23,7 @@ from orchestrator.agent.parts import wire
 from orchestrator.agent.processes import start_time
 from orchestrator.agent.rehearsal import check, for_job, for_setup, trusted
 from orchestrator.agent.settings import layout_of, read_settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.agent.venv import install_command
 from orchestrator.agent.venv import main as venv
@@ -86,7 +86,9 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
     check(environ)
     layout.make()
     fetch(
-        layout, Bucket.from_environ(settings.bucket, environ, Metadata.from_environ(environ)), settings.bundle
+        layout,
+        JobBucket.from_environ(settings.bucket, environ, Metadata.from_environ(environ)),
+        settings.bundle,
     )
     return 0
 
@@ -106,13 +108,13 @@ def _run(environ: Mapping[str, str]) -> int:
 def _venv(words: List[str], environ: Mapping[str, str]) -> int:
     """Do what `tpuctl-venv` does."""
 
-    def bucket() -> Bucket:
+    def bucket() -> JobBucket:
         own = trusted(environ)
         if not environ.get("TPUCTL_BUCKET"):
             raise AgentError(
                 "TPUCTL_BUCKET is not set: uv cannot be fetched. Run this from job.setup or job.command"
             )
-        return Bucket.from_environ(environ["TPUCTL_BUCKET"], own, Metadata.from_environ(own))
+        return JobBucket.from_environ(environ["TPUCTL_BUCKET"], own, Metadata.from_environ(own))
 
     return venv(words, environ, layout_of(environ), bucket)
 
@@ -144,7 +146,7 @@ def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
     """Delete this machine's node if its time is over."""
     settings, own = read_settings(environ), trusted(environ)
     metadata = Metadata.from_environ(own)
-    bucket = Bucket.from_environ(settings.bucket, own, metadata)
+    bucket = JobBucket.from_environ(settings.bucket, own, metadata)
 
     def leave(seconds: float) -> None:
         _notice(layout, seconds)

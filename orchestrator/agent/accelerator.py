@@ -17,7 +17,7 @@ LONGEST = 80
 
 
 @dataclass(frozen=True)
-class Holder:
+class DeviceHolder:
     """Name a process that has one of the TPU's devices open."""
 
     pid: int
@@ -44,7 +44,7 @@ def obstacles(devices: Path = DEVICES, processes: Path = PROCESSES, lock: Path =
     return [f"{lock} was left by a process that is gone, and is removed"] if removed else []
 
 
-def holders(devices: Path, processes: Path) -> List[Holder]:
+def holders(devices: Path, processes: Path) -> List[DeviceHolder]:
     """Return the processes that have a device of the TPU open, as far as we may look."""
     found = []
     for process in processes.glob("[0-9]*"):
@@ -52,7 +52,7 @@ def holders(devices: Path, processes: Path) -> List[Holder]:
             if any(_is_device(os.readlink(str(one)), devices) for one in (process / "fd").iterdir()):  # noqa: PTH115 (Python 3.8)
                 # It may end between these two reads; then it holds nothing any more.
                 words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                found.append(Holder(int(process.name), words.strip()[:LONGEST]))
+                found.append(DeviceHolder(int(process.name), words.strip()[:LONGEST]))
     return sorted(found, key=lambda one: one.pid)
 
 

@@ -8,8 +8,8 @@ from typing import Iterable, Optional, Sequence, Tuple
 
 from orchestrator.agent.catalogue import Catalogue
 from orchestrator.agent.gang import Attempt, next_attempt
-from orchestrator.agent.orders import Ending, Interrupted, Kind
-from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted
+from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.peers import silent_peer
 from orchestrator.contract.backoff import Backoff
@@ -25,7 +25,7 @@ class Advance:
         self._parts = parts
         self._settings = parts.settings
 
-    def after(self, attempt: Attempt, outcome: Outcome, counted: bool) -> Attempt:
+    def after(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many."""
         parts = self._parts
         latest = parts.patiently("read the gang", parts.gang.latest)
@@ -44,11 +44,11 @@ class Advance:
             wanted = self._without_the_newest(attempt, wanted)
         return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))
 
-    def _wanted(self, attempt: Attempt, outcome: Outcome, counted: bool) -> Attempt:
+    def _wanted(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """Return the next attempt as things stand now."""
         newest, why = self._newest(attempt if counted else None)
         reason = f"{why}; before: {outcome.reason}" if why else outcome.reason
-        excused = outcome.verdict is Verdict.EXCUSED
+        excused = outcome.verdict is JobVerdict.EXCUSED
         return next_attempt(attempt, newest, reason, self._settings.worker, counted, excused, outcome.code)
 
     def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[Checkpoint], str]:
@@ -66,7 +66,7 @@ class Advance:
         )
         return older, older.why if older is not None else ""
 
-    def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: Outcome) -> str:
+    def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: JobOutcome) -> str:
         """Give up after too many failures, unless a worker is missing: then return which, and go on trying."""
         if wanted.failures < self._settings.failures:
             return ""
@@ -78,7 +78,7 @@ class Advance:
         count = f"{wanted.failures} starts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.reason}{tried}"
         self._parts.patiently("give up", lambda: self._parts.gang.give_up(text))
-        raise Interrupted(Ending(Kind.GAVE_UP, text))
+        raise JobInterrupted(Ending(EndingKind.GAVE_UP, text))
 
     def _without_the_newest(self, attempt: Attempt, wanted: Attempt) -> Attempt:
         """
@@ -97,7 +97,9 @@ class Advance:
         newer = parts.patiently("look for a newer incarnation", parts.gang.newer_incarnation)
         if newer is not None:
             # The replacement may just be starting from that checkpoint.
-            raise Interrupted(Ending(Kind.FENCED, f"incarnation {newer} exists, this machine is not needed"))
+            raise JobInterrupted(
+                Ending(EndingKind.FENCED, f"incarnation {newer} exists, this machine is not needed")
+            )
         return parts.patiently("go one checkpoint back", lambda: go_back(parts.catalogue, wanted, newest))
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:

@@ -10,7 +10,7 @@ from typing import Dict, Optional, Tuple
 from orchestrator.agent.bundle import fetch
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.local_checkpoints import RESTORING
-from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.rescue import read_manifests
 from orchestrator.agent.restore import NOTHING, Restored
@@ -20,7 +20,7 @@ from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError
 from orchestrator.contract.manifest import is_plain
-from orchestrator.contract.unclaimed_manifest import Place, UnclaimedFile, outputs_before
+from orchestrator.contract.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
 
 
 def fetch_code(parts: Parts) -> None:
@@ -33,16 +33,16 @@ def fetch_code(parts: Parts) -> None:
     parts.status.time("fetched", again=False)
 
 
-def bring_python(parts: Parts) -> Optional[Outcome]:
+def bring_python(parts: Parts) -> Optional[JobOutcome]:
     """Install the Python that `job.python` asks for; return how the attempt ends if that cannot be done."""
     try:
         own_python(parts.environ, parts.settings.layout, lambda: parts.bucket)
     except (AgentError, OSError) as error:
-        return Outcome(Verdict.FAILED, str(error))
+        return JobOutcome(JobVerdict.FAILED, str(error))
     return None
 
 
-def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional[Outcome]]:
+def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional[JobOutcome]]:
     """
     Bring the checkpoint of an attempt to this disk; return also how the attempt ends if that cannot be done.
 
@@ -58,9 +58,9 @@ def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional
             restored = parts.patiently("restore", bring)
     except TornError as error:
         parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))
-        return NOTHING, Outcome(Verdict.FAILED, f"restore: {error}")
+        return NOTHING, JobOutcome(JobVerdict.FAILED, f"restore: {error}")
     except SliceSizeError as error:
-        return NOTHING, Outcome(Verdict.FAILED, f"restore: {error}")
+        return NOTHING, JobOutcome(JobVerdict.FAILED, f"restore: {error}")
     if parts.format.at_end and not parts.settings.checkpoints.in_bucket:
         parts.patiently("bring outputs back", partial(bring_outputs_back, parts))
     parts.status.time("restored")
@@ -90,7 +90,7 @@ def bring_outputs_back(parts: Parts) -> None:
     temporary = folder / f"{RESTORING}outputs"
     shutil.rmtree(str(temporary), ignore_errors=True)
     temporary.mkdir()
-    start, count = f"{Place.CHECKPOINTS.value}/", 0
+    start, count = f"{SavedPlace.CHECKPOINTS.value}/", 0
     for stored in files.values():
         # Two slashes in a row would make the rest an absolute path, which `/` goes to.
         if not stored.name.startswith(start) or not is_plain(stored.name[len(start) :]):

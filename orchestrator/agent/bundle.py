@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import List
 
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import TornError, TransientError
 from orchestrator.contract.object_names import BUNDLES
 
 
-def fetch(layout: Layout, bucket: Bucket, digest: str) -> None:
+def fetch(layout: Layout, bucket: JobBucket, digest: str) -> None:
     """
     Make `current` point to the bundle *digest*; nothing is downloaded when it is unpacked already.
 
@@ -61,7 +61,7 @@ def unpack(archive: Path, target: Path) -> None:
         raise TornError(f"{archive.name} is no whole tar.gz: {error}") from error
 
 
-def _fetch(folder: Path, bucket: Bucket, digest: str, target: Path) -> None:
+def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
     name = f"{BUNDLES}{digest}.tar.gz"
     held = bucket.stat(name)
     if held is None:

@@ -7,9 +7,9 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.agent.threads import say
-from orchestrator.contract.completeness import Checkpoint, Verdict, disposable, judge
+from orchestrator.contract.completeness import Checkpoint, CheckpointVerdict, disposable, judge
 from orchestrator.contract.formats.base import Format, Listing, StoredStep
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
@@ -25,7 +25,7 @@ MOST_NAMED = 3
 class Catalogue:
     """Know the complete checkpoints: those that agents committed, or those the framework finished itself."""
 
-    def __init__(self, settings: Settings, bucket: Bucket, format_: Format) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, format_: Format) -> None:
         self._settings = settings.checkpoints
         self._bucket = bucket
         self._format = format_
@@ -130,7 +130,7 @@ class Catalogue:
                 lacks = f"step {step} of incarnation {number} is not complete: {verdict.why}"
                 yield verdict.checkpoint, lacks if verdict.why else ""
 
-    def _verdict(self, folder: str, seconds: float) -> Verdict:
+    def _verdict(self, folder: str, seconds: float) -> CheckpointVerdict:
         sizes = self._bucket.sizes(folder, seconds)
         # A manifest may be deleted between the list and this read; the judge takes it as missing.
         held = {name: self._bucket.read(name, seconds) for name in sizes if parse_name(name)}
@@ -166,7 +166,7 @@ class Catalogue:
         return path.rstrip("/") + "/" if path else ""
 
 
-def retain(settings: Settings, bucket: Bucket, catalogue: Catalogue, gang: Gang) -> None:
+def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, gang: Gang) -> None:
     """
     Keep the newest complete checkpoints and whatever is newer than the oldest kept one. Worker 0 calls this.
 

@@ -18,9 +18,9 @@ from orchestrator.agent.links import links_of
 from orchestrator.agent.local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
 from orchestrator.agent.newest import FILES, CommittedFiles, Newest, is_earlier, is_same, relevant
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
-from orchestrator.contract.formats.base import State, Unit
+from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.formats.saved_files import replaced_in_place
 from orchestrator.contract.machine_errors import FencedError, PreconditionError, TornError
@@ -39,7 +39,7 @@ class Committer:
     def __init__(
         self,
         settings: Settings,
-        bucket: Bucket,
+        bucket: JobBucket,
         *,
         catalogue: Catalogue,
         gang: Gang,
@@ -141,7 +141,7 @@ class Committer:
             if names:
                 number = self._settings.incarnation
                 unit = Unit(number, "outputs", ".", names)
-                self._commit_step(LocalStep(number, unit, State.COMPLETE, ""))
+                self._commit_step(LocalStep(number, unit, SavedState.COMPLETE, ""))
 
     def _pending(self, whole: List[LocalStep]) -> List[LocalStep]:
         """Return what to commit: one machine commits the newest step, a gang every step so that workers meet."""

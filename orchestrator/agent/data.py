@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
 
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.orders import Interrupted
-from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.orders import JobInterrupted
+from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import Task
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
@@ -36,7 +36,7 @@ _KNOWN = Tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class DataFile:
+class WantedData:
     """
     Hold one file: its place below the data folder, where it comes from, and what it must be.
 
@@ -53,7 +53,7 @@ class DataFile:
 class Data:
     """Bring the data of one bundle to this machine."""
 
-    def __init__(self, layout: Layout, bucket: Bucket) -> None:
+    def __init__(self, layout: Layout, bucket: JobBucket) -> None:
         self._layout = layout
         self._bucket = bucket
         self._known: Dict[str, _KNOWN] = {}
@@ -100,12 +100,12 @@ class Data:
                     raise TornError(f"{DATA_LIST} names {place!r}, which is no place below a folder")
         return found
 
-    def _files(self, name: str, source: str, held: List[Dict[str, object]]) -> Iterator[DataFile]:
+    def _files(self, name: str, source: str, held: List[Dict[str, object]]) -> Iterator[WantedData]:
         if not source:
             for one in held:
                 total = str(one["sha256"])
                 size = int(str(one["size"]))
-                yield DataFile(
+                yield WantedData(
                     f"{name}/{one['name']}", size, self._bucket.name, DATA + total, f"sha256:{total}"
                 )
             return
@@ -116,7 +116,7 @@ class Data:
             raise FinalError(f"{source} holds no objects")
         yield from found
 
-    def _listed(self, name: str, source: str, place: str, prefix: str) -> Iterator[DataFile]:
+    def _listed(self, name: str, source: str, place: str, prefix: str) -> Iterator[WantedData]:
         """Yield the objects of a folder of any bucket, or the one object of that name."""
         try:
             items = self._bucket.other(place).objects(prefix)
@@ -133,9 +133,9 @@ class Data:
             inner = inner.lstrip("/")
             if item["name"].endswith("/") or {"", ".", ".."} & set(inner.split("/")):
                 continue
-            yield DataFile(f"{name}/{inner}", int(item["size"]), place, item["name"], _sum_of(item))
+            yield WantedData(f"{name}/{inner}", int(item["size"]), place, item["name"], _sum_of(item))
 
-    def _check_room(self, missing: List[DataFile]) -> None:
+    def _check_room(self, missing: List[WantedData]) -> None:
         self._layout.data.mkdir(parents=True, exist_ok=True)
         need, free = sum(file.size for file in missing), shutil.disk_usage(str(self._layout.data)).free
         if need > free:
@@ -143,7 +143,7 @@ class Data:
                 f"{need / 1e9:.1f} GB are still to come, and the disk has room for {free / 1e9:.1f} GB"
             )
 
-    def _has(self, file: DataFile) -> bool:
+    def _has(self, file: WantedData) -> bool:
         """Say whether the file is here and right; one not touched since it was proven is not read again."""
         path = self._layout.data / file.place
         try:
@@ -161,7 +161,7 @@ class Data:
         self._known[file.place] = (found.st_size, found.st_mtime_ns, file.total)
         return True
 
-    def _fetch(self, file: DataFile) -> None:
+    def _fetch(self, file: WantedData) -> None:
         path = self._layout.data / file.place
         # rmtree refuses a link, and what a link leads to is not ours to delete.
         if path.is_dir() and not path.is_symlink():
@@ -228,9 +228,9 @@ def _fits(path: Path, total: str) -> bool:
     return digest_of(path, kind) == wanted
 
 
-def _each(call: Callable[[DataFile], None], files: List[DataFile], stop: threading.Event) -> None:
+def _each(call: Callable[[WantedData], None], files: List[WantedData], stop: threading.Event) -> None:
     """Call for each file, some at a time; the first failure ends it and is raised. Leave at once on *stop*."""
-    queue: Deque[DataFile] = deque(files)
+    queue: Deque[WantedData] = deque(files)
     failed: List[BaseException] = []
 
     def work() -> None:
@@ -274,7 +274,7 @@ TICK = 0.1
 REPORT_EVERY = 2.0
 
 
-def bring_data(parts: Parts) -> Optional[Outcome]:
+def bring_data(parts: Parts) -> Optional[JobOutcome]:
     """
     Return None when the data that the code asks for is here, else how the attempt ends.
 
@@ -294,12 +294,12 @@ def bring_data(parts: Parts) -> Optional[Outcome]:
                 parts.status.set(
                     message=f"data: {data.done / 1e9:.2f} of {data.wanted / 1e9:.2f} GB are here"
                 )
-    except Interrupted:
+    except JobInterrupted:
         data.stop.set()
         raise
     parts.status.set(message="")
     if isinstance(task.failed, FinalError):
-        return Outcome(Verdict.FAILED, f"data: {task.failed}")
+        return JobOutcome(JobVerdict.FAILED, f"data: {task.failed}")
     task.result()
     parts.status.time("data_done")
     return None

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
-from orchestrator.agent.progress import Progress
+from orchestrator.agent.progress import ProgressReader
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.object_names import TENSORBOARD
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.protobuf import fields
@@ -48,14 +48,14 @@ class EventFiles:
         self._lock = threading.Lock()
         self._since = 0.0
         self._read: Dict[str, int] = {}
-        self.newest = Progress()
+        self.newest = ProgressReader()
 
     def begin(self, now: float) -> None:
         """Forget everything: a start of the job begins *now*, in seconds since the epoch."""
         with self._lock:
             # What was there before belongs to an earlier start: only what is appended counts.
             self._read = {path: size for path, size, _ in self._files()}
-            self._since, self.newest = now, Progress()
+            self._since, self.newest = now, ProgressReader()
 
     def look(self) -> None:
         """Read what is new. Raises nothing: a file that cannot be read or makes no sense is passed over."""
@@ -132,7 +132,7 @@ class EventFiles:
             for part in values:
                 loss = scalar(part)
                 if loss is not None and step < 10**15 and step >= (self.newest.step or 0):
-                    self.newest = Progress(step, loss if usable(loss) is not None else float("nan"))
+                    self.newest = ProgressReader(step, loss if usable(loss) is not None else float("nan"))
         except (ValueError, IndexError, struct.error):
             return
 
@@ -203,7 +203,7 @@ def masked_crc(data: bytes) -> int:
 class BucketEvents:
     """Look below TPUCTL_TENSORBOARD_DIR and, with `dir: bucket`, below the folder of all checkpoints."""
 
-    def __init__(self, settings: Settings, bucket: Bucket, events: EventFiles) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, events: EventFiles) -> None:
         self._bucket = bucket
         self._events = events
         self._prefixes = _prefixes(settings)

@@ -21,7 +21,7 @@ from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.metadata import Metadata, Tokens
 from orchestrator.agent.rehearsal import tpu_endpoint
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.agent.transport import Reply, Transport, time_of
 from orchestrator.contract.backoff import Backoff
@@ -45,7 +45,7 @@ ASKING = 20.0
 
 
 @dataclass(frozen=True)
-class Observation:
+class ExpiryFacts:
     """
     Hold what one check found: *now* by a clock of Google's, and the deployment's *end*, 0 when none is set.
 
@@ -59,7 +59,7 @@ class Observation:
     blind: bool = False
 
 
-def stays(observed: Observation) -> str:
+def stays(observed: ExpiryFacts) -> str:
     """Return why the node stays, empty when its time is over."""
     if observed.end <= 0:
         return "no end is set"
@@ -72,7 +72,7 @@ def stays(observed: Observation) -> str:
     return ""
 
 
-def turn(observed: Observation, worker: int, workers: int) -> bool:
+def turn(observed: ExpiryFacts, worker: int, workers: int) -> bool:
     """Say whether this worker is the one to delete the node now; its time is over."""
     late = observed.now - observed.end - (BLIND if observed.blind else MARGIN)
     if worker == 0:
@@ -112,7 +112,7 @@ class Timer:
         self,
         settings: Settings,
         made_until: float,
-        bucket: Bucket,
+        bucket: JobBucket,
         api: NodeApi,
         whoami: Callable[[], OwnNode],
         leave: Callable[[float], object],
@@ -123,7 +123,7 @@ class Timer:
         self._api = api
         self._whoami = whoami
         self._leave = leave
-        self._memory = Memory(settings.layout)
+        self._memory = ExpiryMemory(settings.layout)
 
     def step(self) -> int:
         """Return 0, or 1 when what had to be done could not be."""
@@ -157,7 +157,7 @@ class Timer:
             return self._delete(node, observed)
         return 0
 
-    def _observe(self, node: OwnNode) -> Observation:
+    def _observe(self, node: OwnNode) -> ExpiryFacts:
         """Return what the bucket says, or the time by the TPU API where the bucket says nothing."""
         try:
             held = self._bucket.read(RECORD, ASKING)
@@ -166,8 +166,8 @@ class Timer:
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
             self._memory.say_news(f"the dead-man timer does not see the bucket: {error}")
-            return Observation(self._api.get(node)[1], self._made_until, blind=True)
-        return Observation(now, end, age)
+            return ExpiryFacts(self._api.get(node)[1], self._made_until, blind=True)
+        return ExpiryFacts(now, end, age)
 
     def _check(self, resource: Mapping[str, Any]) -> None:
         """Raise FinalError unless the node is the one that this machine was made as."""
@@ -189,7 +189,7 @@ class Timer:
             self._settings.layout.stop.unlink()
         say(f"this TPU is not deleted, because {why}; cron starts the job again")
 
-    def _delete(self, node: OwnNode, observed: Observation) -> int:
+    def _delete(self, node: OwnNode, observed: ExpiryFacts) -> int:
         over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and nobody is at work on it"
         try:
             self._api.delete(node)
@@ -221,7 +221,7 @@ class Timer:
             )
 
 
-class Memory:
+class ExpiryMemory:
     """Remember from one minute to the next what was said and when to try again."""
 
     def __init__(self, layout: Layout) -> None:

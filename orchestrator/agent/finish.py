@@ -9,8 +9,8 @@ from typing import Optional
 
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.leftovers import BUCKET, stray_in
-from orchestrator.agent.orders import Ending, Interrupted, Kind
-from orchestrator.agent.outcome import Outcome
+from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted
+from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.peers import all_ended, first_ended
 from orchestrator.agent.play import Player
@@ -35,7 +35,7 @@ class Finish:
         self._player = player
         self.rescue = Rescue(parts)
 
-    def ending(self, attempt: Attempt, outcome: Outcome) -> Optional[Ending]:
+    def ending(self, attempt: Attempt, outcome: JobOutcome) -> Optional[Ending]:
         """
         Return the ending, None when the gang goes on instead. Raises Interrupted.
 
@@ -58,15 +58,15 @@ class Finish:
             parts.status.set(committed_step=newest.step)
         found = parts.patiently("look for files", lambda: self.rescue.found(committed, since))
         if newest is not None and not found[0]:
-            return Ending(Kind.DONE, outcome.reason)
+            return Ending(EndingKind.DONE, outcome.reason)
         parts.status.set(phase="ended", message=f"{outcome.reason}; its files are brought to the bucket")
         if newest is None and not found[0] and not parts.settings.worker:
             name = parts.patiently("look into the bucket", lambda: stray_in(parts.bucket, since))
             parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
         brought = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
-            return Ending(Kind.DONE, f"{outcome.reason}; {in_words(brought)} beside its checkpoints")
-        return Ending(Kind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(brought)}")
+            return Ending(EndingKind.DONE, f"{outcome.reason}; {in_words(brought)} beside its checkpoints")
+        return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(brought)}")
 
     def ended_earlier(self) -> None:
         """Raise Interrupted when an earlier machine has kept what this very job had trained to its end."""
@@ -75,14 +75,14 @@ class Finish:
         if mine is not None:
             self.rescue.report(mine)
             why = f"the job had ended on incarnation {mine.incarnation}; nothing was committed, {in_words(mine)}"
-            raise Interrupted(Ending(Kind.UNCLAIMED, why))
+            raise JobInterrupted(Ending(EndingKind.UNCLAIMED, why))
 
     def before(self, ending: Ending) -> None:
         """Bring what no commit contains before the last word, for as long as the machine has."""
         record, orders = self._player.record, self._parts.orders
-        if ending.kind not in (Kind.NOTICE, Kind.GAVE_UP) or not record.trains_since:
+        if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
-        notice = ending.kind is Kind.NOTICE
+        notice = ending.kind is EndingKind.NOTICE
         committed = self._parts.status.get("committed_step")
         if not notice:
             # What the report says may be another worker's news by now; ten seconds are worth a better answer.

@@ -6,7 +6,7 @@ import time
 from typing import Optional
 
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.progress import Known, Progress, Rate, known, read_progress
+from orchestrator.agent.progress import Known, ProgressReader, StepRate, known, read_progress
 from orchestrator.contract.printed.choice import Output
 from orchestrator.contract.printed.stream import Stream
 
@@ -23,9 +23,9 @@ class Follower:
         self._trains = trains
         self._stream = Stream()
         self._output = Output(self._parts.settings.progress)
-        self._reported = Progress()
+        self._reported = ProgressReader()
         self._known = Known()
-        self._rate = Rate()
+        self._rate = StepRate()
         self._began = False
         self.moved_at = time.monotonic()
         self._parts.events.begin(time.time())

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Optional, Tuple
 
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.contract.completeness import Checkpoint, made_progress
 from orchestrator.contract.json_values import json_value
@@ -79,7 +79,7 @@ def next_attempt(
 class Gang:
     """Read and create the attempts of this incarnation, and see whether a newer incarnation exists."""
 
-    def __init__(self, settings: Settings, bucket: Bucket) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket) -> None:
         self._settings = settings
         self._bucket = bucket
         self._prefix = f"{GANG}{settings.incarnation}/"
@@ -166,7 +166,7 @@ WIDEST = 1000
 """Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
 
 
-def winner_of(bucket: Bucket, settings: Settings, seconds: float = SECONDS) -> int:
+def winner_of(bucket: JobBucket, settings: Settings, seconds: float = SECONDS) -> int:
     """Return the incarnation that has won this machine's race: its own, unless another was named before."""
     name, data = claim_name(settings.race), claim_of(settings.incarnation)
     try:

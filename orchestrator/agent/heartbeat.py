@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
@@ -113,10 +113,10 @@ class Status:
             return dict(self._fields, message=message, timings=dict(self._timings), at=time.time())
 
 
-class Reporter:
+class HeartbeatReporter:
     """Write the report, at most once a second: the bucket takes about that many writes to one object."""
 
-    def __init__(self, settings: Settings, bucket: Bucket, status: Status) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
         self._settings = settings
         self._bucket = bucket
         self._status = status
@@ -221,7 +221,7 @@ class Bell:
     All workers share one object, so that the controller reads one and not as many as there are machines.
     """
 
-    def __init__(self, incarnation: int, worker: int, bucket: Bucket) -> None:
+    def __init__(self, incarnation: int, worker: int, bucket: JobBucket) -> None:
         self._name = f"{WAKE}{incarnation}"
         self._worker = worker
         self._bucket = bucket

@@ -6,7 +6,7 @@ import threading
 from typing import Optional
 
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.outcome import Outcome, Verdict, settle
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, settle
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import say
 from orchestrator.contract.machine_errors import AgentError, FencedError, FinalError
@@ -59,17 +59,17 @@ def commit_in_time(parts: Parts) -> None:
         parts.status.trouble("last commit", f"not finished within {LAST_COMMIT:g} s")
 
 
-def conclude(parts: Parts, attempt: Attempt, outcome: Outcome) -> Outcome:
+def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
     """Commit what the job has finished, and return what its end means then. Raises Interrupted."""
     if outcome.code == 0:
         parts.local.rest(in_order=True)
-    trouble = last_commit(parts, at_end=outcome.verdict is Verdict.DONE)
+    trouble = last_commit(parts, at_end=outcome.verdict is JobVerdict.DONE)
     committed, target = parts.status.get("committed_step"), _target(parts)
     if trouble and not (outcome.code == 0 and committed is None):
-        return Outcome(Verdict.FAILED, f"the last checkpoint cannot be committed: {trouble}")
+        return JobOutcome(JobVerdict.FAILED, f"the last checkpoint cannot be committed: {trouble}")
     proven = parts.committer.proven
     if target is not None and proven is not None and proven >= target:
-        return Outcome(Verdict.DONE, f"step {proven} is committed, the target is {target}")
+        return JobOutcome(JobVerdict.DONE, f"step {proven} is committed, the target is {target}")
     saved = committed is not None and (attempt.resume_step is None or committed > attempt.resume_step)
     return settle(outcome, committed=committed, saved=saved, output=parts.log.tail())
 

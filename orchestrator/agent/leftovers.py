@@ -10,7 +10,7 @@ from typing import Callable, Iterator, List, Optional, Set, Tuple
 
 from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket, seconds_of
+from orchestrator.agent.storage import JobBucket, seconds_of
 from orchestrator.contract.formats.save_like import (
     LARGE,
     checkpoint_like,
@@ -20,7 +20,7 @@ from orchestrator.contract.formats.save_like import (
     save_like,
 )
 from orchestrator.contract.object_names import OURS
-from orchestrator.contract.unclaimed_manifest import Place, Skip, Skipped
+from orchestrator.contract.unclaimed_manifest import SavedPlace, Skip, Skipped
 
 MOST_FILES = 20000
 """Files that are brought at most, and entries outside the checkpoint folder that are looked at."""
@@ -32,10 +32,10 @@ _FOREIGN = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "l
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFiles:
     """Name a file that no checkpoint contains: its place and its path below that, and when it was changed."""
 
-    place: Place
+    place: SavedPlace
     relative: str
     path: Path
     modified: int
@@ -57,12 +57,12 @@ class Found:
             size = self.path.stat().st_size
         except OSError:
             return False
-        name, apart = self.path.name, self.place in (Place.HOME, Place.QUARANTINE)
-        belongs = self.place is Place.CHECKPOINTS and size > LARGE and not is_log(name)
+        name, apart = self.path.name, self.place in (SavedPlace.HOME, SavedPlace.QUARANTINE)
+        belongs = self.place is SavedPlace.CHECKPOINTS and size > LARGE and not is_log(name)
         return self.save_like or belongs or (not apart and (checkpoint_like(name) or maybe_save(name, size)))
 
 
-Leftovers = Tuple[List[Found], List[Skipped]]
+Leftovers = Tuple[List[FoundFiles], List[Skipped]]
 
 
 def leftovers(
@@ -74,11 +74,11 @@ def leftovers(
     Of the checkpoint folder that is everything but the steps up to *committed*; of the working folder and of
     *home* what looks like a save and is newer than *since*. With nothing committed the quarantine counts too.
     """
-    found: List[Found] = []
+    found: List[FoundFiles] = []
     skipped: List[Skipped] = []
     for place, root, wanted, barred in _roots(settings, local, committed, since, home):
-        for one in _walk(place, root, wanted, barred, bounded=place in (Place.WORK, Place.HOME)):
-            if isinstance(one, Found):
+        for one in _walk(place, root, wanted, barred, bounded=place in (SavedPlace.WORK, SavedPlace.HOME)):
+            if isinstance(one, FoundFiles):
                 found.append(one)
             else:
                 skipped.append(one)
@@ -92,17 +92,17 @@ _Wanted = Callable[[str, os.stat_result], bool]
 
 def _roots(
     settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
-) -> Iterator[Tuple[Place, Path, _Wanted, Set[Path]]]:
+) -> Iterator[Tuple[SavedPlace, Path, _Wanted, Set[Path]]]:
     """Yield each folder to look through, which of its files count, and which folders below it do not."""
     layout = settings.layout
     ours = {layout.bundles, layout.quarantine, layout.log.parent, layout.status.parent}
     barred: Set[Path] = set()
     if not settings.checkpoints.in_bucket:
         claimed = _claimed(local, committed)
-        yield Place.CHECKPOINTS, local.folder, lambda name, _: not claimed(name), set()
+        yield SavedPlace.CHECKPOINTS, local.folder, lambda name, _: not claimed(name), set()
         barred.add(_real(local.folder))
     if committed is None:
-        yield Place.QUARANTINE, layout.quarantine, lambda _name, _state: True, set()
+        yield SavedPlace.QUARANTINE, layout.quarantine, lambda _name, _state: True, set()
 
     def a_save(name: str, state: os.stat_result) -> bool:
         *folders, last = name.split("/")
@@ -117,9 +117,9 @@ def _roots(
 
     work = _real(layout.current)
     if since:
-        yield Place.WORK, work, maybe_a_save, barred
+        yield SavedPlace.WORK, work, maybe_a_save, barred
     if since and home:
-        yield Place.HOME, _real(Path(home)), a_save, {_real(one) for one in ours} | barred
+        yield SavedPlace.HOME, _real(Path(home)), a_save, {_real(one) for one in ours} | barred
 
 
 def _is_model(name: str, size: int) -> bool:
@@ -146,8 +146,8 @@ def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str
 
 
 def _walk(
-    place: Place, root: Path, wanted: _Wanted, barred: Set[Path], *, bounded: bool
-) -> Iterator["Found | Skipped"]:
+    place: SavedPlace, root: Path, wanted: _Wanted, barred: Set[Path], *, bounded: bool
+) -> Iterator["FoundFiles | Skipped"]:
     """
     Yield the wanted files below *root*; links are named, never followed.
 
@@ -169,11 +169,11 @@ def _walk(
                 return
             one = _judged(place, root, here / name, wanted)
             # Of a folder that is not the job's alone, what cannot be brought is nothing to speak of.
-            if one is not None and (isinstance(one, Found) or not bounded):
+            if one is not None and (isinstance(one, FoundFiles) or not bounded):
                 yield one
 
 
-def _judged(place: Place, root: Path, path: Path, wanted: _Wanted) -> "Found | Skipped | None":
+def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "FoundFiles | Skipped | None":
     relative = path.relative_to(root).as_posix()
     name = f"{place.value}/{relative}"
     try:
@@ -194,7 +194,7 @@ def _judged(place: Place, root: Path, path: Path, wanted: _Wanted) -> "Found | S
         return Skipped(name, Skip.SYMLINK)
     if not stat.S_ISREG(state.st_mode):
         return Skipped(name, Skip.SPECIAL)
-    return Found(place, relative, path, state.st_mtime_ns)
+    return FoundFiles(place, relative, path, state.st_mtime_ns)
 
 
 def _real(path: Path) -> Path:
@@ -205,7 +205,7 @@ BUCKET = "bucket"
 MOST_FOLDERS = 10
 
 
-def stray_in(bucket: Bucket, since: float) -> str:
+def stray_in(bucket: JobBucket, since: float) -> str:
     """
     Return the newest object of the bucket that looks like a save of this job, where nobody looks for one.
 

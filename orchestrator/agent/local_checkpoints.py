@@ -19,7 +19,7 @@ from orchestrator.contract.formats.base import (
     QUIET,
     Format,
     Judgement,
-    State,
+    SavedState,
     Unit,
     unfinished,
 )
@@ -37,13 +37,13 @@ class LocalStep:
 
     step: int
     unit: Unit
-    state: State
+    state: SavedState
     why: str
 
     @property
     def complete(self) -> bool:
         """Say whether it may be committed and resumed from."""
-        return self.state is State.COMPLETE
+        return self.state is SavedState.COMPLETE
 
     @property
     def own_step(self) -> Optional[int]:
@@ -184,7 +184,7 @@ class LocalCheckpoints:
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
             raise
-        if changed or judged.state is not State.COMPLETE:
+        if changed or judged.state is not SavedState.COMPLETE:
             shutil.rmtree(str(folder), ignore_errors=True)
             why = "changed while it was copied" if changed else f"is {judged.state.value}: {judged.why}"
             raise TornError(f"{step.unit.name} {why}, so it is not committed")
@@ -247,7 +247,7 @@ class LocalCheckpoints:
     def _rested(self, unit: Unit, held: Held) -> Judgement:
         """Return the judgement, or that the files have to stay as they are for a while before it counts."""
         judged = held.judged
-        if judged.state is not State.COMPLETE or not judged.rest:
+        if judged.state is not SavedState.COMPLETE or not judged.rest:
             return judged
         for_long = time.monotonic() - held.since
         if for_long >= judged.rest * self._look and not self.at_rest:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.object_names import LOGS
-from orchestrator.contract.redaction import Redactor, Stream
+from orchestrator.contract.redaction import RedactedStream, Redactor
 
 SEGMENT = 256 << 10
 TURN = 16 << 20
@@ -30,7 +30,7 @@ class JobLog:
     def __init__(self, path: Path, redactor: Optional[Redactor] = None) -> None:
         self._path = path
         self._redactor = redactor or Redactor()
-        self._stream = Stream(self._redactor)
+        self._stream = RedactedStream(self._redactor)
         self._lock = threading.Lock()
         self._full: List[bytes] = []
         self._open = bytearray()
@@ -121,7 +121,7 @@ class JobLog:
 class LogShipper:
     """Copy the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after whatever an earlier agent left there."""
 
-    def __init__(self, settings: Settings, bucket: Bucket, log: JobLog) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, log: JobLog) -> None:
         self._prefix = f"{LOGS}g{settings.incarnation}/w{settings.worker}/"
         self._bucket = bucket
         self._log = log

@@ -19,8 +19,8 @@ from orchestrator.agent.finish import Finish
 from orchestrator.agent.gang import Attempt, next_attempt, winner_of
 from orchestrator.agent.last_commit import last_commit
 from orchestrator.agent.notice import NoticeWatch, is_preempted
-from orchestrator.agent.orders import Ending, Interrupted, Kind, obey_signals
-from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted, obey_signals
+from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.peers import LAST_LOG
@@ -35,7 +35,7 @@ from orchestrator.contract.replacing import write_atomically
 
 BEATEN = 20
 """Heartbeats after which a machine that another one has beaten ends; its controller deletes it before."""
-_FINISHED = {kind.value: kind for kind in (Kind.DONE, Kind.UNCLAIMED)}
+_FINISHED = {kind.value: kind for kind in (EndingKind.DONE, EndingKind.UNCLAIMED)}
 
 
 class Agent:
@@ -60,10 +60,10 @@ class Agent:
         try:
             try:
                 ending = self._live()
-            except Interrupted as order:
+            except JobInterrupted as order:
                 ending = order.ending
             except UnsafeError as error:
-                ending = Ending(Kind.GAVE_UP, str(error))
+                ending = Ending(EndingKind.GAVE_UP, str(error))
             self._leave(ending)
         except (
             Exception
@@ -84,8 +84,8 @@ class Agent:
         obey_signals(
             {
                 signal.SIGTERM: self._noticed,
-                signal.SIGUSR1: lambda: parts.orders.end(Kind.ASKED, "asked to stop"),
-                signal.SIGINT: lambda: parts.orders.end(Kind.ASKED, "interrupted"),
+                signal.SIGUSR1: lambda: parts.orders.end(EndingKind.ASKED, "asked to stop"),
+                signal.SIGINT: lambda: parts.orders.end(EndingKind.ASKED, "interrupted"),
             }
         )
         # Whoever reads the file may send a signal at once, so it comes after the handlers.
@@ -123,11 +123,11 @@ class Agent:
         while True:
             over = self._player.record.over(attempt.attempt, self._settings.bundle)
             outcome = self._player.once_more(attempt) if over else self._player.play(attempt)
-            if outcome.verdict in (Verdict.DONE, Verdict.ENDED):
+            if outcome.verdict in (JobVerdict.DONE, JobVerdict.ENDED):
                 ending = self._finish.ending(attempt, outcome)
                 if ending is not None:
                     return ending
-            if outcome.verdict in (Verdict.FAILED, Verdict.EXCUSED):
+            if outcome.verdict in (JobVerdict.FAILED, JobVerdict.EXCUSED):
                 parts.log.line(f"--- attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason} ---")
                 attempt = self._advance.after(attempt, outcome, counted=True)
             else:
@@ -148,7 +148,7 @@ class Agent:
             why = f"incarnation {winner} was first, this machine is not needed"
             # A claim that an earlier machine had put there for races to come is replaced by the controller.
             if time.monotonic() - began >= BEATEN * settings.heartbeat:
-                parts.orders.end(Kind.FENCED, why)
+                parts.orders.end(EndingKind.FENCED, why)
             parts.status.trouble("race", why)
             parts.orders.wait(settings.poll)
 
@@ -157,7 +157,7 @@ class Agent:
         parts, record = self._parts, self._player.record
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
-            record = records.Record()
+            record = records.StartRecord()
         # state/job.json is gone on a machine that lost its disk; its last report in the bucket still says how
         # far it was.
         held = parts.patiently("read the heartbeat", parts.reporter.before)
@@ -178,7 +178,7 @@ class Agent:
         # Reported, but cron was never held: killed between the two, or the report had failed.
         if record.ended in _FINISHED and record.bundle == self._settings.bundle:
             self._say_again(latest)
-            raise Interrupted(Ending(_FINISHED[record.ended], "the job was finished already"))
+            raise JobInterrupted(Ending(_FINISHED[record.ended], "the job was finished already"))
         if record.over(latest.attempt, self._settings.bundle):
             return latest
         parts.committer.begin(latest.attempt, latest.resume_step)
@@ -186,7 +186,7 @@ class Agent:
         last_commit(parts)
         killed = record.killed_on_this_boot()
         why = "the agent was killed" if killed else "started again"
-        return self._advance.after(latest, Outcome(Verdict.FAILED, why), counted=killed)
+        return self._advance.after(latest, JobOutcome(JobVerdict.FAILED, why), counted=killed)
 
     def _say_again(self, attempt: Attempt) -> None:
         """Report the attempt that was finished and what it saved: other workers may still wait to read it."""
@@ -210,11 +210,11 @@ class Agent:
         newer = self._parts.gang.newer_incarnation(10.0)
         if newer is not None:
             self._parts.orders.end(
-                Kind.FENCED, f"incarnation {newer} exists, this machine is not needed any more"
+                EndingKind.FENCED, f"incarnation {newer} exists, this machine is not needed any more"
             )
         verdict = self._parts.gang.verdict(10.0)
         if verdict is not None:
-            self._parts.orders.end(Kind.GAVE_UP, verdict)
+            self._parts.orders.end(EndingKind.GAVE_UP, verdict)
         self._parts.orders.check()
 
     def _follow(self) -> None:
@@ -224,7 +224,7 @@ class Agent:
             self._parts.orders.saw_attempt(attempt + 1)
         # Listing costs more than reading, so newer incarnations are looked for at the heartbeat's pace.
         if time.monotonic() - self._checked_at >= self._settings.heartbeat:
-            with contextlib.suppress(Interrupted):
+            with contextlib.suppress(JobInterrupted):
                 self._check_gang()
             self._checked_at = time.monotonic()
 
@@ -243,7 +243,7 @@ class Agent:
 
     def _noticed(self) -> None:
         self._parts.status.set(notice=True)
-        self._parts.orders.end(Kind.NOTICE, "the machine is being taken away")
+        self._parts.orders.end(EndingKind.NOTICE, "the machine is being taken away")
 
     def _preempted(self) -> None:
         # A signal alone may be a reboot, after which this machine goes on; this machine does not.
@@ -262,7 +262,7 @@ class Agent:
         with contextlib.suppress(OSError):
             # First of all, so that an agent that is killed below does not count as one that crashed.
             records.save(layout, self._player.record, ended=ending.kind.value)
-        if ending.kind is Kind.NOTICE and not parts.status.get("preempted"):
+        if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)
         parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")

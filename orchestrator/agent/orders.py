@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Callable, Mapping, Optional
 
 
-class Kind(enum.Enum):
+class EndingKind(enum.Enum):
     """Name why an agent ends. UNCLAIMED: the job is finished, and no checkpoint holds what it trained."""
 
     DONE = "done"
@@ -25,29 +25,29 @@ class Kind(enum.Enum):
     @property
     def phase(self) -> str:
         """Return the phase that the last heartbeat shows."""
-        ends = {Kind.DONE: "done", Kind.UNCLAIMED: "unclaimed", Kind.GAVE_UP: "failed"}
+        ends = {EndingKind.DONE: "done", EndingKind.UNCLAIMED: "unclaimed", EndingKind.GAVE_UP: "failed"}
         return ends.get(self, "stopped")
 
     @property
     def holds(self) -> bool:
         """Say whether cron must not start the agent again."""
-        return self is not Kind.ASKED
+        return self is not EndingKind.ASKED
 
     @property
     def must_be_reported(self) -> bool:
         """Say whether the controller must learn it before cron is held: a machine nobody needs costs money."""
-        return self in (Kind.DONE, Kind.UNCLAIMED, Kind.GAVE_UP)
+        return self in (EndingKind.DONE, EndingKind.UNCLAIMED, EndingKind.GAVE_UP)
 
 
 @dataclass(frozen=True)
 class Ending:
     """Say why the agent ends."""
 
-    kind: Kind
+    kind: EndingKind
     reason: str
 
 
-class Interrupted(Exception):  # noqa: N818 (an order, not an error)
+class JobInterrupted(Exception):  # noqa: N818 (an order, not an error)
     """Leave whatever is being waited for, because the agent is to end."""
 
     def __init__(self, ending: Ending) -> None:
@@ -65,7 +65,7 @@ class Orders:
         self._newest_attempt = 0
         self.ended_at: Optional[float] = None
 
-    def end(self, kind: Kind, reason: str) -> None:
+    def end(self, kind: EndingKind, reason: str) -> None:
         """Ask the agent to end; the first order stands."""
         with self._lock:
             if self._ending is None:
@@ -90,7 +90,7 @@ class Orders:
     def check(self) -> None:
         """Raise Interrupted when the agent was asked to end."""
         if self._ending is not None:
-            raise Interrupted(self._ending)
+            raise JobInterrupted(self._ending)
 
     def wait(self, seconds: float) -> None:
         """Wait, shorter when an order comes; raises Interrupted."""

@@ -17,7 +17,7 @@ _INFRASTRUCTURE = re.compile(
 """What libtpu prints when the machine's devices are held by somebody else or are gone."""
 
 
-class Verdict(enum.Enum):
+class JobVerdict(enum.Enum):
     """
     Name what the end of a job means.
 
@@ -34,10 +34,10 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """Hold what the end of a job means, and why; *code* is the exit status if there was one."""
 
-    verdict: Verdict
+    verdict: JobVerdict
     reason: str
     code: Optional[int] = None
 
@@ -48,7 +48,7 @@ def judge(
     reported: Optional[int],
     committed: Optional[int],
     framework: Optional[Format] = None,
-) -> Outcome:
+) -> JobOutcome:
     """
     Judge a job that ended without being asked to.
 
@@ -58,38 +58,40 @@ def judge(
     """
     # Before the status: many a program is killed while it tidies up after its last save.
     if target is not None and committed is not None and committed >= target:
-        return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {target}", exit_code)
+        return JobOutcome(
+            JobVerdict.DONE, f"step {committed} is committed, the target is {target}", exit_code
+        )
     stopped = framework is not None and exit_code in framework.stopped_codes
-    ended = Verdict.STOPPED if stopped else Verdict.FAILED
+    ended = JobVerdict.STOPPED if stopped else JobVerdict.FAILED
     if exit_code != 0:
         early = ", which may be an early stop in good order" if stopped else ""
-        return Outcome(ended, f"the job {describe(exit_code)}{early}", exit_code)
+        return JobOutcome(ended, f"the job {describe(exit_code)}{early}", exit_code)
     if target is None:
         if framework is None or framework.zero_proves:
-            return Outcome(Verdict.DONE, "the job left with status 0", exit_code)
+            return JobOutcome(JobVerdict.DONE, "the job left with status 0", exit_code)
         why = f"the job left with status 0, which format {framework.name} uses for an early stop too"
-        return Outcome(ended, why, exit_code)
+        return JobOutcome(ended, why, exit_code)
     if reported is not None and reported >= target:
-        return Outcome(Verdict.DONE, f"step {reported} is reached, the target is {target}", exit_code)
+        return JobOutcome(JobVerdict.DONE, f"step {reported} is reached, the target is {target}", exit_code)
     at = "no step" if reported is None else f"step {reported}"
-    return Outcome(ended, f"the job left with status 0 at {at}, before the target {target}", exit_code)
+    return JobOutcome(ended, f"the job left with status 0 at {at}, before the target {target}", exit_code)
 
 
-def settle(outcome: Outcome, *, committed: Optional[int], saved: bool, output: bytes) -> Outcome:
+def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output: bytes) -> JobOutcome:
     """Return the outcome once it is known what is *committed*, whether anything *saved* is new, and the output."""
     if outcome.code == 0 and committed is None:
         # To start again from step 0 would do all of it once more, and would end the same way.
-        return Outcome(Verdict.ENDED, outcome.reason, outcome.code)
-    if outcome.verdict is Verdict.STOPPED:
+        return JobOutcome(JobVerdict.ENDED, outcome.reason, outcome.code)
+    if outcome.verdict is JobVerdict.STOPPED:
         if saved:
-            return Outcome(Verdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
-        outcome = Outcome(Verdict.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
+            return JobOutcome(JobVerdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
+        outcome = JobOutcome(JobVerdict.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
     # Only of a failure: a job may print such a line and recover from it.
-    found = _INFRASTRUCTURE.search(output) if outcome.verdict is Verdict.FAILED and outcome.code else None
+    found = _INFRASTRUCTURE.search(output) if outcome.verdict is JobVerdict.FAILED and outcome.code else None
     if found is None:
         return outcome
     text = found[0].decode("utf-8", "replace")
-    return Outcome(Verdict.EXCUSED, f"{outcome.reason}; the machine's fault: {text!r}", outcome.code)
+    return JobOutcome(JobVerdict.EXCUSED, f"{outcome.reason}; the machine's fault: {text!r}", outcome.code)
 
 
 def describe(exit_code: int) -> str:

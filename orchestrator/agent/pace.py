@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Tuple
 
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.interval import PRIOR_SAVE, RECENT, Life, saving_interval
 from orchestrator.contract.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.replacing import write_atomically
@@ -27,7 +27,7 @@ class Pace:
     The last reports of earlier machines tell their lives; of this machine every start of the job counts.
     """
 
-    def __init__(self, settings: Settings, bucket: Bucket, status: Status) -> None:
+    def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
         self._settings = settings
         self._bucket = bucket
         self._status = status

@@ -10,7 +10,7 @@ from orchestrator.agent.catalogue import Catalogue
 from orchestrator.agent.commit import Committer
 from orchestrator.agent.event_files import EventFiles
 from orchestrator.agent.gang import Gang
-from orchestrator.agent.heartbeat import Reporter, Status
+from orchestrator.agent.heartbeat import HeartbeatReporter, Status
 from orchestrator.agent.local_checkpoints import LocalCheckpoints
 from orchestrator.agent.logs import JobLog, LogShipper
 from orchestrator.agent.metadata import Metadata
@@ -20,7 +20,7 @@ from orchestrator.agent.rehearsal import trusted
 from orchestrator.agent.restore import Restorer
 from orchestrator.agent.secrets import Secrets
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.formats.base import Format
@@ -39,9 +39,9 @@ class Parts:
     settings: Settings
     environ: Mapping[str, str]
     metadata: Metadata
-    bucket: Bucket
+    bucket: JobBucket
     status: Status
-    reporter: Reporter
+    reporter: HeartbeatReporter
     log: JobLog
     shipper: LogShipper
     gang: Gang
@@ -86,7 +86,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     """Make the parts."""
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
-    bucket = Bucket.from_environ(settings.bucket, own, metadata)
+    bucket = JobBucket.from_environ(settings.bucket, own, metadata)
     redactor, saves = Redactor(), settings.checkpoints
     status = Status(settings)
     status.masked = redactor.text
@@ -100,7 +100,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         metadata=metadata,
         bucket=bucket,
         status=status,
-        reporter=Reporter(settings, bucket, status),
+        reporter=HeartbeatReporter(settings, bucket, status),
         log=log,
         shipper=LogShipper(settings, bucket, log),
         gang=gang,

@@ -16,11 +16,11 @@ from orchestrator.agent.follow import Follower
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.job import Job, job_environ
 from orchestrator.agent.last_commit import commit_in_time, conclude
-from orchestrator.agent.orders import Interrupted
-from orchestrator.agent.outcome import Outcome, Verdict, judge
+from orchestrator.agent.orders import JobInterrupted
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.processes import boot_id
-from orchestrator.agent.record import Record
+from orchestrator.agent.record import StartRecord
 from orchestrator.agent.rehearsal import for_job, for_setup
 from orchestrator.agent.restore import NOTHING
 from orchestrator.agent.threads import Task, say
@@ -37,14 +37,14 @@ STALL_GRACE = 5.0
 class Player:
     """Play attempts, one after the other; *record* is what is known of the last one."""
 
-    def __init__(self, parts: Parts, record: Record) -> None:
+    def __init__(self, parts: Parts, record: StartRecord) -> None:
         self._parts = parts
         self._settings = parts.settings
         self.record = record
         self._follower = Follower(parts)
         self._restored = NOTHING
 
-    def play(self, attempt: Attempt) -> Outcome:
+    def play(self, attempt: Attempt) -> JobOutcome:
         """
         Run the job for this attempt to its end. When it returns or raises, no process of the job is left.
 
@@ -71,8 +71,8 @@ class Player:
         if self._is_beyond(attempt):
             prove = partial(parts.catalogue.proven, attempt.resume_step, attempt.resume_incarnation)
             if parts.patiently("read the manifest", prove):
-                return Outcome(
-                    Verdict.DONE, f"step {attempt.resume_step} is committed, the target is {target}"
+                return JobOutcome(
+                    JobVerdict.DONE, f"step {attempt.resume_step} is committed, the target is {target}"
                 )
         return self._prepare(attempt) or self._train(attempt)
 
@@ -80,7 +80,7 @@ class Player:
         target = self._settings.target
         return target is not None and attempt.resume_step is not None and attempt.resume_step >= target
 
-    def _prepare(self, attempt: Attempt) -> Optional[Outcome]:
+    def _prepare(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Restore while the code comes and is set up; return None when the job can start."""
         back = Task("restore", partial(bring_checkpoint, self._parts, attempt))
         # Setup needs the code, and neither needs the checkpoint: both take minutes, so they overlap.
@@ -90,7 +90,7 @@ class Player:
             # The restore moves files, so it must be over before another attempt begins.
             try:
                 self._wait(back)
-            except Interrupted:
+            except JobInterrupted:
                 raise
             except Exception as error:  # The attempt has failed already, for another reason.
                 self._parts.status.trouble("restore", repr(error))
@@ -106,7 +106,7 @@ class Player:
             self._parts.orders.wait(TICK)
         return task.result()
 
-    def _set_up(self, attempt: Attempt) -> Optional[Outcome]:
+    def _set_up(self, attempt: Attempt) -> Optional[JobOutcome]:
         settings = self._settings
         mark = settings.layout.setup_done(settings.bundle)
         if not settings.setup or mark.exists():
@@ -117,14 +117,14 @@ class Player:
         outcome = self._run(
             attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
         )
-        if outcome.verdict is Verdict.DONE:
+        if outcome.verdict is JobVerdict.DONE:
             self._parts.status.time("setup_done")
             # After the setup: killed in between, it runs once more, which a setup has to bear.
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
-        return Outcome(outcome.verdict, outcome.reason.replace("the job", "the setup command"))
+        return JobOutcome(outcome.verdict, outcome.reason.replace("the job", "the setup command"))
 
-    def _train(self, attempt: Attempt) -> Outcome:
+    def _train(self, attempt: Attempt) -> JobOutcome:
         parts, settings = self._parts, self._settings
         # At each start, so that a new version of a secret counts without a push.
         secrets = parts.patiently("read the secrets", parts.secrets.read)
@@ -159,14 +159,14 @@ class Player:
             outcome = self._run(attempt, settings.command, environ, settings.target, parts.format)
         finally:
             parts.pace.end(lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0))
-        if outcome.verdict is Verdict.OVERTAKEN:
+        if outcome.verdict is JobVerdict.OVERTAKEN:
             return outcome
         if outcome.code == 0:
             # Before the commit, which may take long: the next agent must not start a job that is finished.
             self._remember(finished=outcome.reason, reached=self._follower.reached)
         return conclude(parts, attempt, outcome)
 
-    def once_more(self, attempt: Attempt) -> Outcome:
+    def once_more(self, attempt: Attempt) -> JobOutcome:
         """Return how a job ended that an earlier agent has seen leave with status 0."""
         status, step = self._parts.status, attempt.resume_step
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
@@ -182,7 +182,7 @@ class Player:
         environ: Mapping[str, str],
         target: Optional[int] = None,
         framework: Optional[Format] = None,
-    ) -> Outcome:
+    ) -> JobOutcome:
         """Start a command and watch it to its end; *framework* is None for a command that trains nothing."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
@@ -207,7 +207,7 @@ class Player:
         try:
             job = Job(layout.root, command, layout.current, environ, self._follower.take_output)
         except OSError as error:
-            return Outcome(Verdict.FAILED, f"the job cannot be started: {error}")
+            return JobOutcome(JobVerdict.FAILED, f"the job cannot be started: {error}")
         try:
             # The session is a second way to find the job's processes; their mark is the first.
             with contextlib.suppress(OSError):
@@ -215,7 +215,7 @@ class Player:
             if framework is not None:
                 parts.status.time("spawned")
             return self._watch(job, attempt, target, framework)
-        except Interrupted as order:
+        except JobInterrupted as order:
             parts.status.set(phase="stopping", message=order.ending.reason)
             job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
             self._clear(job)
@@ -237,7 +237,7 @@ class Player:
 
     def _watch(
         self, job: Job, attempt: Attempt, target: Optional[int], framework: Optional[Format]
-    ) -> Outcome:
+    ) -> JobOutcome:
         reached_at: Optional[float] = None
         while True:
             code = job.exit_code()
@@ -249,10 +249,10 @@ class Player:
                     self._parts.local.steps()
                 return judge(code, target, self._follower.reached, committed, framework)
             if self._parts.orders.overtaken(attempt.attempt):
-                return Outcome(Verdict.OVERTAKEN, "the gang has gone on")
+                return JobOutcome(JobVerdict.OVERTAKEN, "the gang has gone on")
             if self._stalled():
                 job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
-                return Outcome(Verdict.FAILED, f"stalled: nothing new for {self._settings.stall:g} s")
+                return JobOutcome(JobVerdict.FAILED, f"stalled: nothing new for {self._settings.stall:g} s")
             if target is not None and committed is not None and committed >= target:
                 reached_at = reached_at or time.monotonic()
                 if time.monotonic() - reached_at > self._settings.grace:

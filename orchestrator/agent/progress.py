@@ -21,7 +21,7 @@ SPACING = 1.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressReader:
     """
     Hold the step and loss that the job reported last, and for how long its last save stopped the training.
 
@@ -50,18 +50,18 @@ class Known:
     odd_loss: bool = False
 
 
-def read_progress(path: Path) -> Progress:
+def read_progress(path: Path) -> ProgressReader:
     """Return what the file says; anything that is not a number is nothing."""
     value = read_json(path)
     step = whole_number(value.get("step"))
     step = step if step is not None and abs(step) < 10**15 else None
-    return Progress(step, _number(value.get("loss")), _number(value.get("save_seconds")))
+    return ProgressReader(step, _number(value.get("loss")), _number(value.get("save_seconds")))
 
 
 def known(
-    reported: Progress,
+    reported: ProgressReader,
     printed: Printed,
-    events: Progress,
+    events: ProgressReader,
     saved: Optional[int],
     resumed: Optional[int],
     target: Optional[int],
@@ -91,7 +91,7 @@ def known(
     return made(newer, COMMITS)
 
 
-class Rate:
+class StepRate:
     """Measure steps a second over the newest WINDOW seconds; None before two steps were seen some time apart."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from orchestrator.contract.replacing import write_atomically
 
 
 @dataclass(frozen=True)
-class Record:
+class StartRecord:
     """
     Hold the last start. *ended* is empty while the job runs, and stays empty when the agent was killed.
 
@@ -33,7 +33,7 @@ class Record:
     reached: Optional[int] = None
     trains_since: float = 0.0
 
-    def with_session(self, session: int) -> Record:
+    def with_session(self, session: int) -> StartRecord:
         """Return the record with the job's session."""
         return replace(self, session=session, leader_started=start_time(session))
 
@@ -53,17 +53,17 @@ class Record:
         return self.attempt > 0 and not self.ended and self.boot == boot_id()
 
 
-def load(layout: Layout) -> Record:
+def load(layout: Layout) -> StartRecord:
     """Return what was recorded, an empty record when there is none."""
     value = read_json(layout.job)
-    known = {key: value[key] for key in Record.__dataclass_fields__ if key in value}
+    known = {key: value[key] for key in StartRecord.__dataclass_fields__ if key in value}
     try:
-        return Record(**known)
+        return StartRecord(**known)
     except TypeError:
-        return Record()
+        return StartRecord()
 
 
-def save(layout: Layout, record: Record, **changes: Any) -> Record:
+def save(layout: Layout, record: StartRecord, **changes: Any) -> StartRecord:
     """Record durably and return the record with *changes*. Raises OSError."""
     changed = replace(record, **changes)
     write_atomically(layout.job, json.dumps(asdict(changed)))

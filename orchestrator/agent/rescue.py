@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.leftovers import BUCKET, Found, Leftovers, leftovers, stray_in
+from orchestrator.agent.leftovers import BUCKET, FoundFiles, Leftovers, leftovers, stray_in
 from orchestrator.agent.parts import PAUSES, Parts
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.save_like import checkpoint_like, save_folder_like, save_like
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
 from orchestrator.contract.object_names import UNCLAIMED
 from orchestrator.contract.unclaimed_manifest import (
-    Place,
+    SavedPlace,
     Skip,
     Skipped,
     Unclaimed,
@@ -116,7 +116,7 @@ class Rescue:
 
     def state_of(self, place: str, name: str) -> str:
         """Return what the save is worth that holds a file of the checkpoint folder; empty where none does."""
-        if place != Place.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
+        if place != SavedPlace.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
             return ""
         with contextlib.suppress(OSError):
             for step in self._parts.local.steps():
@@ -140,7 +140,7 @@ class Rescue:
         )  # fmt: skip
 
     def _bring(
-        self, found: List[Found], skipped: List[Skipped], manifest: Unclaimed, call: Call
+        self, found: List[FoundFiles], skipped: List[Skipped], manifest: Unclaimed, call: Call
     ) -> Unclaimed:
         """Upload what is missing and write the manifest; *call* repeats what the bucket refuses for a moment."""
         known: ByContent = {}
@@ -181,7 +181,7 @@ class Rescue:
         return replace(manifest, files=tuple(brought.values()), skipped=tuple(skipped), at=time.time())
 
     def _keep(
-        self, one: Found, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
+        self, one: FoundFiles, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
     ) -> "UnclaimedFile | Skipped":
         """Return the file as the bucket holds it, uploaded or there already, or why it is not brought."""
         for _try in range(CHANGES):
@@ -197,7 +197,7 @@ class Rescue:
         return Skipped(one.name, Skip.CHANGED)
 
     def _sent(
-        self, one: Found, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
+        self, one: FoundFiles, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
     ) -> Optional[UnclaimedFile]:
         """Return the file once it is in the bucket, None when other bytes were sent than were read before."""
         # Read once more by the upload: if the file changed in between, the two digests differ.
@@ -233,7 +233,7 @@ class Rescue:
         prefix = self._parts.catalogue.prefix()
         sizes = self._parts.bucket.sizes(prefix)
         return [
-            UnclaimedFile(f"{Place.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
+            UnclaimedFile(f"{SavedPlace.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
             for name, size in sorted(sizes.items())
             if not name.endswith("/")
         ]
@@ -256,7 +256,7 @@ class Rescue:
                 time.sleep(min(PAUSES.after(failures), remaining))
 
 
-def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:
+def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:
     """Return the manifests up to *incarnation*, the newest last; one that cannot be read counts for nothing."""
     found = []
     named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
@@ -275,7 +275,7 @@ def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:
 
 QUIET = 4
 """Heartbeats for which a save may lie there without any commit."""
-_Named = Tuple[Place, str]
+_Named = Tuple[SavedPlace, str]
 
 
 class Uncommitted:
@@ -315,13 +315,13 @@ class Uncommitted:
             names, folders = self._parts.bucket.level(prefix)
             saves = [one[len(prefix) :] for one in names if checkpoint_like(one.rpartition("/")[2])]
             inner = [one[len(prefix) :].rstrip("/") for one in folders]
-            return [(Place.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
+            return [(SavedPlace.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
         found, _ = self._rescue.found(None, self._since())
         whole = self._whole()
         return [
             (one.place, one.relative) for one in found
-            if one.save_like and one.place is not Place.QUARANTINE
-            and not (one.place is Place.CHECKPOINTS and any(_within(one.relative, name) for name in whole))
+            if one.save_like and one.place is not SavedPlace.QUARANTINE
+            and not (one.place is SavedPlace.CHECKPOINTS and any(_within(one.relative, name) for name in whole))
         ]  # fmt: skip
 
     def _whole(self) -> Set[str]:

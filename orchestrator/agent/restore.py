@@ -15,9 +15,9 @@ from orchestrator.agent.gang import Attempt
 from orchestrator.agent.links import make_links
 from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.formats.base import State, Unit
+from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.machine_errors import SliceSizeError, TornError
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.replacing import sync_folder
@@ -45,7 +45,7 @@ class Restorer:
     """Restore this worker's part of a checkpoint."""
 
     def __init__(
-        self, settings: Settings, bucket: Bucket, catalogue: Catalogue, local: LocalCheckpoints
+        self, settings: Settings, bucket: JobBucket, catalogue: Catalogue, local: LocalCheckpoints
     ) -> None:
         self._settings = settings
         self._bucket = bucket
@@ -109,7 +109,7 @@ class Restorer:
         notes = []
         for one in self._local.steps():
             # The framework itself skips it, and the user may want its weights.
-            if one.state is State.NOT_RESUMABLE:
+            if one.state is SavedState.NOT_RESUMABLE:
                 continue
             if not one.complete or step is None or one.step > step:
                 why = "after the step to resume from" if one.complete else f"{one.state.value} ({one.why})"

@@ -34,7 +34,7 @@ class SecretError(AgentError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedSecrets:
     """Name one variable of the job and the version of the secret that it holds."""
 
     variable: str
@@ -42,7 +42,7 @@ class Wanted:
     version: str
 
 
-def wanted(environ: Mapping[str, str]) -> "list[Wanted]":
+def wanted(environ: Mapping[str, str]) -> "list[WantedSecrets]":
     """Return what job.env names. Raises AgentError when it cannot be read."""
     try:
         named: Dict[str, str] = json.loads(environ.get(KEY) or "{}")
@@ -51,11 +51,11 @@ def wanted(environ: Mapping[str, str]) -> "list[Wanted]":
         raise AgentError(f"{KEY} of job.env cannot be read") from error
 
 
-def _wanted(variable: str, text: str) -> Wanted:
+def _wanted(variable: str, text: str) -> WantedSecrets:
     if not text.startswith(SCHEME):
         raise ValueError("no reference")
     name, _, version = text[len(SCHEME) :].partition("/versions/")
-    return Wanted(variable, name, version or "latest")
+    return WantedSecrets(variable, name, version or "latest")
 
 
 class Secrets:
@@ -79,7 +79,7 @@ class Secrets:
         """
         return {one.variable: self._read(one) for one in wanted(self._environ)}
 
-    def _read(self, one: Wanted) -> str:
+    def _read(self, one: WantedSecrets) -> str:
         path = f"/v1/projects/{quote(self._project)}/secrets/{quote(one.name)}/versions/{one.version}:access"
 
         def once(remaining: float) -> Reply:
@@ -99,7 +99,7 @@ class Secrets:
         self._redactor.know(one.name, value)
         return value
 
-    def _refused(self, one: Wanted, reply: Reply) -> SecretError:
+    def _refused(self, one: WantedSecrets, reply: Reply) -> SecretError:
         error = _error(reply)
         store = f"run: tpuctl secret set {one.name}" + (" --cloud local" if self._rehearsed else "")
         grant = f"gcloud secrets add-iam-policy-binding {one.name} --member=serviceAccount:"
@@ -127,7 +127,7 @@ def _error(reply: Reply) -> Dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _value(one: Wanted, reply: Reply) -> str:
+def _value(one: WantedSecrets, reply: Reply) -> str:
     """Return the text; what no environment can carry is refused without showing it."""
     try:
         value = base64.b64decode(json.loads(reply.body)["payload"]["data"]).decode("utf-8")

@@ -29,14 +29,14 @@ BYTES = {"Content-Type": "application/octet-stream"}
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredBytes:
     """Hold an object's bytes and generation."""
 
     data: bytes
     generation: int
 
 
-class Bucket:
+class JobBucket:
     """
     Read and write objects of one bucket; every call retries within its *seconds*.
 
@@ -54,7 +54,7 @@ class Bucket:
         self.part = PART
 
     @classmethod
-    def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> Bucket:
+    def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> JobBucket:
         """Use Cloud Storage, or the emulator that STORAGE_EMULATOR_HOST names."""
         emulator = environ.get("STORAGE_EMULATOR_HOST", "")
         base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
@@ -67,11 +67,13 @@ class Bucket:
         """Return for how many seconds a call is worth repeating that nothing goes on without."""
         return max(SECONDS, self._settled_at - time.time())
 
-    def read(self, name: str, seconds: float = SECONDS) -> Optional[Stored]:
+    def read(self, name: str, seconds: float = SECONDS) -> Optional[StoredBytes]:
         """Return a small object, or None when it is not there; of a larger one its first 32 MiB."""
         path = f"/download/storage/v1{self._object(name)}?alt=media"
         reply = self._call("GET", path, seconds, limit=IN_MEMORY)
-        return None if reply.status == 404 else Stored(reply.body, int(reply.headers["x-goog-generation"]))
+        return (
+            None if reply.status == 404 else StoredBytes(reply.body, int(reply.headers["x-goog-generation"]))
+        )
 
     def read_from(self, name: str, start: int, length: int, seconds: float = SECONDS) -> bytes:
         """Return at most *length* bytes of an object from *start* on; nothing when it is gone or ends there."""
@@ -142,11 +144,11 @@ class Bucket:
         page = next(self._pages(query, seconds))
         return _items(page), page.get("prefixes", [])
 
-    def other(self, name: str) -> Bucket:
+    def other(self, name: str) -> JobBucket:
         """Return another bucket of the same service, for the same account."""
         if name == self.name:
             return self
-        bucket = Bucket(name, self._base, self._tokens)
+        bucket = JobBucket(name, self._base, self._tokens)
         bucket._transport = self._transport
         return bucket
 

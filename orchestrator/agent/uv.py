@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, Dict, Mapping
 
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
@@ -27,7 +27,7 @@ LINKED = (
 """What pip's variables are called in uv, which does not read them."""
 
 
-def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], Bucket]) -> Path:
+def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], JobBucket]) -> Path:
     """
     Return the program on this machine, which comes from the bucket when it is wanted for the first time.
 
@@ -66,7 +66,7 @@ def for_uv(environ: Mapping[str, str], layout: Layout) -> Dict[str, str]:
     return dict(values, UV_NO_CONFIG="1")
 
 
-def _fetch(here: Path, digest: str, bucket: Bucket) -> None:
+def _fetch(here: Path, digest: str, bucket: JobBucket) -> None:
     name = object_name(digest)
     held = bucket.stat(name, bucket.patience)
     if held is None:

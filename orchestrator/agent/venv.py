@@ -22,7 +22,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 from orchestrator.agent import uv
 from orchestrator.agent.layout import Layout, install_script
 from orchestrator.agent.rehearsal import check, for_setup
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
 from orchestrator.contract.trusted_folder import why_untrusted
@@ -40,7 +40,7 @@ _INCLUDED = re.compile(r"\s*(?:-r|--requirement|-c|--constraint)(?:\s+|=)(\S+)")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedPackages:
     """
     Say what an environment is to hold: *lists* with what they require, *bare* lists without.
 
@@ -81,7 +81,7 @@ def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
     return os.pathsep.join([str(layout.programs), *own, environ.get("PATH") or os.defpath])
 
 
-def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]) -> None:
+def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], JobBucket]) -> None:
     """
     Make the Python that `job.python` asks for the machine's `python3` and `pip`, unless it is there.
 
@@ -105,7 +105,7 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
 
 
 def main(
-    argv: Sequence[str], environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
+    argv: Sequence[str], environ: Mapping[str, str], layout: Layout, bucket: Callable[[], JobBucket]
 ) -> int:
     """Make the environment, and become the command in it when one is given. Raises AgentError."""
     wanted, command = _read(argv, environ)
@@ -127,7 +127,9 @@ def inside_of(venv: Path, environ: Mapping[str, str]) -> Dict[str, str]:
     return dict(values, VIRTUAL_ENV=str(venv), PATH=path)
 
 
-def make(wanted: Wanted, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]) -> Path:
+def make(
+    wanted: WantedPackages, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], JobBucket]
+) -> Path:
     """
     Return the environment, made now unless it is there. A killed install never counts.
 
@@ -169,7 +171,7 @@ def run(
     words: Sequence[str],
     environ: Mapping[str, str],
     layout: Layout,
-    bucket: Callable[[], Bucket],
+    bucket: Callable[[], JobBucket],
     *,
     captured: bool = False,
 ) -> str:
@@ -203,7 +205,11 @@ def _ways(version: str, environ: Mapping[str, str]) -> str:
 
 
 def _install(
-    wanted: Wanted, venv: Path, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
+    wanted: WantedPackages,
+    venv: Path,
+    environ: Mapping[str, str],
+    layout: Layout,
+    bucket: Callable[[], JobBucket],
 ) -> None:
     # Without a version it is the interpreter that this one would be outside of any environment.
     python = wanted.python or str(getattr(sys, "_base_executable", "") or sys.executable)
@@ -269,7 +275,7 @@ def _texts(path: Path, included: Set[Path]) -> Iterator[bytes]:
             yield from _texts(path.parent / found[1], included)
 
 
-def _read(argv: Sequence[str], environ: Mapping[str, str]) -> Tuple[Wanted, Sequence[str]]:
+def _read(argv: Sequence[str], environ: Mapping[str, str]) -> Tuple[WantedPackages, Sequence[str]]:
     words = list(argv)
     command: List[str] = []
     if "--" in words:
@@ -294,4 +300,4 @@ def _read(argv: Sequence[str], environ: Mapping[str, str]) -> Tuple[Wanted, Sequ
     )  # fmt: skip
     asked = parser.parse_args(words)
     lists, bare = (tuple(Path(one).absolute() for one in names) for names in (asked.lists, asked.bare))
-    return Wanted(lists, bare, asked.python or ""), command
+    return WantedPackages(lists, bare, asked.python or ""), command

@@ -31,7 +31,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Listing:
+class CheckpointListing:
     """Hold the checkpoints of a deployment at the time *now*, and the files that no checkpoint contains."""
 
     name: str
@@ -52,7 +52,7 @@ class Listing:
         }  # fmt: skip
 
 
-def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> Listing:
+def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> CheckpointListing:
     """Return what the bucket holds; with *verify* each complete checkpoint is read whole. Changes nothing."""
     session = Session(choice, reporter)
     store = session.cloud.store
@@ -64,7 +64,7 @@ def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> Lis
     unclaimed = tuple(read_unclaimed(store))
     faults = dict(_verified(store, found, reporter)) if verify else {}
     rows = tuple(_rows(found, faults, verify=verify))
-    return Listing(session.spec.name, rows, unclaimed, session.clock.now())
+    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now())
 
 
 def _verified(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
-from orchestrator.app.report import Memory, facts_of
+from orchestrator.app.report import ReportMemory, facts_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import open_session
 from orchestrator.errors import UsageError
@@ -32,7 +32,7 @@ def serve_dashboard(
         ) from error  # fmt: skip
     session = open_session(choice, name, reporter, only_looks=True)
     sweep_expired(session)
-    memory = Memory(session.store)
+    memory = ReportMemory(session.store)
     facts_of(session, memory)
 
     def fresh() -> str:

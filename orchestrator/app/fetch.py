@@ -15,7 +15,7 @@ from orchestrator.planning.unclaimed import FETCH
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFiles:
     """
     Say what to copy: the checkpoint of a *step*, or with *unclaimed* what an *incarnation* left beside them.
 
@@ -47,7 +47,7 @@ class Fetched:
 
 
 def fetch_files(
-    choice: Choice, name: str | None, wanted: Wanted, output: Path | None, reporter: Reporter
+    choice: Choice, name: str | None, wanted: WantedFiles, output: Path | None, reporter: Reporter
 ) -> Fetched:
     """Copy what is *wanted* to a new folder, by default named after it; an interrupted copy goes on."""
     wanted.check()
@@ -70,7 +70,7 @@ def fetch_files(
     return Fetched(session.spec.name, kind, number, folder, parcel)
 
 
-def _checkpoint(session: Session, wanted: Wanted) -> tuple[int, Parcel]:
+def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Parcel]:
     store = session.cloud.store
     found = read_checkpoints(store, session.spec.job.checkpoint)
     if not any(one.complete for one in found):
@@ -85,7 +85,7 @@ def _checkpoint(session: Session, wanted: Wanted) -> tuple[int, Parcel]:
     return one.step, parcel_of(one)
 
 
-def _unclaimed(session: Session, wanted: Wanted) -> tuple[int, Parcel]:
+def _unclaimed(session: Session, wanted: WantedFiles) -> tuple[int, Parcel]:
     store = session.cloud.store
     one = unclaimed.chosen(unclaimed.read_unclaimed(store), wanted.incarnation)
     if not one.complete:

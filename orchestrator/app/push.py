@@ -31,7 +31,7 @@ class LaterError(Exception):
     """Say that machines have to come first, which is not for a push to do."""
 
 
-class Outcome(Enum):
+class PushOutcome(Enum):
     """Name how a push ended."""
 
     UNCHANGED = "unchanged"
@@ -48,11 +48,11 @@ class Pushed:
     before: str
     bundle: str
     plan: tuple[str, ...]
-    outcome: Outcome
+    outcome: PushOutcome
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedPush:
     """Hold what is to be pushed: the digests of code, agent and job settings."""
 
     bundle: str
@@ -77,10 +77,10 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     say_what_is_sent(session, sets)
     check_sources(session)
-    wanted = Wanted(*build_artifacts(session, sets), job_digest(session.spec))
+    wanted = WantedPush(*build_artifacts(session, sets), job_digest(session.spec))
     plan = _plan(session, wanted)
     if not plan or dry_run:
-        outcome = Outcome.PLANNED if plan else Outcome.UNCHANGED
+        outcome = PushOutcome.PLANNED if plan else PushOutcome.UNCHANGED
     else:
         for line in plan:
             reporter.say(f"~ {line}")
@@ -105,7 +105,7 @@ def _must_run(session: Session) -> None:
     )  # fmt: skip
 
 
-def _plan(session: Session, wanted: Wanted) -> list[str]:
+def _plan(session: Session, wanted: WantedPush) -> list[str]:
     """Return in words what a push does; nothing when all machines have what is wanted."""
     now = observe_now(session)
     record = want(now.record, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
@@ -138,7 +138,7 @@ def _restart(world: World) -> str:
     return f"job: starts again{where} from its newest checkpoint (step {min(known)} or later)"
 
 
-def _push(session: Session, wanted: Wanted) -> Outcome:
+def _push(session: Session, wanted: WantedPush) -> PushOutcome:
     """Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass."""
     # Bytes before the record that names them: a machine that boots in between finds what it is told to take.
     for path in (agent_file(session.bundles, wanted.agent), bundle_file(session.bundles, wanted.bundle)):
@@ -163,11 +163,11 @@ def _push(session: Session, wanted: Wanted) -> Outcome:
         result = watcher.run(_settled, after)
     except LaterError:
         session.records.flush()
-        return Outcome.RECORDED
-    return Outcome.RUNNING if result.plan.empty and not result.plan.waiting else Outcome.RECORDED
+        return PushOutcome.RECORDED
+    return PushOutcome.RUNNING if result.plan.empty and not result.plan.waiting else PushOutcome.RECORDED
 
 
-def _delivered(record: Record, wanted: Wanted, mark: str, now: float) -> Record:
+def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Record:
     """Return the record with new code in the bucket, and no pause before the next try over SSH."""
     record = want(record, wanted.bundle, wanted.agent, wanted.job, now)
     job, ssh = replace(record.job, uploaded=mark), replace(record.ssh, next_try_at=0.0)

@@ -22,13 +22,13 @@ from orchestrator.errors import UsageError
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import FEW, Losses, PrintedLines, losses
-from orchestrator.report.page import Facts, page
+from orchestrator.report.page import PageFacts, page
 from orchestrator.report.summary import Summary, summarise
 
 
 def write_report(
     choice: Choice, name: str | None, output: Path | None, reporter: Reporter
-) -> tuple[Path, Facts]:
+) -> tuple[Path, PageFacts]:
     """Write the page to *output*, by default NAME-report.html; return where it is and what it tells."""
     session = open_session(choice, name, reporter, only_looks=True)
     sweep_expired(session)
@@ -39,7 +39,7 @@ def write_report(
     return path, facts
 
 
-class Memory:
+class ReportMemory:
     """Keep from one look to the next what was read: each byte that leaves the cloud costs, whoever wrote it."""
 
     def __init__(self, store: Store) -> None:
@@ -48,7 +48,7 @@ class Memory:
         self.printed = PrintedLines()
 
 
-def facts_of(session: Session, memory: Memory | None = None) -> Facts:
+def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     """
     Look once and return all that a report tells. Raise UsageError when there is nothing to tell of.
 
@@ -61,10 +61,10 @@ def facts_of(session: Session, memory: Memory | None = None) -> Facts:
             f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
-    memory = memory or Memory(session.store)
+    memory = memory or ReportMemory(session.store)
     found = memory.reports.read(None)
     beats = found.value if isinstance(found, Present) else ()
-    return Facts(
+    return PageFacts(
         status=body_of(session, looked, holder_of(session, world)),
         record=record,
         beats=beats,
@@ -101,7 +101,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     )
 
 
-def _losses(session: Session, beats: Sequence[Heartbeat], memory: Memory) -> Losses:
+def _losses(session: Session, beats: Sequence[Heartbeat], memory: ReportMemory) -> Losses:
     """Return the loss by step; the job's log is read only where no watcher has points enough."""
     points = read_curve(session.store)
     if len(points) >= FEW:

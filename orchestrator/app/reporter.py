@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Literal
 
 from orchestrator.domain.events import Event
-from orchestrator.engine.apply import Failure
+from orchestrator.engine.apply import FailedChange
 from orchestrator.errors import Interrupted
 
 Style = Literal["", "title", "command", "good", "done", "warning", "bad"]
@@ -37,7 +37,7 @@ class Reporter:
     def waiting(self, texts: Sequence[str], at: float) -> None:
         """Tell what is waited for, each thing once."""
 
-    def failure(self, failure: Failure, at: float) -> None:
+    def failure(self, failure: FailedChange, at: float) -> None:
         """Tell what a pass failed at; the next pass tries again where that makes sense."""
 
     def can_ask(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.spec import Spec
 from orchestrator.ssh.local_data import DataSet
-from orchestrator.ssh.source_files import AtHome, Entry, look
+from orchestrator.ssh.source_files import LeftAtHome, SourceEntry, look
 
 LARGEST = 5
 _GIB = 2**30
@@ -30,9 +30,9 @@ class Sent:
     event.
     """
 
-    code: tuple[Entry, ...]
+    code: tuple[SourceEntry, ...]
     data: tuple[DataSet, ...]
-    at_home: tuple[AtHome, ...]
+    at_home: tuple[LeftAtHome, ...]
     usd: float | None = None
     leads: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, str] = field(default_factory=dict)
@@ -142,7 +142,7 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
         yield f"Runs on this computer, as you, when told {events}: {command}"
 
 
-def _home(home: AtHome) -> str:
+def _home(home: LeftAtHome) -> str:
 
     file, _, line = home.verdict.line.rpartition(":")
     why = f"{file} line {line}" if file else "a key, by its name"

@@ -13,7 +13,7 @@ from orchestrator.advice.preflight.installs import requirement
 from orchestrator.domain.exposed_services import JUPYTER
 from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.ssh.ignore import named_like_a_key
-from orchestrator.ssh.source_files import Entry, look
+from orchestrator.ssh.source_files import SourceEntry, look
 
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20
@@ -48,7 +48,7 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     return replace(reader.facts(), at_home=tuple(homes), keys=tuple(_keys(root, entries)))
 
 
-def _keys(root: Path, entries: Sequence[Entry]) -> Iterator[KeyFile]:
+def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:
     """Yield what would be sent and is a key: by its content, else by its name."""
     for entry in entries:
         kinds: list[str] = []
@@ -88,7 +88,7 @@ class _Look:
             projects=frozenset(self._projects),
         )
 
-    def at(self, entry: Entry) -> None:
+    def at(self, entry: SourceEntry) -> None:
         """Take in one file."""
         path = PurePosixPath(entry.path)
         listed = _LIST.search(path.name) is not None
@@ -114,7 +114,7 @@ class _Look:
         if path.suffix == ".py":
             self._python(entry.path, text)
 
-    def _is_script(self, entry: Entry) -> bool:
+    def _is_script(self, entry: SourceEntry) -> bool:
         """Say whether a file that can be run, and has no ending, begins as scripts do."""
         if "." in PurePosixPath(entry.path).name or not entry.mode & 0o100:
             return False
@@ -130,7 +130,7 @@ class _Look:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._unread.append(path)
 
-    def _text(self, entry: Entry) -> str | None:
+    def _text(self, entry: SourceEntry) -> str | None:
         """Return the file's text, or None when it is beyond the bounds or cannot be read."""
         self._files += 1
         if entry.size > FILE_BYTES or self._read + entry.size > ALL_BYTES or self._files > MOST_FILES:

@@ -30,7 +30,7 @@ from orchestrator.errors import (
 )
 from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.port_forward import HERE, Target, Tunnel, port_here
+from orchestrator.ssh.port_forward import HERE, ForwardTarget, Tunnel, port_here
 from orchestrator.ssh.run import run_on
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class State:
+class TunnelState:
     """Hold what a machine tells of a sidecar; *word* is installing, running, or how it failed."""
 
     word: str
@@ -232,7 +232,7 @@ def _host(session: Session, service: Service) -> Host:
 
 def _reach(
     session: Session, service: Service, host: Host, connection: "Connection", *, fresh: bool
-) -> tuple[Target, str]:
+) -> tuple[ForwardTarget, str]:
     """
     Return where the service listens, and its token; wait for a sidecar until it answers.
 
@@ -240,7 +240,7 @@ def _reach(
     older than what it has. Raise UsageError when the sidecar has failed.
     """
     if not service.sidecar:
-        target = Target(connection, _address(run_on(connection, LOOPBACK).stdout), service.port)
+        target = ForwardTarget(connection, _address(run_on(connection, LOOPBACK).stdout), service.port)
         if not target.listens():
             session.reporter.say(
                 f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same"
@@ -251,7 +251,7 @@ def _reach(
     say = _once(session.reporter)
     while True:
         state = _state(connection, service)
-        target = Target(connection, state.address, state.port)
+        target = ForwardTarget(connection, state.address, state.port)
         if state.word == "running" and _answers(target, service):
             return target, state.token
         if state.word.startswith("failed"):
@@ -264,7 +264,7 @@ def _words(state: str) -> str:
     return "installing; the first time takes a minute or two" if state == "installing" else "starting"
 
 
-def _answers(target: Target, service: Service) -> bool:
+def _answers(target: ForwardTarget, service: Service) -> bool:
     """Say whether the service is there; a notebook that lets everybody in is refused."""
     if service.name != "jupyter":
         return bool(target.answers("/"))
@@ -277,7 +277,7 @@ def _answers(target: Target, service: Service) -> bool:
     return status == 403
 
 
-def _state(connection: "Connection", service: Service) -> State:
+def _state(connection: "Connection", service: Service) -> TunnelState:
     command = elevated("tpuctl-state", STATE, ROOT, service.name)
     done = run_on(connection, command)
     why = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"
@@ -289,7 +289,7 @@ def _state(connection: "Connection", service: Service) -> State:
     raise RemoteError(f"{service.name}: its state cannot be read: {cut(why, 300)}")
 
 
-def state_of(text: str) -> State:
+def state_of(text: str) -> TunnelState:
     """Return what a machine tells of a sidecar. Raise one of UNFORESEEN for what is no such thing."""
     if len(text) > LONGEST_STATE:
         raise ValueError(f"{len(text)} characters")
@@ -297,7 +297,7 @@ def state_of(text: str) -> State:
     port, words = body["port"], (body["state"], body["address"], body["token"])
     if type(port) is not int or not 0 <= port < 65536 or not all(isinstance(one, str) for one in words):
         raise ValueError("no state of a sidecar")
-    return State(cut(body["state"], 300), _address(body["address"]), port, body["token"])
+    return TunnelState(cut(body["state"], 300), _address(body["address"]), port, body["token"])
 
 
 def _address(text: str) -> str:

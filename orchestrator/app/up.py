@@ -22,7 +22,7 @@ from orchestrator.app.session import Session
 from orchestrator.app.wanted import as_wanted, build_artifacts, ended
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
-from orchestrator.engine.apply import Failure
+from orchestrator.engine.apply import FailedChange
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome, raise_stockout
@@ -163,7 +163,7 @@ def _want(
     want(session.deployment, bundle, agent)
 
 
-def _stop_on(failure: Failure, result: Pass) -> None:
+def _stop_on(failure: FailedChange, result: Pass) -> None:
     """Raise a failure that repeating the pass cannot cure."""
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return

@@ -13,7 +13,7 @@ from orchestrator.engine.observe import observe
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 from orchestrator.planning.update_record import learn
-from orchestrator.ssh.run import Answer
+from orchestrator.ssh.run import CommandAnswer
 
 
 def open_shell(choice: Choice, worker: int, words: Sequence[str], reporter: Reporter, *, on_vm: bool) -> int:
@@ -25,7 +25,7 @@ def open_shell(choice: Choice, worker: int, words: Sequence[str], reporter: Repo
 
 def run_everywhere(
     choice: Choice, words: Sequence[str], seconds: float, reporter: Reporter, *, on_vm: bool
-) -> list[Answer]:
+) -> list[CommandAnswer]:
     """Run a command on all workers at once, or on the VM, each within *seconds*."""
     session = Session(choice, reporter)
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)

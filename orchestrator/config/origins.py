@@ -17,7 +17,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True)
-class Origin:
+class ValueOrigin:
     """Hold one setting as it is used, and where it comes from."""
 
     key: str
@@ -27,7 +27,7 @@ class Origin:
 
 def origins_of(
     path: Path, overrides: Mapping[str, str], environ: Mapping[str, str] | None = None
-) -> tuple[Origin, ...]:
+) -> tuple[ValueOrigin, ...]:
     """
     Return every setting of the deployment in *path*, in the order of the file's sections.
 
@@ -39,7 +39,7 @@ def origins_of(
     if spec is None:
         raise ConfigError(complaints)
     return tuple(
-        Origin(".".join(place), value, laid.get(place) or _in_file(document, place))
+        ValueOrigin(".".join(place), value, laid.get(place) or _in_file(document, place))
         for place, value in _leaves(dump(spec))
     )
 

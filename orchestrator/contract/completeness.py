@@ -20,7 +20,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckpointVerdict:
     """
     Say what the objects of one step and incarnation are worth: a *checkpoint*, or *why* they are none.
 
@@ -32,7 +32,7 @@ class Verdict:
     why: str = ""
 
 
-def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Verdict:
+def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> CheckpointVerdict:
     """
     Judge one step of one incarnation, whose objects have *sizes* by name and whose manifests *bodies*.
 
@@ -62,8 +62,8 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ve
     # else hide a checkpoint behind one of a worker that the slice never had.
     made_of = _of_all_workers(whole)
     if made_of:
-        return Verdict(completed_by(made_of), made_of)
-    return Verdict(None, tuple(found), fault or _why_not(found))
+        return CheckpointVerdict(completed_by(made_of), made_of)
+    return CheckpointVerdict(None, tuple(found), fault or _why_not(found))
 
 
 def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:

@@ -23,7 +23,7 @@ _KEY = "private key"
 
 
 @dataclass(frozen=True)
-class Shape:
+class SecretShape:
     """
     Describe tokens that begin with *start*: at least *least* characters of the set *more* follow.
 
@@ -50,12 +50,12 @@ class Shape:
 
 
 SHAPES = (
-    Shape("a Hugging Face token", b"hf_", b"A-Za-z0-9_", 16),
-    Shape("a Google access token", b"ya29.", rb"A-Za-z0-9_.\-", 10),
-    Shape("a W&B API key", b"wandb_v1_", rb"A-Za-z0-9_\-", 16),
-    Shape("a GitHub token", b"ghp_", b"A-Za-z0-9", 30),
-    Shape("a GitHub token", b"github_pat_", b"A-Za-z0-9_", 30),
-    Shape("a Google API key", b"AIza", rb"A-Za-z0-9_\-", 35),
+    SecretShape("a Hugging Face token", b"hf_", b"A-Za-z0-9_", 16),
+    SecretShape("a Google access token", b"ya29.", rb"A-Za-z0-9_.\-", 10),
+    SecretShape("a W&B API key", b"wandb_v1_", rb"A-Za-z0-9_\-", 16),
+    SecretShape("a GitHub token", b"ghp_", b"A-Za-z0-9", 30),
+    SecretShape("a GitHub token", b"github_pat_", b"A-Za-z0-9_", 30),
+    SecretShape("a Google API key", b"AIza", rb"A-Za-z0-9_\-", 35),
 )
 _WANDB = "a W&B API key"
 _BREAK = re.compile(rb"\r?\n[ \t]*|\r\Z")
@@ -119,12 +119,12 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a whole text, masked."""
-        stream = Stream(self)
+        stream = RedactedStream(self)
         data = text.encode("utf-8", "surrogateescape")
         return (stream.feed(data) + stream.end()).decode("utf-8", "surrogateescape")
 
 
-class Stream:
+class RedactedStream:
     """Mask one stream. Not safe from several threads."""
 
     def __init__(self, redactor: Redactor) -> None:

@@ -39,7 +39,7 @@ class Why(enum.Enum):
     NOTICE = "notice"
 
 
-class Place(enum.Enum):
+class SavedPlace(enum.Enum):
     """
     Name where a file lay: it is the first folder of its name.
 

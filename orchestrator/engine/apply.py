@@ -39,7 +39,7 @@ UNCHANGED = "no TPU was created"
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedChange:
     """Pair a change with the error that it met."""
 
     change: Change
@@ -64,7 +64,7 @@ class Actor:
         self._clock = deployment.clock
         self._sink = deployment.sink
 
-    def act(self, plan: Plan, world: World) -> tuple[Failure, ...]:
+    def act(self, plan: Plan, world: World) -> tuple[FailedChange, ...]:
         """
         Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
 
@@ -92,7 +92,7 @@ class Actor:
             return []
         return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
 
-    def _not_asked(self, change: Change, cause: Failure) -> Failure:
+    def _not_asked(self, change: Change, cause: FailedChange) -> FailedChange:
         """Remember that a TPU was not asked for, as if its zone had refused it for the same reason."""
         error = cause.error
         why = type(error)(
@@ -100,9 +100,9 @@ class Actor:
             code=error.code, hint=error.hint, changed="no TPU was asked for",
         )  # fmt: skip
         self._refused(change, why, None)
-        return Failure(change, why)
+        return FailedChange(change, why)
 
-    def _side_by_side(self, changes: list[Change], world: World) -> tuple[Failure, ...]:
+    def _side_by_side(self, changes: list[Change], world: World) -> tuple[FailedChange, ...]:
         lanes = dict.fromkeys(change.lane for change in changes)
         with threads.pool(len(lanes)) as pool:
             groups = [[c for c in changes if c.lane == lane] for lane in lanes]
@@ -122,7 +122,7 @@ class Actor:
         queued, now = self._blueprint.spec.tpu.request != "node", self._clock.now()
         self._records.update(lambda record: intended(record, changes, queued=queued, now=now))
 
-    def _make(self, change: Change, world: World) -> Failure | None:
+    def _make(self, change: Change, world: World) -> FailedChange | None:
         # Not inside the try: a lease in doubt ends the pass, and is no refusal of the cloud.
         self._lease.keep()
         in_bucket = isinstance(world.bucket, Present)
@@ -143,7 +143,7 @@ class Actor:
             self._refused(change, error, world)
             if entry:
                 self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
-            return Failure(change, error)
+            return FailedChange(change, error)
         self._close(entry, "ok", in_bucket=in_bucket)
         if text:
             self._say(change, text)

@@ -15,7 +15,7 @@ from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.planning.tpu_types import current_type
-from orchestrator.scripts.render import Scripts, Target, machine_scripts, sidecar_script
+from orchestrator.scripts.render import MachineTarget, Scripts, machine_scripts, sidecar_script
 
 ROOT = "/opt/tpuctl"
 LOOP_MARGIN = 3600.0
@@ -132,7 +132,7 @@ class Blueprint:
         address: str = "",
     ) -> Scripts:
         """Render the scripts of one kind of machine."""
-        target = Target(
+        target = MachineTarget(
             role="vm" if role == "vm" else "tpu",
             project=self.account.project,
             bucket=self.bucket,

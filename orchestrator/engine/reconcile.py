@@ -8,7 +8,7 @@ from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
-from orchestrator.engine.apply import Actor, Failure
+from orchestrator.engine.apply import Actor, FailedChange
 from orchestrator.engine.capacity_memory import CapacityMemory
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats
@@ -29,7 +29,7 @@ class Pass:
 
     world: World
     plan: Plan
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedChange, ...] = ()
 
 
 class Reconciler:

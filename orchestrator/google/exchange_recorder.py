@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from orchestrator.advice.selftest.recording import ENUMS, Entry, Recording, Redactor, merge
+from orchestrator.advice.selftest.recording import ENUMS, RecordedCall, Recording, RecordingRedactor, merge
 
 _LISTENERS: list[Callable[[Any], None]] = []
 
@@ -40,7 +40,7 @@ class Recorder:
     What is sent to or read from objects of a bucket is not looked into.
     """
 
-    def __init__(self, recording: Recording, redactor: Redactor, now: Callable[[], float]) -> None:
+    def __init__(self, recording: Recording, redactor: RecordingRedactor, now: Callable[[], float]) -> None:
         self.recording, self.redactor, self._now = recording, redactor, now
         self._lock = threading.Lock()
         self._step, self._began = "", now()
@@ -61,7 +61,7 @@ class Recorder:
         answered = self.redactor.shape(body) if body is not None else {}
         with self._lock:
             key = (self._step, call, int(response.status_code))
-            entry = self.recording.entries.setdefault(key, Entry())
+            entry = self.recording.entries.setdefault(key, RecordedCall())
             entry.count += 1
             entry.query |= {name for name in query if name.isalpha()}
             entry.longest_ms = max(entry.longest_ms, round(response.elapsed.total_seconds() * 1000))

@@ -90,7 +90,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ModeChoice:
     """Say what to run on next, and why; the same mode and place as now mean: change nothing."""
 
     mode: Mode
@@ -98,10 +98,10 @@ class Choice:
     why: str = ""
 
 
-def choose(situation: Situation) -> Choice:
+def choose(situation: Situation) -> ModeChoice:
     """Return what the job should run on from now on."""
     if situation.remaining <= 0:
-        return Choice(Mode.WAIT, why="all the work is done")
+        return ModeChoice(Mode.WAIT, why="all the work is done")
     if situation.mode is Mode.SPOT:
         return _hold(situation)
     if situation.mode is Mode.ON_DEMAND:
@@ -128,15 +128,15 @@ def on_time(situation: Situation) -> str:
     return "at risk" if situation.slack < sudden else "on time"
 
 
-def _hold(s: Situation) -> Choice:
+def _hold(s: Situation) -> ModeChoice:
     """
     Keep a spot node until it is taken: leaving it costs a cold start for certain.
 
     It moves on only when another place is so much cheaper that the move pays for itself.
     """
     if s.starting and s.slack < s.cold + s.loss:
-        return Choice(Mode.ON_DEMAND, why="spot does not start in time")
-    stay = Choice(Mode.SPOT, s.place, "spot is kept until it is taken away")
+        return ModeChoice(Mode.ON_DEMAND, why="spot does not start in time")
+    stay = ModeChoice(Mode.SPOT, s.place, "spot is kept until it is taken away")
     here = next((offer for offer in s.offers if offer.place == s.place), None)
     if here is None or s.slack < 2 * s.change + s.unsaved:
         return stay
@@ -145,13 +145,13 @@ def _hold(s: Situation) -> Choice:
     for offer in _cheapest(s, [o for o in s.offers if o.up and o.place != s.place]):
         saved = (here.usd_hour - offer.usd_hour) * min(horizon, offer.life)
         if saved > 2 * wasted * offer.usd_hour:
-            return Choice(Mode.SPOT, offer.place, f"{offer.place} is so much cheaper that a move pays")
+            return ModeChoice(Mode.SPOT, offer.place, f"{offer.place} is so much cheaper that a move pays")
     return stay
 
 
-def _on_demand(s: Situation) -> Choice:
+def _on_demand(s: Situation) -> ModeChoice:
     """Leave on demand when spot is back, the slack can bear it, and it pays."""
-    stay = Choice(Mode.ON_DEMAND, s.place, "on demand is kept: the slack is needed")
+    stay = ModeChoice(Mode.ON_DEMAND, s.place, "on demand is kept: the slack is needed")
     if s.slack < s.change + s.unsaved:
         return stay
     found = _best(s, "spot is back")
@@ -161,19 +161,19 @@ def _on_demand(s: Situation) -> Choice:
     saved = (s.on_demand_usd_hour - offer.usd_hour) * min(offer.life, s.remaining)
     saved *= 1.0 if offer.up else offer.share
     spent = offer.usd_hour * (s.cold + s.unsaved) + s.on_demand_usd_hour * (s.cold + s.loss)
-    return found if saved > spent else Choice(Mode.ON_DEMAND, s.place, "a move to spot would not pay")
+    return found if saved > spent else ModeChoice(Mode.ON_DEMAND, s.place, "a move to spot would not pay")
 
 
-def _idle(s: Situation) -> Choice:
+def _idle(s: Situation) -> ModeChoice:
     """Take spot where it is to be had; without it wait, or take on demand when waiting costs too much."""
     if s.slack < s.change:
-        return Choice(Mode.ON_DEMAND, why="the slack is nearly used up: on demand is safe")
+        return ModeChoice(Mode.ON_DEMAND, why="the slack is nearly used up: on demand is safe")
     found = _best(s, "spot is to be had")
     if found is not None:
         return found
-    wait = Choice(Mode.WAIT, why="there is no spot, and there is time to wait")
+    wait = ModeChoice(Mode.WAIT, why="there is no spot, and there is time to wait")
     if s.slack < _reserve(s):
-        return Choice(Mode.ON_DEMAND, why="the slack left is needed for the changes to come")
+        return ModeChoice(Mode.ON_DEMAND, why="the slack left is needed for the changes to come")
     return wait
 
 
@@ -184,10 +184,10 @@ def _reserve(s: Situation) -> float:
     return s.change * (1.0 + max(0.0, s.deadline - s.now) / cycle)
 
 
-def _best(s: Situation, why: str) -> Choice | None:
+def _best(s: Situation, why: str) -> ModeChoice | None:
     """Return the offer to take now, or None."""
     found = next((offer for offer in _affordable(s) if offer.up is not False), None)
-    return None if found is None else Choice(Mode.SPOT, found.place, f"{why} in {found.place}")
+    return None if found is None else ModeChoice(Mode.SPOT, found.place, f"{why} in {found.place}")
 
 
 def _worth(s: Situation, offer: Offer) -> float:

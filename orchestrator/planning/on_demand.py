@@ -248,14 +248,14 @@ def share_in(one: Place, granted: int, vain: int) -> float:
 
 
 @dataclass(frozen=True)
-class Rate:
+class DeadlineRate:
     """Hold USD per hour of a TPU in one zone, with the traffic between it and a bucket elsewhere."""
 
     spot: float
     on_demand: float
 
 
-def rates(spec: Spec, world: World, record: Record) -> dict[str, Rate]:
+def rates(spec: Spec, world: World, record: Record) -> dict[str, DeadlineRate]:
     """
     Return the prices of each zone; one that is not in the table has those of another one.
 
@@ -263,16 +263,16 @@ def rates(spec: Spec, world: World, record: Record) -> dict[str, Rate]:
     """
     kind = record.node.type or spec.tpu.type
     found = {zone: _rate(world.prices, kind, zone) for zone in spec.tpu.zones}
-    other = next((rate for rate in found.values() if rate is not None), Rate(SPOT_PRICE, 1.0))
+    other = next((rate for rate in found.values() if rate is not None), DeadlineRate(SPOT_PRICE, 1.0))
     return {zone: rate or other for zone, rate in found.items()}
 
 
-def _rate(prices: Prices, kind: str, zone: str) -> Rate | None:
+def _rate(prices: Prices, kind: str, zone: str) -> DeadlineRate | None:
     price, way = prices.tpu(kind, zone), prices.egress_hour(zone)
     on_demand = price.ondemand or (price.spot / SPOT_PRICE if price.spot else None)
     if on_demand is None:
         return None
-    return Rate((price.spot or on_demand * SPOT_PRICE) + way, on_demand + way)
+    return DeadlineRate((price.spot or on_demand * SPOT_PRICE) + way, on_demand + way)
 
 
 def on_demand_usd(spec: Spec, world: World, record: Record, node: Node | None) -> float:

@@ -59,7 +59,7 @@ NOTICE_POLL = 2.0
 """Seconds between two looks at a node that has had its notice."""
 
 
-class Verdict(Enum):
+class NodeVerdict(Enum):
     """Say what becomes of the current node."""
 
     KEEP = "keep"
@@ -69,10 +69,10 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Judgement:
+class NodeJudgement:
     """Hold a verdict on the current node with its reason; *silent* says that silence is the reason."""
 
-    verdict: Verdict
+    verdict: NodeVerdict
     why: str = ""
     silent: bool = False
 
@@ -92,11 +92,11 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
-    if judgement.verdict is Verdict.KEEP:
+    if judgement.verdict is NodeVerdict.KEEP:
         closely = current is not None and noticed(world, current)
         waiting = "TPU: it has yet to win its race" if undecided(record) else ""
         return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely or waiting else None)
-    if judgement.verdict is Verdict.WAIT:
+    if judgement.verdict is NodeVerdict.WAIT:
         age = world.observed_at - record.node.requested_at
         changes = (*removals, *joining(spec, world, record))
         return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
@@ -105,7 +105,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         return Step(tuple(removals), text, wake_in=5.0)
     # What goes already is not deleted again: the next TPU is asked for beside it, under a new name.
     going = current is None or current.state is NodeState.DELETING
-    if judgement.verdict is Verdict.REPLACE and current is not None and not going:
+    if judgement.verdict is NodeVerdict.REPLACE and current is not None and not going:
         gone = delete_node(current, judgement.why)
         gone = as_never_reported(gone, world) if judgement.silent else gone
         removals.append(gone)
@@ -121,7 +121,7 @@ def _why_old(node: Node, record: Record) -> str:
     return f"incarnation {node.incarnation} is not the newest"
 
 
-def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> Judgement:
+def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> NodeJudgement:
     """Say what becomes of the current node, from its state and how long it has been so."""
     if node is None:
         return _judge_missing(world, record)
@@ -129,19 +129,21 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> J
     # The queue knows first: its node may still look well when the order behind it has failed.
     place = judge_place(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
-        return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
+        return NodeJudgement(
+            NodeVerdict.REPLACE, place.why if place and place.lost else f"it is {state.name}"
+        )
     # Evidence from the machines comes before the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
-        return Judgement(
-            Verdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
+        return NodeJudgement(
+            NodeVerdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
         )
     if unwanted(record):
-        return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")
+        return NodeJudgement(NodeVerdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")
     # Waiting in the queue is no fault, however long it takes.
     if place is not None:
-        return Judgement(Verdict.WAIT, place.why)
+        return NodeJudgement(NodeVerdict.WAIT, place.why)
     if state is NodeState.STOPPED:
-        return Judgement(Verdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
+        return NodeJudgement(NodeVerdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
     if reports(spec, world, node) or (state is NodeState.READY and node.healthy):
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
         return _judge_ready(spec, node, world, record)
@@ -150,19 +152,21 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> J
     return _judge_passing(state, world, record)
 
 
-def _judge_passing(state: NodeState, world: World, record: Record) -> Judgement:
+def _judge_passing(state: NodeState, world: World, record: Record) -> NodeJudgement:
     """Judge a node that is not READY and whose machines do not report."""
     key = of_node(record.node.incarnation, state)
     if state is NodeState.CREATING:
         late = lasted(record, world, key, CREATE_DEADLINE)
         why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min"
-        return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, "CREATING")
+        return (
+            NodeJudgement(NodeVerdict.REPLACE, why) if late else NodeJudgement(NodeVerdict.WAIT, "CREATING")
+        )
     late = lasted(record, world, key, REPAIR_DEADLINE)
     why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min"
-    return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, state.name)
+    return NodeJudgement(NodeVerdict.REPLACE, why) if late else NodeJudgement(NodeVerdict.WAIT, state.name)
 
 
-def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgement:
+def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
     """
     Judge a READY node that the API calls unhealthy and whose machines do not report.
 
@@ -172,35 +176,39 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> Judgeme
     why = f"unhealthy: {node.health}"
     # Whether it reports is not known: unknown is not silent.
     if isinstance(world.heartbeats, Unknown):
-        return Judgement(Verdict.WAIT, why)
+        return NodeJudgement(NodeVerdict.WAIT, why)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost:
-        return Judgement(Verdict.REPLACE, f"{why}, and {lost}", silent=True)
+        return NodeJudgement(NodeVerdict.REPLACE, f"{why}, and {lost}", silent=True)
     born = spec.job.run_on == "tpu" and unheard(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
-        return Judgement(Verdict.WAIT, why)
+        return NodeJudgement(NodeVerdict.WAIT, why)
     patience = CONFIRMED_AFTER if born else SICK_DEADLINE
     late = lasted(record, world, of_node(record.node.incarnation, Sign.UNHEALTHY), patience)
-    return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, silent=True)
+    return NodeJudgement(NodeVerdict.REPLACE if late else NodeVerdict.WAIT, why, silent=True)
 
 
-def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> Judgement:
+def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
-    return Judgement(Verdict.REPLACE, f"READY, but {lost}", silent=True) if lost else Judgement(Verdict.KEEP)
+    return (
+        NodeJudgement(NodeVerdict.REPLACE, f"READY, but {lost}", silent=True)
+        if lost
+        else NodeJudgement(NodeVerdict.KEEP)
+    )
 
 
-def _in_time(spec: Spec, world: World, record: Record, judgement: Judgement) -> Judgement:
+def _in_time(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> NodeJudgement:
     """Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake."""
     # In a race nothing is left for money's sake: which TPU is ours is not known yet.
-    stays = judgement.verdict in {Verdict.KEEP, Verdict.WAIT} and not undecided(record)
+    stays = judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.WAIT} and not undecided(record)
     why = to_leave(spec, world, record) if stays else ""
-    return Judgement(Verdict.REPLACE, why) if why else judgement
+    return NodeJudgement(NodeVerdict.REPLACE, why) if why else judgement
 
 
-def _judge_missing(world: World, record: Record) -> Judgement:
+def _judge_missing(world: World, record: Record) -> NodeJudgement:
     number = record.node.incarnation
     if number == 0:
-        return Judgement(Verdict.CREATE, "there is none yet")
+        return NodeJudgement(NodeVerdict.CREATE, "there is none yet")
     refused = [r for r in record.refusals if r.kind is Kind.NODE]
     if record.race.round:
         refused = [r for r in refused if r.zone == record.node.zone]
@@ -208,23 +216,25 @@ def _judge_missing(world: World, record: Record) -> Judgement:
         # A create whose answer was lost may have made the node: asked for by its own name, it stays one.
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"the last create was refused ({refused[-1].retry.value})"
-        return Judgement(Verdict.CREATE if unsure else Verdict.REPLACE, why)
+        return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
-        return Judgement(Verdict.REPLACE, "it was deleted")
+        return NodeJudgement(NodeVerdict.REPLACE, "it was deleted")
     if not record.node.accepted:
-        return Judgement(Verdict.CREATE, "this incarnation is not there yet")
+        return NodeJudgement(NodeVerdict.CREATE, "this incarnation is not there yet")
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE
-        return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
+        return NodeJudgement(
+            NodeVerdict.REPLACE if late else NodeVerdict.WAIT, "create accepted, nothing to see yet"
+        )
     if surely_absent(record, world, number):
-        return Judgement(Verdict.REPLACE, "it has vanished")
-    return Judgement(Verdict.WAIT, "not in sight; looking once more before it counts as gone")
+        return NodeJudgement(NodeVerdict.REPLACE, "it has vanished")
+    return NodeJudgement(NodeVerdict.WAIT, "not in sight; looking once more before it counts as gone")
 
 
-def _create(spec: Spec, world: World, record: Record, judgement: Judgement) -> Step:
+def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
     """Ask for the next TPU, spot or on demand; one whose answer was lost is asked for as it was."""
-    again = judgement.verdict is Verdict.CREATE and record.node.incarnation > 0
+    again = judgement.verdict is NodeVerdict.CREATE and record.node.incarnation > 0
     was = record.node.incarnation in record.deadline.on_demand
     on_demand = was if again else wants_on_demand(spec, world, record)
     asked = _asked(spec, world, of_mode(record, on_demand=on_demand), judgement)
@@ -240,7 +250,7 @@ def _without_vm(spec: Spec, record: Record) -> Refusal | None:
     return next((r for r in final if r.kind is Kind.VM), None)
 
 
-def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> Step:
+def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
     # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
@@ -253,7 +263,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: Judgement) -> St
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
-    fresh = moved or judgement.verdict is Verdict.REPLACE or record.node.incarnation == 0
+    fresh = moved or judgement.verdict is NodeVerdict.REPLACE or record.node.incarnation == 0
     kind = next_type(spec, record, world.observed_at) if fresh else current_type(spec, record)
     record = replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):

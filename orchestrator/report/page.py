@@ -33,7 +33,7 @@ SIGNS = (("\N{MULTIPLICATION SIGN}", "preempted or failed"), ("✓", "done"))
 
 
 @dataclass(frozen=True)
-class Facts:
+class PageFacts:
     """Hold all that the page tells. *status* is what `status --json` prints; *now* is the end of the account."""
 
     status: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Facts:
     rehearsed: bool
 
 
-def page(facts: Facts, *, live: bool = False) -> str:
+def page(facts: PageFacts, *, live: bool = False) -> str:
     """Return the page; *live* is for the dashboard, which serves style and script beside it."""
     style = asset("style.css")
     values = {
@@ -117,7 +117,7 @@ def _usd(usd: float | None) -> str:
     return "unknown" if usd is None else f"{usd:.4f}" if usd < 1 else f"{usd:.2f}"
 
 
-def _head(facts: Facts) -> dict[str, Any]:
+def _head(facts: PageFacts) -> dict[str, Any]:
     status, summary = facts.status, facts.summary
     outcome = status["outcome"]
     nexts = "; ".join(status["next"])
@@ -187,7 +187,7 @@ def _curve(losses: Losses) -> dict[str, Any]:
     return {"curve": drawing.curve(losses), "first_loss": first, "last_loss": last}
 
 
-def _uses(facts: Facts) -> list[dict[str, Any]]:
+def _uses(facts: PageFacts) -> list[dict[str, Any]]:
     """Return for each use its time, its share of all time, and what it cost."""
     parts: Sequence[Stretch] = stretches(facts.record.spans, facts.beats, facts.now)
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
@@ -207,7 +207,7 @@ def _uses(facts: Facts) -> list[dict[str, Any]]:
     return rows
 
 
-def _money(facts: Facts) -> dict[str, Any]:
+def _money(facts: PageFacts) -> dict[str, Any]:
     spent = facts.spending
     notes = [f"Wasted by preemptions: {_usd(spent.wasted_usd)} USD."]
     if spent.rate_usd:

@@ -34,7 +34,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Mark:
+class TimelineMark:
     """Hold a moment on a machine's line: *kind* is preempted, done or failed."""
 
     at: float
@@ -48,7 +48,7 @@ class Lane:
     name: str
     zone: str
     bars: tuple[Bar, ...]
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TimelineMark, ...] = ()
     steps: str = ""
     lives: bool = False
 
@@ -94,14 +94,14 @@ def _node(span: Span, beat: Heartbeat | None, events: Sequence[Event], now: floa
     """Return one TPU's line; *followed* says that another one took its place, so that unsaved work was lost."""
     end, number = _end(span, now), incarnation_of(span.name, {}) or 0
     lost = [e.at for e in events if e.kind == "preempted" and e.data.get("incarnation") == number]
-    marks = [Mark(min(max(at, span.since), end), "preempted") for at in lost[:1]]
+    marks = [TimelineMark(min(max(at, span.since), end), "preempted") for at in lost[:1]]
     lives = span.until is None
     if beat is None or "boot" not in beat.timings:
         kind = "provision" if lives and beat is None else "unknown"
         return Lane(span.name, span.zone, (Bar(span.since, end, kind),), tuple(marks), lives=lives)
     if beat.phase in {Phase.DONE, Phase.UNCLAIMED, Phase.FAILED}:
         kind = "done" if beat.phase is Phase.DONE else "failed"
-        marks.append(Mark(min(beat.updated, end), kind))
+        marks.append(TimelineMark(min(beat.updated, end), kind))
     steps = "" if beat.step is None else f"steps {beat.resumed_from or 0} to {beat.step}"
     bars = tuple(bar for bar in _bars(span.since, end, beat, followed=followed) if bar.until > bar.since)
     return Lane(span.name, span.zone, bars, tuple(marks), steps, lives)

@@ -43,7 +43,7 @@ FILE_KEYS = {
 
 
 @dataclass(frozen=True)
-class Target:
+class MachineTarget:
     """
     Describe the machine that scripts are rendered for.
 
@@ -94,7 +94,7 @@ class Scripts:
     minute: str
 
 
-def machine_scripts(spec: Spec, target: Target) -> Scripts:
+def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
     """
     Return the scripts of one machine.
 
@@ -170,7 +170,7 @@ def quote(value: object) -> str:
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def _values(spec: Spec, target: Target) -> dict[str, Any]:
+def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
     """Return the template variables, checked."""
     checkpoint = spec.job.checkpoint
     place, path = _checkpoint_place(checkpoint.dir, target.bucket)

@@ -62,7 +62,7 @@ def _within(feed: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
 _HANDLERS: dict[int, Any] = paramiko.Transport._channel_handler_table  # type: ignore[attr-defined] # noqa: SLF001
 
 
-class Transport(paramiko.Transport):
+class BoundedTransport(paramiko.Transport):
     """
     Hold the other side to its window, and send nothing about a channel after its close.
 
@@ -92,12 +92,12 @@ class Transport(paramiko.Transport):
         return any(channel.remote_chanid == number and not channel.closed for channel in channels)
 
 
-def open_transport(sock: Any, **options: Any) -> Transport:
+def open_transport(sock: Any, **options: Any) -> BoundedTransport:
     """Build a transport with fast ciphers and a send buffer that a slow link empties within the stall time."""
     if isinstance(sock, socket.socket):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    transport = Transport(sock, packetizer_class=_Packets, **options)
+    transport = BoundedTransport(sock, packetizer_class=_Packets, **options)
     transport.get_security_options().ciphers = _CIPHERS
     return transport

@@ -17,7 +17,7 @@ from orchestrator.contract.replacing import replacing
 from orchestrator.domain.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
-from orchestrator.ssh.source_files import LIMIT, Entry, survey
+from orchestrator.ssh.source_files import LIMIT, SourceEntry, survey
 
 _CACHE = "bundle.json"
 _KEEP = 3
@@ -67,7 +67,7 @@ def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, by
     )
 
 
-def _refuse_keys(root: Path, entries: Sequence[Entry]) -> None:
+def _refuse_keys(root: Path, entries: Sequence[SourceEntry]) -> None:
     """Raise UsageError when a small file holds a key: every machine of the job and the bucket would have it."""
     found: list[str] = []
     for entry in entries:
@@ -104,7 +104,7 @@ class _Hashing(io.RawIOBase):
         return self._file.write(piece)
 
 
-def _pack(root: Path, entries: Sequence[Entry], out_dir: Path, more: Mapping[str, bytes]) -> str:
+def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mapping[str, bytes]) -> str:
     """Write the tar.gz whole or not at all and return its sha256."""
     private_folder(out_dir)
     descriptor, temporary = tempfile.mkstemp(prefix=".bundle-", dir=out_dir)
@@ -129,7 +129,7 @@ def _pack(root: Path, entries: Sequence[Entry], out_dir: Path, more: Mapping[str
     return digest
 
 
-def _add(tar: tarfile.TarFile, root: Path, entry: Entry) -> None:
+def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> None:
     """Add one entry without owner or time."""
     info = tarfile.TarInfo(entry.path)
     info.mode = entry.mode & 0o777
@@ -151,7 +151,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: Entry) -> None:
             raise _changing(root, entry, "it is longer than before")
 
 
-def _changing(root: Path, entry: Entry, why: str) -> UsageError:
+def _changing(root: Path, entry: SourceEntry, why: str) -> UsageError:
     return UsageError(
         f"{entry.path} in {root} changed while it was read: {why}",
         changed="Nothing was sent.",
@@ -159,7 +159,7 @@ def _changing(root: Path, entry: Entry, why: str) -> UsageError:
     )
 
 
-def _fingerprint(source: Path, entries: Sequence[Entry], more: Mapping[str, bytes]) -> str:
+def _fingerprint(source: Path, entries: Sequence[SourceEntry], more: Mapping[str, bytes]) -> str:
     sent = [(e.path, e.mode, e.size, e.link, e.stamp) for e in entries]
     text = repr([str(source.resolve()), _LEVEL, sent, *([more] if more else [])])
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from orchestrator.domain.ports import Host, PushResult, RunResult
 from orchestrator.errors import HostKeyError, RemoteError
 from orchestrator.ssh.elevate import elevated
-from orchestrator.ssh.run import Answer, answer_of, follow, run_one
+from orchestrator.ssh.run import CommandAnswer, answer_of, follow, run_one
 from orchestrator.ssh.ssh_settings import SshSettings
 from orchestrator.ssh.terminal import shell
 from orchestrator.ssh.upload import map_file, push_one, put_one
@@ -45,7 +45,7 @@ class Ssh:
         """Run a shell command on every host within *deadline* seconds; raise RemoteError for a lost one."""
         return self._each(hosts, deadline, lambda connection: run_one(connection, command, stdin.encode()))
 
-    def ask(self, hosts: Sequence[Host], command: str, deadline: float) -> list[Answer]:
+    def ask(self, hosts: Sequence[Host], command: str, deadline: float) -> list[CommandAnswer]:
         """Run a shell command on every host within *deadline* seconds; a lost one says so in its answer."""
         return self._each(hosts, deadline, lambda connection: answer_of(connection, command))
 

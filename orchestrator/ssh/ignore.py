@@ -20,7 +20,7 @@ The user's rules win over these, and over those of `KEY_FILES`.
 """
 
 
-class Why(Enum):
+class IgnoreReason(Enum):
     """Say whose rule decided: nobody's, the user's, tpuctl's for keys, or tpuctl's for all else."""
 
     NOBODY = "nobody"
@@ -30,17 +30,17 @@ class Why(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class IgnoreVerdict:
     """Say whether a path stays at home, why, and by which line (file:line, for rules of the user)."""
 
     home: bool
-    why: Why = Why.NOBODY
+    why: IgnoreReason = IgnoreReason.NOBODY
     line: str = ""
 
     @property
     def asked_for(self) -> bool:
         """Say whether a `!` rule of the user sends it."""
-        return not self.home and self.why is Why.USER
+        return not self.home and self.why is IgnoreReason.USER
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Level:
 
     prefix: str
     spec: GitIgnoreSpec
-    why: Why = Why.USER
+    why: IgnoreReason = IgnoreReason.USER
     lines: tuple[str, ...] = ()
 
 
@@ -84,22 +84,22 @@ class Rules:
         places = tuple(place for _, place in rules)
         return Rules((_Level(prefix, spec, lines=places), *self.levels))
 
-    def judge(self, path: str, name: str, folder: bool) -> Verdict:
+    def judge(self, path: str, name: str, folder: bool) -> IgnoreVerdict:
         """Tell whether *path* (relative to the source) stays at home; the nearest rule decides."""
         if name in ALWAYS:
-            return Verdict(home=True, why=Why.OURS)
+            return IgnoreVerdict(home=True, why=IgnoreReason.OURS)
         for level in self.levels:
             inner = path[len(level.prefix) :] + ("/" if folder else "")
             found = level.spec.check_file(inner)
             if found.include is not None:
                 line = level.lines[found.index] if level.lines and found.index is not None else ""
-                return Verdict(bool(found.include), level.why, line)
-        return Verdict(home=False)
+                return IgnoreVerdict(bool(found.include), level.why, line)
+        return IgnoreVerdict(home=False)
 
 
 def first_rules() -> Rules:
     """Return the rules that hold where no file of the user's says anything."""
-    ours = {Why.KEY: KEY_FILES, Why.OURS: WRITTEN}
+    ours = {IgnoreReason.KEY: KEY_FILES, IgnoreReason.OURS: WRITTEN}
     return Rules(tuple(_Level("", GitIgnoreSpec.from_lines(lines), why) for why, lines in ours.items()))
 
 

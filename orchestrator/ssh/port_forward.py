@@ -18,7 +18,7 @@ _CHUNK = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Target:
+class ForwardTarget:
     """Say where connections go: over *connection* to *address* and *port* as the machine sees them."""
 
     connection: "Connection"
@@ -86,7 +86,7 @@ class Tunnel:
     """
 
     def __init__(self, port: int) -> None:
-        self._target: Target | None = None
+        self._target: ForwardTarget | None = None
         self.refused = threading.Event()
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,7 +104,7 @@ class Tunnel:
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="tunnel", daemon=True).start()
 
-    def lead(self, target: Target | None) -> None:
+    def lead(self, target: ForwardTarget | None) -> None:
         """Send connections to *target* from now on, nowhere when None."""
         self._target = target
         self.refused.clear()

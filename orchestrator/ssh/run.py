@@ -23,7 +23,7 @@ LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandAnswer:
     """Hold what one machine printed, its exit code, and without one the fault that says why there is none."""
 
     host: str
@@ -33,7 +33,7 @@ class Answer:
     fault: RemoteError | None = None
 
 
-def answer_of(connection: "Connection", command: str) -> Answer:
+def answer_of(connection: "Connection", command: str) -> CommandAnswer:
     """Open the connection and run a shell command over it; the answer holds what came before a fault, too."""
     output, errors = bytearray(), bytearray()
     code: int | None = None
@@ -43,7 +43,7 @@ def answer_of(connection: "Connection", command: str) -> Answer:
             code = _run(connection, command, b"", output, errors)
     except RemoteError as error:
         fault = error
-    return Answer(connection.host.name, code, _text(output), _text(errors), fault)
+    return CommandAnswer(connection.host.name, code, _text(output), _text(errors), fault)
 
 
 def run_one(connection: "Connection", command: str, stdin: bytes = b"") -> RunResult:

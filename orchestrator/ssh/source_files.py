@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.contract.object_names import FETCHED
 from orchestrator.errors import UsageError
-from orchestrator.ssh.ignore import Rules, Verdict, Why, first_rules
+from orchestrator.ssh.ignore import IgnoreReason, IgnoreVerdict, Rules, first_rules
 
 LIMIT = 512 * 1024 * 1024
 COUNTED = 20_000
@@ -18,7 +18,7 @@ _NOTHING = "Nothing was sent."
 
 
 @dataclass(frozen=True)
-class Entry:
+class SourceEntry:
     """
     Hold one path of the source: its kind by *mode*, *size* in bytes, *link* when it is a symlink.
 
@@ -35,7 +35,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class AtHome:
+class LeftAtHome:
     """
     Hold one file, or one whole folder (its path ends in "/"), that is not sent, and the rule that says so.
 
@@ -43,21 +43,21 @@ class AtHome:
     """
 
     path: str
-    verdict: Verdict
+    verdict: IgnoreVerdict
     files: int
     size: int
     more: bool = False
 
 
 @dataclass(frozen=True)
-class Survey:
+class SourceSurvey:
     """Hold what would be sent, sorted by path, and what stays at home by rules of the user or for keys."""
 
-    entries: list[Entry] = field(default_factory=list)
-    at_home: list[AtHome] = field(default_factory=list)
+    entries: list[SourceEntry] = field(default_factory=list)
+    at_home: list[LeftAtHome] = field(default_factory=list)
 
 
-def survey(source: Path, limit: int = LIMIT) -> list[Entry]:
+def survey(source: Path, limit: int = LIMIT) -> list[SourceEntry]:
     """
     Return what would be sent, sorted by path.
 
@@ -67,19 +67,19 @@ def survey(source: Path, limit: int = LIMIT) -> list[Entry]:
     return _surveyed(source, limit, homes=False).entries
 
 
-def look(source: Path, limit: int = LIMIT) -> Survey:
+def look(source: Path, limit: int = LIMIT) -> SourceSurvey:
     """Return what would be sent, and what stays at home. Raise UsageError as `survey` does."""
     return _surveyed(source, limit, homes=True)
 
 
-def _surveyed(source: Path, limit: int, *, homes: bool) -> Survey:
+def _surveyed(source: Path, limit: int, *, homes: bool) -> SourceSurvey:
     root = _folder(source)
-    found = Survey()
+    found = SourceSurvey()
     _walk(root, root, "", first_rules(), found, homes=homes)
     total = sum(entry.size for entry in found.entries)
     if total > limit:
         raise _too_large(source, found.entries, total, limit)
-    return Survey(
+    return SourceSurvey(
         sorted(found.entries, key=lambda entry: entry.path), sorted(found.at_home, key=lambda one: one.path)
     )
 
@@ -100,7 +100,9 @@ def _folder(source: Path) -> Path:
     )
 
 
-def _walk(root: Path, folder: Path, prefix: str, rules: Rules, into: Survey, *, homes: bool = False) -> None:
+def _walk(
+    root: Path, folder: Path, prefix: str, rules: Rules, into: SourceSurvey, *, homes: bool = False
+) -> None:
     inner = rules.entering(folder, prefix)
     try:
         found = list(os.scandir(folder))
@@ -111,7 +113,7 @@ def _walk(root: Path, folder: Path, prefix: str, rules: Rules, into: Survey, *, 
         is_folder = item.is_dir(follow_symlinks=False)
         verdict = inner.judge(path, item.name, is_folder)
         if verdict.home:
-            if homes and verdict.why is not Why.OURS:
+            if homes and verdict.why is not IgnoreReason.OURS:
                 into.at_home.append(_at_home(Path(item.path), path, verdict))
             continue
         if is_folder and (Path(item.path) / FETCHED).is_file():
@@ -122,27 +124,27 @@ def _walk(root: Path, folder: Path, prefix: str, rules: Rules, into: Survey, *, 
             _walk(root, Path(item.path), path + "/", inner, into, homes=homes)
 
 
-def _at_home(file: Path, path: str, verdict: Verdict) -> AtHome:
+def _at_home(file: Path, path: str, verdict: IgnoreVerdict) -> LeftAtHome:
     """Return one path that stays at home with its size; what cannot be read counts as nothing."""
     if file.is_symlink() or not file.is_dir():
-        return AtHome(path, verdict, 1, file.lstat().st_size)
+        return LeftAtHome(path, verdict, 1, file.lstat().st_size)
     files = size = 0
     for top, _, names in os.walk(file):
         for name in names:
             if files >= COUNTED:
-                return AtHome(f"{path}/", verdict, files, size, more=True)
+                return LeftAtHome(f"{path}/", verdict, files, size, more=True)
             with contextlib.suppress(OSError):
                 size += os.lstat(os.path.join(top, name)).st_size  # noqa: PTH118 - one of very many
             files += 1
-    return AtHome(f"{path}/", verdict, files, size)
+    return LeftAtHome(f"{path}/", verdict, files, size)
 
 
-def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> Entry:
+def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> SourceEntry:
     stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
     if stat.S_ISLNK(status.st_mode):
-        return Entry(path, stat.S_IFLNK | 0o777, 0, _target(root, file, path), stamp)
+        return SourceEntry(path, stat.S_IFLNK | 0o777, 0, _target(root, file, path), stamp)
     if stat.S_ISDIR(status.st_mode):
-        return Entry(path, stat.S_IFDIR | 0o755, 0, "", (0, 0, 0))
+        return SourceEntry(path, stat.S_IFDIR | 0o755, 0, "", (0, 0, 0))
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(
             f"{path} in {root} is neither a file, a folder nor a link (a socket, a pipe or a device)",
@@ -152,7 +154,7 @@ def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> Entry:
     if not os.access(file, os.R_OK):
         raise _unreadable(file, None)
     mode = 0o755 if status.st_mode & 0o100 else 0o644
-    return Entry(path, stat.S_IFREG | mode, status.st_size, "", stamp)
+    return SourceEntry(path, stat.S_IFREG | mode, status.st_size, "", stamp)
 
 
 def _target(root: Path, file: Path, path: str) -> str:
@@ -175,7 +177,7 @@ def _unreadable(file: Path, error: OSError | None) -> UsageError:
     )
 
 
-def _too_large(source: Path, entries: list[Entry], total: int, limit: int) -> UsageError:
+def _too_large(source: Path, entries: list[SourceEntry], total: int, limit: int) -> UsageError:
     """Build the error that shows the three largest entries of the folder."""
     sizes: Counter[str] = Counter()
     for entry in entries:

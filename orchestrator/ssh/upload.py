@@ -107,7 +107,7 @@ mv -fT "$temporary" "$target"
 
 
 @dataclass
-class Progress:
+class UploadProgress:
     """Count the bytes that went out, so that a cut push can say how far it came."""
 
     sent: int = 0
@@ -119,7 +119,7 @@ def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> 
 
     Raise HostKeyError only: a wrong key is no matter of trying again.
     """
-    start, progress, error = monotonic(), Progress(), ""
+    start, progress, error = monotonic(), UploadProgress(), ""
     try:
         with connection:
             _push(connection, data, digest, root, progress)
@@ -136,7 +136,7 @@ def map_file(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _push(connection: "Connection", data: Bundle, digest: str, root: str, progress: Progress) -> None:
+def _push(connection: "Connection", data: Bundle, digest: str, root: str, progress: UploadProgress) -> None:
     channel = connection.execute(elevated(_PUSH, _RECEIVE, root, digest, f"{connection.settings.push:g}"))
     answers = read(connection, channel)
     said = b""
@@ -167,7 +167,9 @@ def _lines(said: bytes) -> set[bytes]:
     return set(said.split(b"\n")[:-1])
 
 
-def _send(connection: "Connection", channel: "paramiko.Channel", data: Bundle, progress: Progress) -> None:
+def _send(
+    connection: "Connection", channel: "paramiko.Channel", data: Bundle, progress: UploadProgress
+) -> None:
     """Send all of *data*; stop when the machine complains, its own words say why."""
     with suppress(OSError, EOFError):
         for start in range(0, len(data), _CHUNK):

@@ -2,16 +2,16 @@
 
 import pytest
 
-from orchestrator.advice.rehearsal.life import Moment, Pace, Shown, Sign, come, default_moment
+from orchestrator.advice.rehearsal.life import LifeSign, Moment, SavePace, Shown, come, default_moment
 
 
 @pytest.mark.parametrize(
     ("text", "moment"),
     [
-        ("step:100", Moment(Sign.STEP, 100)),
-        ("checkpoint:2", Moment(Sign.CHECKPOINT, 2)),
-        ("time:90s", Moment(Sign.TIME, 90)),
-        ("log:epoch: 3", Moment(Sign.LOG, pattern="epoch: 3")),
+        ("step:100", Moment(LifeSign.STEP, 100)),
+        ("checkpoint:2", Moment(LifeSign.CHECKPOINT, 2)),
+        ("time:90s", Moment(LifeSign.TIME, 90)),
+        ("log:epoch: 3", Moment(LifeSign.LOG, pattern="epoch: 3")),
     ],
 )
 def test_a_moment_is_read_as_it_is_printed(text, moment):
@@ -31,30 +31,33 @@ def test_what_is_no_moment_is_refused_with_what_would_be(text):
 
 def test_each_moment_comes_by_its_own_sign():
     """A step by what was told or committed, a checkpoint by this machine's, a time since the job's start."""
-    assert [come(Moment(Sign.STEP, 60), Shown(step=s)) for s in (None, 59, 60)] == [False, False, True]
-    assert [come(Moment(Sign.CHECKPOINT, 2), Shown(saves=n)) for n in (1, 2)] == [False, True]
-    assert [come(Moment(Sign.TIME, 9.0), Shown(seconds=s)) for s in (8.9, 9.0)] == [False, True]
-    assert [come(Moment(Sign.LOG, pattern="x"), Shown(line=seen)) for seen in (False, True)] == [False, True]
+    assert [come(Moment(LifeSign.STEP, 60), Shown(step=s)) for s in (None, 59, 60)] == [False, False, True]
+    assert [come(Moment(LifeSign.CHECKPOINT, 2), Shown(saves=n)) for n in (1, 2)] == [False, True]
+    assert [come(Moment(LifeSign.TIME, 9.0), Shown(seconds=s)) for s in (8.9, 9.0)] == [False, True]
+    assert [come(Moment(LifeSign.LOG, pattern="x"), Shown(line=seen)) for seen in (False, True)] == [
+        False,
+        True,
+    ]
 
 
 def test_a_step_waits_for_a_checkpoint_where_the_job_saves_before_its_end():
     """A machine that goes before the first save proves nothing about resuming."""
-    moment = default_moment(1, 2, None, Pace(100, 4, 30.0))
-    assert moment == Moment(Sign.STEP, 25, saved=True)
+    moment = default_moment(1, 2, None, SavePace(100, 4, 30.0))
+    assert moment == Moment(LifeSign.STEP, 25, saved=True)
     assert not come(moment, Shown(step=30))
     assert come(moment, Shown(step=30, saved=10))
     assert not come(moment, Shown(step=30, saved=0)), "of a checkpoint of step 0 nothing is lost"
-    assert not default_moment(1, 2, None, Pace(100, 1, 30.0)).saved
+    assert not default_moment(1, 2, None, SavePace(100, 1, 30.0)).saved
 
 
 def test_without_steps_the_next_checkpoint_is_waited_for_and_without_both_the_time():
     """The undisturbed run has shown what there is to go by."""
-    assert default_moment(2, 2, None, Pace(None, 4, 30.0)) == Moment(Sign.CHECKPOINT, 1)
-    assert default_moment(1, 2, None, Pace(None, 0, 30.0)) == Moment(Sign.TIME, 10.0)
-    assert default_moment(2, 2, None, Pace(None, 1, 30.0)) == Moment(Sign.TIME, 20.0)
+    assert default_moment(2, 2, None, SavePace(None, 4, 30.0)) == Moment(LifeSign.CHECKPOINT, 1)
+    assert default_moment(1, 2, None, SavePace(None, 0, 30.0)) == Moment(LifeSign.TIME, 10.0)
+    assert default_moment(2, 2, None, SavePace(None, 1, 30.0)) == Moment(LifeSign.TIME, 20.0)
 
 
 def test_without_an_undisturbed_run_the_target_says_how_long_the_job_is():
     """Without a target either, the first checkpoint has to do."""
-    assert default_moment(2, 2, 400, None) == Moment(Sign.STEP, 200, saved=True)
-    assert default_moment(1, 2, None, None) == Moment(Sign.STEP, 0, saved=True)
+    assert default_moment(2, 2, 400, None) == Moment(LifeSign.STEP, 200, saved=True)
+    assert default_moment(1, 2, None, None) == Moment(LifeSign.STEP, 0, saved=True)

@@ -6,7 +6,14 @@ import json
 import pytest
 
 from orchestrator.advice.selftest.compare import Topic, differences
-from orchestrator.advice.selftest.recording import Entry, Recording, Redactor, merge, parse, placeholders
+from orchestrator.advice.selftest.recording import (
+    RecordedCall,
+    Recording,
+    RecordingRedactor,
+    merge,
+    parse,
+    placeholders,
+)
 from orchestrator.app.selftest.selftest import NO_TPU, limits
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.tpu_quota import beyond
@@ -56,7 +63,7 @@ REFUSED = {
 def redactor():
     """Give one that knows the names of a run."""
     known = placeholders((("project", "acme-vision-prod"), ("deployment", "selftest-ab12cd")))
-    return Redactor(known, frozenset(load_catalog().zones))
+    return RecordingRedactor(known, frozenset(load_catalog().zones))
 
 
 def test_a_recording_keeps_fields_types_and_words_of_enumerations(redactor):
@@ -97,7 +104,7 @@ def test_a_path_becomes_its_template(redactor):
 def recording():
     """Return a recording of one create, one refusal and one machine."""
     found = Recording({"tpu": True})
-    one, no = Entry(count=1), Entry(count=1, errors={"code 400 | bad type"})
+    one, no = RecordedCall(count=1), RecordedCall(count=1, errors={"code 400 | bad type"})
     merge(one.answered, {"name": ["string"], "state": ["CREATING", "READY"], "port": ["number"]})
     found.entries["tpu", "GET /v2/nodes/{}", 200] = one
     found.entries["refusals", "POST /v2/nodes", 400] = no

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.advice.rehearsal.comeback import Fault
-from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Save
+from orchestrator.advice.rehearsal.life import Blow, Kill, RehearsedLife, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
@@ -30,7 +30,7 @@ def life(beats, blows=(KILLED,), **more):
     known = {"outcome": Outcome.DONE, "saves": (Save(50, 1), Save(100, 2)), **more}
     known.setdefault("written", known["saves"])
     steps = {b.step for b in beats if b.step is not None}
-    return Life(beats=tuple(beats), blows=tuple(blows), steps=frozenset(steps), **known)
+    return RehearsedLife(beats=tuple(beats), blows=tuple(blows), steps=frozenset(steps), **known)
 
 
 WHOLE = life([beat(1, 100, loss=2.5)], blows=())

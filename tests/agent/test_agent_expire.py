@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, Observation, stays, turn
+from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, ExpiryFacts, stays, turn
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE
 from orchestrator.emulator.http.dispatch import dispatch
@@ -207,18 +207,18 @@ def test_a_refusal_is_told_and_tried_again_later(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [
-        (Observation(1e6, 0.0), "no end is set"),
-        (Observation(1e6 + MARGIN - 1, 1e6), "its time is not over"),
-        (Observation(1e6 + MARGIN, 1e6), ""),
-        (Observation(1e6 + MARGIN, 1e6, lease_age=HELD - 1), "somebody is at work"),
-        (Observation(1e6 + MARGIN, 1e6, lease_age=-5.0), "somebody is at work"),
-        (Observation(1e6 + MARGIN, 1e6, lease_age=HELD), ""),
-        (Observation(1e6 + BLIND - 1, 1e6, blind=True), "the bucket does not answer"),
-        (Observation(1e6 + BLIND, 1e6, blind=True), ""),
-        (Observation(1e9, 0.0, blind=True), "no end is set"),
+        (ExpiryFacts(1e6, 0.0), "no end is set"),
+        (ExpiryFacts(1e6 + MARGIN - 1, 1e6), "its time is not over"),
+        (ExpiryFacts(1e6 + MARGIN, 1e6), ""),
+        (ExpiryFacts(1e6 + MARGIN, 1e6, lease_age=HELD - 1), "somebody is at work"),
+        (ExpiryFacts(1e6 + MARGIN, 1e6, lease_age=-5.0), "somebody is at work"),
+        (ExpiryFacts(1e6 + MARGIN, 1e6, lease_age=HELD), ""),
+        (ExpiryFacts(1e6 + BLIND - 1, 1e6, blind=True), "the bucket does not answer"),
+        (ExpiryFacts(1e6 + BLIND, 1e6, blind=True), ""),
+        (ExpiryFacts(1e9, 0.0, blind=True), "no end is set"),
     ],
 )
-def test_the_rule(seen: Observation, reason: str) -> None:
+def test_the_rule(seen: ExpiryFacts, reason: str) -> None:
     """What is over and unheld goes; what is unseen goes a day later."""
     assert stays(seen).startswith(reason)
     assert bool(stays(seen)) == bool(reason)
@@ -227,8 +227,8 @@ def test_the_rule(seen: Observation, reason: str) -> None:
 def test_worker_0_waits_for_the_others_and_they_stand_in_for_it() -> None:
     """All workers of a slice save before one of them deletes it, within ten minutes of the end."""
     over = MARGIN + 1e6
-    assert turn(Observation(over, 1e6), 0, 1)
-    assert [turn(Observation(over + late, 1e6), 0, 4) for late in (0, FOLLOWERS)] == [False, True]
-    assert [turn(Observation(over + late, 1e6), 3, 4) for late in (FOLLOWERS, STAND_IN)] == [False, True]
+    assert turn(ExpiryFacts(over, 1e6), 0, 1)
+    assert [turn(ExpiryFacts(over + late, 1e6), 0, 4) for late in (0, FOLLOWERS)] == [False, True]
+    assert [turn(ExpiryFacts(over + late, 1e6), 3, 4) for late in (FOLLOWERS, STAND_IN)] == [False, True]
     assert MARGIN + FOLLOWERS + 60 < 600
     assert HELD > LIFE

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.agent.local_checkpoints import LocalCheckpoints, LocalStep
 from orchestrator.agent.settings import CheckpointSettings
-from orchestrator.contract.formats.base import Listing, State, Unit
+from orchestrator.contract.formats.base import Listing, SavedState, Unit
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.formats.pickled import updates_in
 from orchestrator.contract.formats.whole import h5_fault
@@ -233,7 +233,7 @@ def test_torn_steps_are_moved_and_kept(tmp_path: Path) -> None:
     index.write_bytes(index.read_bytes()[:50])
     local = looking_at(tmp_path, "tf")
     one = by_name(local, "ckpt-40")
-    assert one.state is State.TORN
+    assert one.state is SavedState.TORN
 
     place = local.put_aside(one.unit, torn=True)
 

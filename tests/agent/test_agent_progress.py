@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from orchestrator.agent.progress import Known, Progress, Rate, known
+from orchestrator.agent.progress import Known, ProgressReader, StepRate, known
 from orchestrator.contract.printed.choice import Printed
 from tests.agent.agent_lab import Lab
 from tests.agent.test_event_files import TENSORBOARDX
@@ -19,11 +19,11 @@ for step in range(0, 41):
     time.sleep(0.05)
 """
 
-NOTHING, QUIET = Progress(), Printed()
+NOTHING, QUIET = ProgressReader(), Printed()
 
 
 def sources(
-    told: Progress = NOTHING, printed: Printed = QUIET, events: Progress = NOTHING,
+    told: ProgressReader = NOTHING, printed: Printed = QUIET, events: ProgressReader = NOTHING,
     saved: int | None = None, resumed: int | None = None, target: int | None = None,
 ) -> Known:  # fmt: skip
     """Return what is known from some sources."""
@@ -36,8 +36,8 @@ def test_the_order_of_the_sources() -> None:
 
     A loss comes from the first that has one.
     """
-    told, printed = Progress(5), Printed(6, 0.6, None, 100, "lines", exact=True)
-    events = Progress(7, 0.7)
+    told, printed = ProgressReader(5), Printed(6, 0.6, None, 100, "lines", exact=True)
+    events = ProgressReader(7, 0.7)
     assert sources(told, printed, events, 4) == Known(5, 0.6, 100, "file")
     assert sources(printed=printed, events=events, saved=4) == Known(6, 0.6, 100, "lines")
     assert sources(events=events, saved=4) == Known(7, 0.7, None, "events", exact=False)
@@ -67,7 +67,7 @@ def test_a_loss_that_is_no_number_is_not_told_as_one() -> None:
 
 def test_the_rate_is_measured_between_steps() -> None:
     """The time before the first step, which compiles, is not in it; a source that counts otherwise begins anew."""
-    rate = Rate()
+    rate = StepRate()
     rate.at(100.0, 1, "lines")
     rate.at(100.2, 2, "lines")
     assert rate.value is None

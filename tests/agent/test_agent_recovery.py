@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.agent.advance import ALIKE
 from orchestrator.agent.gang import EXCUSES, Attempt, next_attempt
-from orchestrator.agent.outcome import Outcome, Verdict, judge, settle
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge, settle
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
@@ -179,20 +179,20 @@ def test_busy_device_is_not_the_job_s_failure(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("kind", "code", "target", "committed", "verdict"),
     [
-        ("hf", 0, None, 40, Verdict.STOPPED),
-        ("hf", 0, 60, 40, Verdict.STOPPED),
-        ("hf", 0, 60, 60, Verdict.DONE),
-        ("hf", 1, None, 40, Verdict.FAILED),
-        ("tf", 42, 60, 40, Verdict.STOPPED),
-        ("tf", 42, 60, 60, Verdict.DONE),
-        ("torch", 1, 60, 40, Verdict.STOPPED),
-        ("torch", -15, 60, 40, Verdict.FAILED),
-        ("fairseq", 0, None, 40, Verdict.DONE),
-        ("fairseq", 0, 60, 40, Verdict.FAILED),
+        ("hf", 0, None, 40, JobVerdict.STOPPED),
+        ("hf", 0, 60, 40, JobVerdict.STOPPED),
+        ("hf", 0, 60, 60, JobVerdict.DONE),
+        ("hf", 1, None, 40, JobVerdict.FAILED),
+        ("tf", 42, 60, 40, JobVerdict.STOPPED),
+        ("tf", 42, 60, 60, JobVerdict.DONE),
+        ("torch", 1, 60, 40, JobVerdict.STOPPED),
+        ("torch", -15, 60, 40, JobVerdict.FAILED),
+        ("fairseq", 0, None, 40, JobVerdict.DONE),
+        ("fairseq", 0, 60, 40, JobVerdict.FAILED),
     ],
 )
 def test_each_framework_s_statuses(
-    kind: str, code: int, target: int | None, committed: int, verdict: Verdict
+    kind: str, code: int, target: int | None, committed: int, verdict: JobVerdict
 ) -> None:
     """HF says 0 on preemption, TensorFlow's handler 42, torchrun 1; none of them alone is done."""
     assert judge(code, target, None, committed, format_of(kind, "")).verdict is verdict
@@ -201,24 +201,24 @@ def test_each_framework_s_statuses(
 def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
     """Status 1 of torchrun is a crash as well as a stop: only a new checkpoint tells them apart."""
     stopped = judge(1, 60, None, 40, format_of("torch", ""))
-    assert settle(stopped, committed=40, saved=True, output=b"").verdict is Verdict.EXCUSED
-    assert settle(stopped, committed=40, saved=False, output=b"").verdict is Verdict.FAILED
+    assert settle(stopped, committed=40, saved=True, output=b"").verdict is JobVerdict.EXCUSED
+    assert settle(stopped, committed=40, saved=False, output=b"").verdict is JobVerdict.FAILED
 
 
 @pytest.mark.parametrize(
     ("output", "verdict"),
     [
-        (b"The TPU is already in use by process with pid 1\n", Verdict.EXCUSED),
-        (b"open /dev/vfio/0: Device or resource busy\n", Verdict.EXCUSED),
-        (b"Couldn't open iommu group /dev/vfio/0\n", Verdict.EXCUSED),
-        (b"INTERNAL: No accelerator found.\n", Verdict.EXCUSED),
-        (b"/dev/vfio/0 opened\nbusy\n", Verdict.FAILED),
-        (b"ValueError: shapes\n", Verdict.FAILED),
+        (b"The TPU is already in use by process with pid 1\n", JobVerdict.EXCUSED),
+        (b"open /dev/vfio/0: Device or resource busy\n", JobVerdict.EXCUSED),
+        (b"Couldn't open iommu group /dev/vfio/0\n", JobVerdict.EXCUSED),
+        (b"INTERNAL: No accelerator found.\n", JobVerdict.EXCUSED),
+        (b"/dev/vfio/0 opened\nbusy\n", JobVerdict.FAILED),
+        (b"ValueError: shapes\n", JobVerdict.FAILED),
     ],
 )
-def test_signatures_of_a_busy_device(output: bytes, verdict: Verdict) -> None:
+def test_signatures_of_a_busy_device(output: bytes, verdict: JobVerdict) -> None:
     """The words stand in one line of the job's last output."""
-    failed = Outcome(Verdict.FAILED, "the job left with status 1", 1)
+    failed = JobOutcome(JobVerdict.FAILED, "the job left with status 1", 1)
     assert settle(failed, committed=None, saved=False, output=output).verdict is verdict
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response, Router
 from tests.agent.agent_lab import BUCKET, Lab
@@ -27,9 +27,11 @@ def no_gcloud(monkeypatch):
     monkeypatch.setattr("orchestrator.agent.gcloud.shutil.which", lambda _name: None)
 
 
-def bucket_of(lab: Lab) -> Bucket:
+def bucket_of(lab: Lab) -> JobBucket:
     """Return the agent's client of the lab's bucket, with small parts."""
-    bucket = Bucket.from_environ(BUCKET, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
+    bucket = JobBucket.from_environ(
+        BUCKET, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address)
+    )
     bucket.part = PART
     return bucket
 
@@ -135,7 +137,7 @@ import http.server, resource, sys, threading
 from pathlib import Path
 from orchestrator.agent import gcloud
 from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 
 gcloud.wanted_for = lambda name, size: False
 path, size, limit = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -168,7 +170,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 base = f"http://127.0.0.1:{server.server_port}"
-bucket = Bucket.from_environ("b", {"STORAGE_EMULATOR_HOST": base}, Metadata("127.0.0.1:1"))
+bucket = JobBucket.from_environ("b", {"STORAGE_EMULATOR_HOST": base}, Metadata("127.0.0.1:1"))
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 bucket.upload("model", path, size)
 print(got)

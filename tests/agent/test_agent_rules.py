@@ -12,8 +12,8 @@ from orchestrator import agent, contract
 from orchestrator.agent import outcome
 from orchestrator.agent.bundle import unpack
 from orchestrator.agent.gang import Attempt, next_attempt
-from orchestrator.agent.outcome import Outcome, Verdict, judge
-from orchestrator.agent.progress import Progress, read_progress
+from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
+from orchestrator.agent.progress import ProgressReader, read_progress
 from orchestrator.contract.completeness import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import TornError
@@ -72,19 +72,19 @@ def test_failures_count_only_without_progress() -> None:
 @pytest.mark.parametrize(
     ("code", "target", "reported", "committed", "verdict"),
     [
-        (0, None, None, None, Verdict.DONE),
-        (1, None, 99, 99, Verdict.FAILED),
-        (-9, None, None, None, Verdict.FAILED),
-        (0, 40, 40, None, Verdict.DONE),
-        (0, 40, 39, None, Verdict.FAILED),
-        (0, 40, None, None, Verdict.FAILED),
-        (-15, 40, 40, None, Verdict.FAILED),
-        (-15, 40, 40, 40, Verdict.DONE),
-        (42, 40, None, 30, Verdict.FAILED),
+        (0, None, None, None, JobVerdict.DONE),
+        (1, None, 99, 99, JobVerdict.FAILED),
+        (-9, None, None, None, JobVerdict.FAILED),
+        (0, 40, 40, None, JobVerdict.DONE),
+        (0, 40, 39, None, JobVerdict.FAILED),
+        (0, 40, None, None, JobVerdict.FAILED),
+        (-15, 40, 40, None, JobVerdict.FAILED),
+        (-15, 40, 40, 40, JobVerdict.DONE),
+        (42, 40, None, 30, JobVerdict.FAILED),
     ],
 )
 def test_exit_code_alone_proves_nothing(
-    code: int, target: int | None, reported: int | None, committed: int | None, verdict: Verdict
+    code: int, target: int | None, reported: int | None, committed: int | None, verdict: JobVerdict
 ) -> None:
     """Done is a committed target, or status 0 with the target reached or none declared; a signal never is."""
     assert judge(code, target, reported, committed).verdict is verdict
@@ -113,14 +113,14 @@ def test_manifest_that_is_wrong_or_leads_out_is_refused(change: dict[str, object
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"step": 4, "loss": 0.5}', Progress(4, 0.5)),
-        ('{"step": 4, "loss": NaN}', Progress(4, None)),
-        ('{"step": "4"}', Progress()),
-        ("[1]", Progress()),
-        ('{"step": 4', Progress()),
+        ('{"step": 4, "loss": 0.5}', ProgressReader(4, 0.5)),
+        ('{"step": 4, "loss": NaN}', ProgressReader(4, None)),
+        ('{"step": "4"}', ProgressReader()),
+        ("[1]", ProgressReader()),
+        ('{"step": 4', ProgressReader()),
     ],
 )
-def test_progress_that_is_no_number_is_nothing(tmp_path: Path, text: str, expected: Progress) -> None:
+def test_progress_that_is_no_number_is_nothing(tmp_path: Path, text: str, expected: ProgressReader) -> None:
     """The job writes what it likes; only numbers are believed."""
     (tmp_path / "p").write_text(text)
     assert read_progress(tmp_path / "p") == expected
@@ -176,10 +176,10 @@ def test_cut_archive_is_torn(tmp_path: Path) -> None:
         unpack(tmp_path / "b.tar.gz", tmp_path / "target")
 
 
-@pytest.mark.parametrize("verdict", [Verdict.DONE, Verdict.STOPPED, Verdict.FAILED])
-def test_status_zero_with_nothing_committed_is_followed_by_no_start(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [JobVerdict.DONE, JobVerdict.STOPPED, JobVerdict.FAILED])
+def test_status_zero_with_nothing_committed_is_followed_by_no_start(verdict: JobVerdict) -> None:
     """Another start from step 0 would do all of it once more; whether it counts as done is not the job's to say."""
-    ended = outcome.settle(Outcome(verdict, "r", 0), committed=None, saved=False, output=b"")
-    assert ended.verdict is Verdict.ENDED
-    crashed = outcome.settle(Outcome(Verdict.FAILED, "r", 1), committed=None, saved=False, output=b"")
-    assert crashed.verdict is Verdict.FAILED
+    ended = outcome.settle(JobOutcome(verdict, "r", 0), committed=None, saved=False, output=b"")
+    assert ended.verdict is JobVerdict.ENDED
+    crashed = outcome.settle(JobOutcome(JobVerdict.FAILED, "r", 1), committed=None, saved=False, output=b"")
+    assert crashed.verdict is JobVerdict.FAILED

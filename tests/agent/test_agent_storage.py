@@ -10,21 +10,21 @@ import pytest
 
 from orchestrator.agent import storage
 from orchestrator.agent.gang import Attempt, Gang
-from orchestrator.agent.heartbeat import Reporter, Status, heartbeat_name
+from orchestrator.agent.heartbeat import HeartbeatReporter, Status, heartbeat_name
 from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.settings import Settings, read_settings
-from orchestrator.agent.storage import Bucket
+from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab
 
 
-def bucket_of(lab: Lab, granted: float = 0.0) -> Bucket:
+def bucket_of(lab: Lab, granted: float = 0.0) -> JobBucket:
     """Return the agent's client of the lab's bucket, on which its account was *granted* a role."""
     environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_GRANTED_AT": str(granted or "")}
-    return Bucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
+    return JobBucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
 
 
 def settings_of(lab: Lab) -> Settings:
@@ -74,7 +74,7 @@ def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: Lab, tmp_path: Pa
 
 def test_missing_bucket_is_not_an_empty_one(lab: Lab) -> None:
     """A list in a bucket that is gone raises instead of showing nothing."""
-    other = Bucket.from_environ("gone", {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
+    other = JobBucket.from_environ("gone", {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
     with pytest.raises(TransientError, match="the bucket is not there"):
         other.list("checkpoints/", seconds=1)
 
@@ -241,7 +241,7 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
     status.trouble("logs", "disk is full")
 
     with pytest.raises(OSError, match="directory"):
-        Reporter(settings, bucket_of(lab), status).report()
+        HeartbeatReporter(settings, bucket_of(lab), status).report()
 
     assert lab.json(".tpuctl/heartbeat/1/0")["message"] == "logs: disk is full"
 
@@ -276,7 +276,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, ref
 def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> None:
     """The start of a job is told by whoever comes first, and what comes with it is one report."""
     status = Status(settings_of(lab))
-    reporter = Reporter(settings_of(lab), bucket_of(lab), status)
+    reporter = HeartbeatReporter(settings_of(lab), bucket_of(lab), status)
     status.set(phase="run", starts=1)
     reporter.report()
     before = len(lab.writes)
@@ -292,7 +292,7 @@ def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> N
 def test_the_first_phases_are_one_report(lab: Lab) -> None:
     """What passes at once is not worth a write, after which the next one has to wait."""
     status = Status(settings_of(lab))
-    reporter = Reporter(settings_of(lab), bucket_of(lab), status)
+    reporter = HeartbeatReporter(settings_of(lab), bucket_of(lab), status)
     thread = threading.Thread(target=reporter.report)
     thread.start()
     status.set(phase="restore")

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.agent import venv
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.uv import for_uv, program
-from orchestrator.agent.venv import Wanted, _read, install_command, path_of
+from orchestrator.agent.venv import WantedPackages, _read, install_command, path_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 from orchestrator.emulator.machines.machine_python import package_sources
@@ -109,13 +109,13 @@ def test_another_text_or_python_is_another_environment(tmp_path):
     part.write_text("x\n")
     one.write_text("-r part.txt\n")
     other.write_text("-r part.txt\n")
-    first = Wanted((one,), (), "").key("3.10.1")
-    assert Wanted((other,), (), "").key("3.10.1") == first
-    assert Wanted((one,), (), "").key("3.11.1") != first
-    assert Wanted((one,), (), "3.10").key("3.10.1") != first
-    assert Wanted((), (one,), "").key("3.10.1") != first
+    first = WantedPackages((one,), (), "").key("3.10.1")
+    assert WantedPackages((other,), (), "").key("3.10.1") == first
+    assert WantedPackages((one,), (), "").key("3.11.1") != first
+    assert WantedPackages((one,), (), "3.10").key("3.10.1") != first
+    assert WantedPackages((), (one,), "").key("3.10.1") != first
     part.write_text("y\n")
-    assert Wanted((one,), (), "").key("3.10.1") != first
+    assert WantedPackages((one,), (), "").key("3.10.1") != first
 
 
 def test_a_list_that_cannot_be_met_runs_nothing(layout, pins):

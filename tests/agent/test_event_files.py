@@ -18,7 +18,7 @@ from orchestrator.agent.event_files import (
     scalar,
 )
 from orchestrator.agent.parts import wire
-from orchestrator.agent.progress import Progress
+from orchestrator.agent.progress import ProgressReader
 from orchestrator.agent.settings import read_settings
 from tests.agent.agent_lab import BUCKET, running_lab
 
@@ -61,10 +61,12 @@ def files(folder: Path) -> EventFiles:
 
 @pytest.mark.parametrize(
     ("written", "newest"),
-    [(TENSORBOARDX, Progress(3, 4 / 3)), (TENSORBOARD, Progress(8, 0.5))],
+    [(TENSORBOARDX, ProgressReader(3, 4 / 3)), (TENSORBOARD, ProgressReader(8, 0.5))],
     ids=["tensorboardX", "tensorboard"],
 )
-def test_files_of_the_real_writers_are_understood(tmp_path: Path, written: str, newest: Progress) -> None:
+def test_files_of_the_real_writers_are_understood(
+    tmp_path: Path, written: str, newest: ProgressReader
+) -> None:
     """The newest training loss and its step, found in a subfolder."""
     seen = files(tmp_path)
     path = tmp_path / "runs" / "one" / f"{PATTERN}1.host.1.v2"
@@ -97,13 +99,13 @@ def test_what_an_earlier_start_wrote_does_not_count(tmp_path: Path) -> None:
     path.write_bytes(event(90, "loss", 1.0))
     seen = files(tmp_path)
     seen.look()
-    assert seen.newest == Progress()
+    assert seen.newest == ProgressReader()
 
     with path.open("ab") as file:
         file.write(event(40, "loss", 2.0))
     seen.look()
 
-    assert seen.newest == Progress(40, 2.0)
+    assert seen.newest == ProgressReader(40, 2.0)
 
 
 def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
     )
     seen.look()
 
-    assert seen.newest == Progress()
+    assert seen.newest == ProgressReader()
 
 
 def test_images_and_histograms_are_passed_over(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_images_and_histograms_are_passed_over(tmp_path: Path) -> None:
     path.write_bytes(large + event(3, "Loss", 1.5))
     seen.look()
 
-    assert seen.newest == Progress(3, 1.5)
+    assert seen.newest == ProgressReader(3, 1.5)
 
 
 def test_no_bytes_raise(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_a_folder_that_is_not_there_is_no_news(tmp_path: Path) -> None:
     """Most jobs write no event files."""
     seen = files(tmp_path / "nowhere")
     seen.look()
-    assert seen.newest == Progress()
+    assert seen.newest == ProgressReader()
 
 
 def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:
@@ -170,13 +172,13 @@ def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:
         first = event(3, "loss", 2.5)
         lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0)[:20])
         stored.look()
-        assert parts.events.newest == Progress(3, 2.5)
+        assert parts.events.newest == ProgressReader(3, 2.5)
         lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0))
         stored.look()
         stored.look()
-        assert parts.events.newest == Progress(4, 2.0)
+        assert parts.events.newest == ProgressReader(4, 2.0)
         lab.put(f"checkpoints/run/train/{new}", event(5, "epoch_loss", 1.5))
         stored.look()
-        assert parts.events.newest == Progress(5, 1.5)
+        assert parts.events.newest == ProgressReader(5, 1.5)
         assert parts.bucket.read_from(f"tensorboard/train/{new}", 10**6, 10) == b""
         assert parts.bucket.read_from("tensorboard/none", 0, 10) == b""

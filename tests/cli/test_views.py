@@ -11,14 +11,14 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.cli.views.event_lines import REMINDER, EventPrinter
-from orchestrator.cli.views.job_progress import Progress, live_text, progress_text
+from orchestrator.cli.views.job_progress import ProgressLine, live_text, progress_text
 from orchestrator.cli.views.status import resource_lines
 from orchestrator.cli.views.summary import summary_lines
 from orchestrator.config.load import read
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.engine.apply import Failure
+from orchestrator.engine.apply import FailedChange
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, RemoteError
 from orchestrator.report.summary import PARTS, Recovery, Summary
@@ -48,7 +48,7 @@ def seen(at, plan=None, **beat):
 
 def test_without_a_terminal_steps_alone_make_a_line_every_five_seconds(capsys):
     """A log file of a week stays readable; phases, checkpoints and incarnations are always told."""
-    progress = Progress(EventPrinter(), SPEC)
+    progress = ProgressLine(EventPrinter(), SPEC)
     for second in range(12):
         progress.show(seen(T0 + second, step=second), 0.5)
     assert [line.split(",")[1] for line in lines(capsys)] == [
@@ -70,7 +70,7 @@ def test_without_a_terminal_steps_alone_make_a_line_every_five_seconds(capsys):
 
 def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     """A TPU that is being replaced is not said to run its job."""
-    Progress(EventPrinter(), SPEC).show(seen(T0, GOES, step=278, loss=2.206), 0.1)
+    ProgressLine(EventPrinter(), SPEC).show(seen(T0, GOES, step=278, loss=2.206), 0.1)
     assert lines(capsys) == ["last heard of the job, step 278 of 400, loss 2.206, 0.1000 USD, incarnation 1"]
 
 
@@ -154,7 +154,7 @@ def on_a_terminal(monkeypatch, act, **variables):
 def play():
     """Show a piece of a `watch`."""
     printer = EventPrinter()
-    progress = Progress(printer, SPEC)
+    progress = ProgressLine(printer, SPEC)
     with printer:
         printer(Event(T0, "preempted", "TPU mine-tpu-g1 is PREEMPTED " + "and more words " * 6))
         for second in range(8):
@@ -268,5 +268,5 @@ def test_steps_that_nobody_counted_are_not_called_none():
 )
 def test_a_machine_that_still_boots_is_no_failure(error, said, capsys):
     """Its keys are not published yet; what is waited for is said by the plan."""
-    EventPrinter().failure(Failure(Change(Kind.JOB, Verb.CREATE, "mine", "new"), error), T0)
+    EventPrinter().failure(FailedChange(Change(Kind.JOB, Verb.CREATE, "mine", "new"), error), T0)
     assert len(lines(capsys)) == said

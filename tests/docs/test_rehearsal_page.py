@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Save
+from orchestrator.advice.rehearsal.life import Blow, Kill, RehearsedLife, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
@@ -40,7 +40,7 @@ def life(beats, saves, blows=(), prints=0, outcome=Outcome.DONE, **more):
     last = {saved[-1].step: {"w0/model.npz": FilePrint(f"{prints:064d}")}} if saved else {}
     steps = frozenset(b.step for b in beats if b.step is not None)
     known = {"saves": saved, "written": saved, "prints": last, "steps": steps, **more}
-    return Life(outcome, beats=tuple(beats), blows=tuple(blows), **known)
+    return RehearsedLife(outcome, beats=tuple(beats), blows=tuple(blows), **known)
 
 
 def passed():

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from orchestrator.cli.main import cli
 from orchestrator.config.load import load, read
 from orchestrator.config.starter import init_text
-from orchestrator.scripts.render import Target, machine_scripts
+from orchestrator.scripts.render import MachineTarget, machine_scripts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("numpy-lm", "jax-lm", "tokenizer", "hf-clm", "alexnet-ddp", "keras-jax", "flax-nnx")
@@ -26,7 +26,9 @@ def test_deployment_file_is_valid(name, tmp_path):
     spec = load(EXAMPLES / name / "tpuctl.yaml", environ={})
     assert spec.name == name
     assert (spec.job.target_steps is not None) == (name in NAMES)
-    target = Target("tpu", "proj", "bucket", 1, "a" * 64, "b" * 64, True, node="n", zone=spec.tpu.zones[0])
+    target = MachineTarget(
+        "tpu", "proj", "bucket", 1, "a" * 64, "b" * 64, True, node="n", zone=spec.tpu.zones[0]
+    )
     startup = tmp_path / "startup"
     startup.write_text(machine_scripts(spec, target).startup)
     subprocess.run(["bash", "-n", startup], check=True)

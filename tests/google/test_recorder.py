@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.advice.selftest.recording import Recording, Redactor, parse
+from orchestrator.advice.selftest.recording import Recording, RecordingRedactor, parse
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.errors import TpuctlError
 from orchestrator.google.exchange_recorder import Recorder, listening
@@ -17,7 +17,9 @@ PRIVATE = "echo a-very-private-script"
 def recorded():
     """Give the recording of a create, a list, an object and a refusal."""
     lab = a_lab()
-    recorder = Recorder(Recording({"tpu": True}), Redactor({}, frozenset(load_catalog().zones)), lambda: 0.0)
+    recorder = Recorder(
+        Recording({"tpu": True}), RecordingRedactor({}, frozenset(load_catalog().zones)), lambda: 0.0
+    )
     with listening(recorder):
         recorder.begin("tpu")
         order = a_node(metadata={"startup-script": PRIVATE})

@@ -21,7 +21,7 @@ from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.run import Answer
+from orchestrator.ssh.run import CommandAnswer
 
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -209,7 +209,7 @@ class Ssh:
         return [RunResult(0) for host in hosts if self._reach(host)]
 
     def ask(self, hosts, command, deadline):
-        return [Answer(host.name, 0, "", "") for host in hosts if self._reach(host)]
+        return [CommandAnswer(host.name, 0, "", "") for host in hosts if self._reach(host)]
 
     def run_elevated(self, hosts, script, deadline):
         for host, worker in [(host, self._reach(host)) for host in hosts]:

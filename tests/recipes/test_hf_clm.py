@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.contract.formats.base import State, Unit
+from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.hf import HuggingFace
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
@@ -154,14 +154,14 @@ def test_agent_sees_every_tear_in_files_of_the_real_trainer(recipe, straight):
     unit = Unit(45, "checkpoint-45", "checkpoint-45")
     shutil.copytree(source, root / unit.folder)
     assert one.find(root) == [unit]
-    assert one.judge(root, unit).state is State.COMPLETE
+    assert one.judge(root, unit).state is SavedState.COMPLETE
     for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"):
         file = root / unit.folder / name
         whole = file.read_bytes()
         for share in (0, 0.1, 0.5, 0.999):
             file.write_bytes(whole[: int(len(whole) * share)])
-            assert one.judge(root, unit).state is State.TORN, (name, share)
+            assert one.judge(root, unit).state is SavedState.TORN, (name, share)
         file.unlink()
-        assert one.judge(root, unit).state is not State.COMPLETE, name
+        assert one.judge(root, unit).state is not SavedState.COMPLETE, name
         file.write_bytes(whole)
-    assert one.judge(root, unit).state is State.COMPLETE
+    assert one.judge(root, unit).state is SavedState.COMPLETE

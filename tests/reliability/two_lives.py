@@ -20,8 +20,8 @@ from unittest.mock import patch
 from orchestrator.agent import advance, commit, restore
 from orchestrator.agent.bring_back import bring_checkpoint
 from orchestrator.agent.loop import Agent
-from orchestrator.agent.orders import Interrupted
-from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.orders import JobInterrupted
+from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.transport import Reply
@@ -78,7 +78,7 @@ class Actor:
         self._go.acquire()
         try:
             self._body()
-        except Interrupted:
+        except JobInterrupted:
             pass  # It was told to end, as one that is replaced is.
         except BaseException as failure:
             self.failure = failure
@@ -148,7 +148,7 @@ class Machine:
     def fail(self, attempt):
         """Go on from an attempt whose job has crashed again, as the agent does; return the step."""
         return self.start(
-            self.agent._advance.after(attempt, Outcome(Verdict.FAILED, "crash", 1), counted=True)
+            self.agent._advance.after(attempt, JobOutcome(JobVerdict.FAILED, "crash", 1), counted=True)
         )
 
     def train(self, step, saves):

@@ -9,7 +9,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import losses
-from orchestrator.report.page import Facts
+from orchestrator.report.page import PageFacts
 from orchestrator.report.summary import summarise
 from tests.kit.records import record_of
 from tests.planning.planning_kit import make_spec
@@ -67,7 +67,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         "workers": [{**worker, "checkpoint_age_s": 9.0}],
     }  # fmt: skip
     points = [(T + n, n, 4.0 - n / 200, 1 if n < 120 else 2 if n < 260 else 3) for n in range(1, 400, 5)]
-    return Facts(
+    return PageFacts(
         status=status, record=record, beats=beats, events=events,
         summary=summary,
         spending=spending(spec, catalog, record, beats, now), losses=losses(points, beats), now=now,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
-from orchestrator.scripts.render import Scripts, Target
+from orchestrator.scripts.render import MachineTarget, Scripts
 
 AGENT = b"""
 import json, os, sys
@@ -34,9 +34,9 @@ def make_spec(name: str = "demo", **job) -> Spec:
     return Spec(name=name, tpu=TpuSpec("v5litepod-8", ("europe-west4-b",)), job=JobSpec(**values))
 
 
-def make_target(**values) -> Target:
+def make_target(**values) -> MachineTarget:
     """Return a TPU worker, with other *values*."""
-    base = Target(
+    base = MachineTarget(
         "tpu", "proj", "bucket", 3, "a" * 64, DIGEST, True, node="demo-tpu-g3", zone="europe-west4-b"
     )
     return dataclasses.replace(base, **values)

@@ -26,7 +26,7 @@ from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.engine import artifacts, journal, record_store
 from orchestrator.google.secret_manager import SecretManager
-from orchestrator.ssh.run import Answer
+from orchestrator.ssh.run import CommandAnswer
 from tests.crash.stage import storage_parts
 from tests.kit import cloud as clouds
 from tests.kit.cloud import PROJECT, Cloud
@@ -221,7 +221,9 @@ class Heard(Ssh):
         """Answer what `env` prints on a machine."""
         self._note("ask", command)
         told = [(host.name, self._reach(host).env) for host in hosts]
-        return [Answer(name, 0, "".join(f"{k}={v}\n" for k, v in env.items()), "") for name, env in told]
+        return [
+            CommandAnswer(name, 0, "".join(f"{k}={v}\n" for k, v in env.items()), "") for name, env in told
+        ]
 
     def run_elevated(self, hosts, script, deadline):
         self._note("run_elevated", script)

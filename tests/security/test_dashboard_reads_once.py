@@ -35,7 +35,7 @@ def test_log_and_reports_leave_the_bucket_once():
     beat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
     name = "logs/g1/w0/000001.log"
     shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": beat})
-    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.Memory(shelf)
+    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportMemory(shelf)
 
     def look():
         beats = memory.reports.read(None).value

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.agent.bring_back import bring_outputs_back
-from orchestrator.agent.storage import Stored
+from orchestrator.agent.storage import StoredBytes
 
 DATA = b"* * * * * root id\n"
 
@@ -35,7 +35,7 @@ class Bucket:
 
     def read(self, name):
         """Return the manifest."""
-        return Stored(json.dumps(self.body).encode(), 1) if name == self.name else None
+        return StoredBytes(json.dumps(self.body).encode(), 1) if name == self.name else None
 
     def download(self, name, path, size):
         """Write what every object holds."""

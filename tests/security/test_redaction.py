@@ -13,7 +13,7 @@ from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.settings import read_settings
 from orchestrator.cli import console
 from orchestrator.cli.main import run
-from orchestrator.contract.redaction import LONGEST_KEY, Redactor, Stream, masked, shapes_in
+from orchestrator.contract.redaction import LONGEST_KEY, RedactedStream, Redactor, masked, shapes_in
 from orchestrator.contract.secret_forms import SHORTEST, forms_of
 from orchestrator.errors import UsageError
 from tests.security.secret_kit import KEY, canaries, spellings
@@ -88,7 +88,7 @@ def test_whatever_the_cuts_the_same_is_shown():
 
 def fed(redactor: Redactor, pieces: list[bytes]) -> bytes:
     """Return what is shown of a stream; nothing that was held back is lost."""
-    stream = Stream(redactor)
+    stream = RedactedStream(redactor)
     return b"".join(stream.feed(piece) for piece in pieces) + stream.end()
 
 
@@ -123,7 +123,7 @@ def test_lines_that_end_like_a_value_begins_are_shown_at_once():
     """Only two letters and more of one are waited for; and what is not one appears with the next line."""
     redactor = Redactor()
     redactor.know("wandb", "qzxvbnmkjhgf")
-    stream = Stream(redactor)
+    stream = RedactedStream(redactor)
     assert stream.feed(b"loss q\n") == b"loss q\n"
     assert stream.feed(b"loss qz\n") == b"loss "
     assert stream.feed(b"step 2\n") == b"qz\nstep 2\n"
@@ -168,14 +168,14 @@ def test_no_piece_shows_the_beginning_of_a_value():
     """Output that stops in the middle of a secret, for a minute or for ever, shows nothing of it."""
     redactor = Redactor()
     redactor.know("wandb", "abcdefghijklmnop")
-    stream = Stream(redactor)
+    stream = RedactedStream(redactor)
     assert stream.feed(b"key abcdefgh") == b"key "
     assert stream.feed(b"ijklmnop.\n") == b"[masked: wandb].\n"
 
 
 def test_a_key_without_an_end_does_not_swallow_the_log():
     """After 16 KiB text is shown again."""
-    stream = Stream(Redactor())
+    stream = RedactedStream(Redactor())
     shown = stream.feed(b"-----BEGIN PRIVATE KEY-----\n" + b"x" * (LONGEST_KEY - 100))
     shown += stream.feed(b"y" * 200) + stream.feed(b"\nstep 7\n") + stream.end()
     assert shown.startswith(b"[masked: private key]")

@@ -182,7 +182,7 @@ def test_no_planted_environment_is_used(open_folder, tmp_path):
     """Its name is known to whoever knows the list of requirements."""
     lists = tmp_path / "requirements.txt"
     lists.write_text("numpy\n")
-    wanted, layout = venv.Wanted((lists,), (), ""), Layout(tmp_path / "machine")
+    wanted, layout = venv.WantedPackages((lists,), (), ""), Layout(tmp_path / "machine")
     planted = open_folder / wanted.key(".".join(map(str, sys.version_info[:3])))
     (planted / "bin").mkdir(parents=True)
     (planted / "bin/python").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho Python 3\n")

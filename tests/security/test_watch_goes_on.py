@@ -16,7 +16,7 @@ def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(user, monkeypatch):
     monkeypatch.setattr(
         Notifier, "take_pass", lambda self, result: told.append(result) or take_pass(self, result)
     )
-    monkeypatch.setattr(job_progress.Progress, "show", broken)
+    monkeypatch.setattr(job_progress.ProgressLine, "show", broken)
     monkeypatch.setattr(watch.Publication, "after", broken)
     said = user.watch(300)
     assert "could not be shown" in said.err, said.err

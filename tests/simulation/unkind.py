@@ -179,7 +179,7 @@ UNKIND = {
         ((render, "_template", _without("job.env.j2", "TPU_NAME='local'", "TPU_NAME={{ node }}")),),
         ("tests/scripts/test_render.py::test_on_a_tpu_the_tpu_is_local",)),
     "U20 large files go up in parts": Switch(
-        ((storage.Bucket, "_upload_in_parts", _whole),),
+        ((storage.JobBucket, "_upload_in_parts", _whole),),
         (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
     "U22 a zone without an answer is unknown": Switch(
         ((observe, "within", lambda seen, zones: Present(())),),

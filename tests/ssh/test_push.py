@@ -54,7 +54,7 @@ def test_a_machine_that_talks_without_end_is_cut_off(first, monkeypatch):
         execute=lambda command: None,
     )  # fmt: skip
     with pytest.raises(RemoteError, match="printed more than 1 MiB"):
-        upload._push(connection, b"", "0" * 64, "/r", upload.Progress())
+        upload._push(connection, b"", "0" * 64, "/r", upload.UploadProgress())
 
 
 def test_going_back_to_an_older_bundle_sends_no_byte_and_switches(machine, ssh, bundle_of):

@@ -11,7 +11,7 @@ from paramiko import common
 
 from orchestrator.errors import UsageError
 from orchestrator.ssh.connection import Connection
-from orchestrator.ssh.port_forward import HERE, Target, Tunnel, free_port, port_here
+from orchestrator.ssh.port_forward import HERE, ForwardTarget, Tunnel, free_port, port_here
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_bytes_pass_whole_in_both_directions(any_machine, settings, tunnel, echo
     """Two megabytes on each of four connections at once; half-closed ends are passed on."""
     data = bytes(range(256)) * 8000
     with Connection(any_machine.host, settings, None) as connection:
-        target = Target(connection, HERE, echo)
+        target = ForwardTarget(connection, HERE, echo)
         assert target.listens()
         tunnel.lead(target)
         answers: list[bytes] = []
@@ -87,12 +87,12 @@ def test_a_word_about_a_closed_channel_does_not_end_the_others(any_machine, sett
 def test_a_port_where_nobody_listens_closes_the_connection(any_machine, settings, tunnel, echo):
     """It is said, so that the owner looks what became of the service; the link stands."""
     with Connection(any_machine.host, settings, None) as connection:
-        tunnel.lead(Target(connection, HERE, free_port(0) or 1))
+        tunnel.lead(ForwardTarget(connection, HERE, free_port(0) or 1))
         assert through(tunnel.port, b"") == b""
         assert tunnel.refused.wait(60)
-        assert not Target(connection, HERE, 1).listens()
-        assert Target(connection, HERE, 1).answers("/") == 0
-        tunnel.lead(Target(connection, HERE, echo))
+        assert not ForwardTarget(connection, HERE, 1).listens()
+        assert ForwardTarget(connection, HERE, 1).answers("/") == 0
+        tunnel.lead(ForwardTarget(connection, HERE, echo))
         assert not tunnel.refused.is_set()
         assert through(tunnel.port, b"x") == b"xbye"
 

@@ -1,6 +1,6 @@
 """Checks of this computer, and of what the local cloud needs on it."""
 
-from orchestrator.advice.doctor.facts import Answer, Facts, Group, Health, bad, check, ok, unknown, warn
+from orchestrator.advice.doctor.facts import Facts, Group, Health, ProbeAnswer, bad, check, ok, unknown, warn
 
 OLDEST_PYTHON = (3, 10)
 ROOM = 2 << 30
@@ -8,7 +8,7 @@ ROOM = 2 << 30
 
 
 @check("python", Group.COMPUTER)
-def python(facts: Facts) -> Answer:
+def python(facts: Facts) -> ProbeAnswer:
     """Look for a Python older than 3.10, which tpuctl does not run on."""
     version = facts.computer.python
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_PYTHON:
@@ -17,7 +17,7 @@ def python(facts: Facts) -> Answer:
 
 
 @check("libraries", Group.COMPUTER)
-def libraries(facts: Facts) -> Answer:
+def libraries(facts: Facts) -> ProbeAnswer:
     """Look for Google's client libraries that are not installed."""
     known = facts.computer.libraries
     missing = [name for name, version in known.items() if version is None]
@@ -27,20 +27,20 @@ def libraries(facts: Facts) -> Answer:
 
 
 @check("ssh", Group.COMPUTER)
-def ssh(facts: Facts) -> Answer:
+def ssh(facts: Facts) -> ProbeAnswer:
     """Look for the program ssh, which `tpuctl ssh` needs for a shell; up, exec and tunnel do without."""
     version = facts.computer.programs.get("ssh")
     return ok(version) if version else warn("not found: `tpuctl ssh` cannot open a shell", "install OpenSSH")
 
 
 @check("git", Group.COMPUTER)
-def git(facts: Facts) -> Answer:
+def git(facts: Facts) -> ProbeAnswer:
     """Look for the program git. tpuctl does not need it: .gitignore is read without it."""
     return ok(facts.computer.programs.get("git") or "not found, and not needed")
 
 
 @check("gcloud", Group.COMPUTER)
-def gcloud(facts: Facts) -> Answer:
+def gcloud(facts: Facts) -> ProbeAnswer:
     """Look for the program gcloud, which logs in to Google Cloud. tpuctl itself does not call it here."""
     version = facts.computer.programs.get("gcloud")
     if version:
@@ -51,7 +51,7 @@ def gcloud(facts: Facts) -> Answer:
 
 
 @check("locale", Group.COMPUTER)
-def locale(facts: Facts) -> Answer:
+def locale(facts: Facts) -> ProbeAnswer:
     """Look for a terminal that does not take UTF-8: names and logs may then show question marks."""
     encoding = facts.computer.encoding
     if encoding.lower().replace("-", "") in {"utf8", "utf8sig"}:
@@ -60,7 +60,7 @@ def locale(facts: Facts) -> Answer:
 
 
 @check("colour", Group.COMPUTER)
-def colour(facts: Facts) -> Answer:
+def colour(facts: Facts) -> ProbeAnswer:
     """Look at NO_COLOR, FORCE_COLOR and TERM, which rule colour; nothing is said by colour alone."""
     colours = facts.computer.colours
     if "NO_COLOR" in colours and "FORCE_COLOR" in colours:
@@ -70,7 +70,7 @@ def colour(facts: Facts) -> Answer:
 
 
 @check("variables", Group.COMPUTER)
-def variables(facts: Facts) -> Answer:
+def variables(facts: Facts) -> ProbeAnswer:
     """Look for variables that send Google's own tools elsewhere. tpuctl ignores them, your scripts may not."""
     found = facts.computer.diverting
     if not found or facts.local.chosen:
@@ -79,7 +79,7 @@ def variables(facts: Facts) -> Answer:
 
 
 @check("state-folder", Group.COMPUTER)
-def state_folder(facts: Facts) -> Answer:
+def state_folder(facts: Facts) -> ProbeAnswer:
     """Look for a state folder that cannot be written, or that others may read: keys and records lie there."""
     here = facts.computer
     if here.state_problem:
@@ -95,7 +95,7 @@ def state_folder(facts: Facts) -> Answer:
 
 
 @check("disk", Group.COMPUTER)
-def disk(facts: Facts) -> Answer:
+def disk(facts: Facts) -> ProbeAnswer:
     """Look for too little room for bundles: what is pushed is packed into the state folder first."""
     free, wanted = facts.computer.free_bytes, facts.file.source_bytes or 0
     if free is None:
@@ -108,7 +108,7 @@ def disk(facts: Facts) -> Answer:
 
 
 @check("ssh-keys", Group.COMPUTER)
-def ssh_keys(facts: Facts) -> Answer:
+def ssh_keys(facts: Facts) -> ProbeAnswer:
     """Look for private SSH keys of deployments that others may read; ssh refuses these."""
     here = facts.computer
     if here.open_keys:
@@ -119,7 +119,7 @@ def ssh_keys(facts: Facts) -> Answer:
 
 
 @check("deployments", Group.COMPUTER)
-def deployments(facts: Facts) -> Answer:
+def deployments(facts: Facts) -> ProbeAnswer:
     """Look for deployments of this computer whose ttl is over but which are billed, or that cannot be read."""
     known = facts.computer.deployments
     overdue = [one.name for one in known if one.overdue]
@@ -133,12 +133,12 @@ def deployments(facts: Facts) -> Answer:
     return ok(", ".join(one.name for one in known) or "none on this computer")
 
 
-def _hurts(facts: Facts, text: str, fix: str) -> Answer:
-    return Answer(Health.BAD if facts.local.chosen else Health.WARN, text, fix)
+def _hurts(facts: Facts, text: str, fix: str) -> ProbeAnswer:
+    return ProbeAnswer(Health.BAD if facts.local.chosen else Health.WARN, text, fix)
 
 
 @check("local-packages", Group.LOCAL)
-def packages(facts: Facts) -> Answer:
+def packages(facts: Facts) -> ProbeAnswer:
     """Look for Python packages that the local cloud needs and that are not installed."""
     missing = facts.local.missing
     if missing:
@@ -147,7 +147,7 @@ def packages(facts: Facts) -> Answer:
 
 
 @check("local-process", Group.LOCAL)
-def process(facts: Facts) -> Answer:
+def process(facts: Facts) -> ProbeAnswer:
     """Look for what machines as plain processes (`--hosts process`, the default) need: Linux, bash, flock."""
     missing = facts.local.programs
     if missing:
@@ -157,14 +157,14 @@ def process(facts: Facts) -> Answer:
 
 
 @check("local-namespace", Group.LOCAL)
-def namespace(facts: Facts) -> Answer:
+def namespace(facts: Facts) -> ProbeAnswer:
     """Look at what machines in namespaces (`--hosts namespace`) need. Nobody has to have it."""
     why = facts.local.namespace
     return ok(f"not possible here: {why}" if why else "machines can run in namespaces")
 
 
 @check("local-daemon", Group.LOCAL)
-def daemon(facts: Facts) -> Answer:
+def daemon(facts: Facts) -> ProbeAnswer:
     """Look for a local cloud that died without a word, or that runs and does not answer."""
     found = facts.local
     if found.daemon == "stale":
@@ -178,7 +178,7 @@ def daemon(facts: Facts) -> Answer:
 
 
 @check("local-ports", Group.LOCAL)
-def ports(facts: Facts) -> Answer:
+def ports(facts: Facts) -> ProbeAnswer:
     """Look for ports that the stopped local cloud has had and that another program holds now."""
     taken = facts.local.taken
     if taken:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.advice.doctor import computer, file, google, login
-from orchestrator.advice.doctor.facts import Check, Facts, Finding, Health
+from orchestrator.advice.doctor.facts import Check, Facts, Health, HealthFinding
 
 CHECKS: Final[tuple[Check, ...]] = (
     computer.python,
@@ -55,12 +55,12 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
-def examine(facts: Facts) -> tuple[Finding, ...]:
+def examine(facts: Facts) -> tuple[HealthFinding, ...]:
     """Return what every check finds."""
     return tuple(each(facts) for each in CHECKS)
 
 
-def healthy(findings: Sequence[Finding]) -> bool:
+def healthy(findings: Sequence[HealthFinding]) -> bool:
     """Say whether nothing is wrong. A warning is not wrong, nor is what nobody could tell."""
     return all(finding.health is not Health.BAD for finding in findings)
 

@@ -184,7 +184,7 @@ class Group(Enum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeAnswer:
     """Hold how it stands, what was seen, and for what is not fine what to do."""
 
     health: Health
@@ -192,28 +192,28 @@ class Answer:
     fix: str = ""
 
 
-def ok(text: str) -> Answer:
+def ok(text: str) -> ProbeAnswer:
     """Return the answer that nothing is wrong."""
-    return Answer(Health.OK, text)
+    return ProbeAnswer(Health.OK, text)
 
 
-def warn(text: str, fix: str) -> Answer:
+def warn(text: str, fix: str) -> ProbeAnswer:
     """Return the answer that something is likely to hurt."""
-    return Answer(Health.WARN, text, fix)
+    return ProbeAnswer(Health.WARN, text, fix)
 
 
-def bad(text: str, fix: str) -> Answer:
+def bad(text: str, fix: str) -> ProbeAnswer:
     """Return the answer that something is wrong."""
-    return Answer(Health.BAD, text, fix)
+    return ProbeAnswer(Health.BAD, text, fix)
 
 
-def unknown(text: str, fix: str) -> Answer:
+def unknown(text: str, fix: str) -> ProbeAnswer:
     """Return the answer that nobody could tell; *fix* may be empty where the cause is another finding's."""
-    return Answer(Health.UNKNOWN, text, fix)
+    return ProbeAnswer(Health.UNKNOWN, text, fix)
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthFinding:
     """Hold what one check found."""
 
     check: str
@@ -227,7 +227,7 @@ class Finding:
         return {**asdict(self), "group": self.group.value, "health": self.health.value}
 
 
-Look = Callable[[Facts], Answer]
+Look = Callable[[Facts], ProbeAnswer]
 
 
 @dataclass(frozen=True)
@@ -238,10 +238,10 @@ class Check:
     group: Group
     look: Look
 
-    def __call__(self, facts: Facts) -> Finding:
+    def __call__(self, facts: Facts) -> HealthFinding:
         """Return what the check finds."""
         answer = self.look(facts)
-        return Finding(self.id, self.group, answer.health, answer.text, answer.fix)
+        return HealthFinding(self.id, self.group, answer.health, answer.text, answer.fix)
 
 
 def check(name: str, group: Group) -> Callable[[Look], Check]:
@@ -249,12 +249,12 @@ def check(name: str, group: Group) -> Callable[[Look], Check]:
     return lambda look: Check(name, group, look)
 
 
-def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], Answer]], Check]:
+def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], ProbeAnswer]], Check]:
     """Make a check of the function below, which is asked only where there is a deployment file that is read."""
 
-    def decorate(look: Callable[[Facts, Spec], Answer]) -> Check:
+    def decorate(look: Callable[[Facts, Spec], ProbeAnswer]) -> Check:
         @wraps(look)
-        def with_spec(facts: Facts) -> Answer:
+        def with_spec(facts: Facts) -> ProbeAnswer:
             if facts.file.spec is not None:
                 return look(facts, facts.file.spec)
             if facts.file.path:

@@ -1,9 +1,9 @@
 """Checks of the deployment file, as far as they need no cloud."""
 
 from orchestrator.advice.doctor.facts import (
-    Answer,
     Facts,
     Group,
+    ProbeAnswer,
     bad,
     check,
     check_of_file,
@@ -16,7 +16,7 @@ from orchestrator.domain.spec import Spec
 
 
 @check("file", Group.FILE)
-def file(facts: Facts) -> Answer:
+def file(facts: Facts) -> ProbeAnswer:
     """Look for a deployment file with errors."""
     found = facts.file
     if found.problem:
@@ -27,7 +27,7 @@ def file(facts: Facts) -> Answer:
 
 
 @check_of_file("source", Group.FILE)
-def source(facts: Facts, spec: Spec) -> Answer:
+def source(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a source folder that cannot be pushed."""
     found = facts.file
     if found.source_problem:
@@ -36,7 +36,7 @@ def source(facts: Facts, spec: Spec) -> Answer:
 
 
 @check_of_file("regions", Group.FILE)
-def regions(facts: Facts, spec: Spec) -> Answer:
+def regions(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for TPU, VM and bucket in different regions: traffic between these is slow and billed."""
     found = _regions(spec)
     home = found.pop("TPU")
@@ -58,7 +58,7 @@ def _regions(spec: Spec) -> dict[str, str]:
 
 
 @check_of_file("ports", Group.FILE)
-def ports(facts: Facts, spec: Spec) -> Answer:
+def ports(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for ports of this computer that `tpuctl tunnel` would use and another program holds."""
     taken = facts.file.taken
     if taken:

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from orchestrator.advice.doctor.facts import (
     NOT_ASKED,
-    Answer,
     Facts,
     Group,
     Health,
+    ProbeAnswer,
     bad,
     check,
     check_of_file,
@@ -32,7 +32,7 @@ IAP_ROLE = "roles/iap.tunnelResourceAccessor"
 _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
 
-def _api(sight: Sight[str], name: str, *, needed: bool = False) -> Answer:
+def _api(sight: Sight[str], name: str, *, needed: bool = False) -> ProbeAnswer:
     if isinstance(sight, Unknown):
         return not_observed(sight, needed=needed)
     if isinstance(sight, Absent):
@@ -41,25 +41,25 @@ def _api(sight: Sight[str], name: str, *, needed: bool = False) -> Answer:
 
 
 @check("tpu-api", Group.GOOGLE)
-def tpu_api(facts: Facts) -> Answer:
+def tpu_api(facts: Facts) -> ProbeAnswer:
     """Look for a TPU API that is off or refuses the caller."""
     return _api(facts.google.tpu, "tpu.googleapis.com", needed=True)
 
 
 @check("compute-api", Group.GOOGLE)
-def compute_api(facts: Facts) -> Answer:
+def compute_api(facts: Facts) -> ProbeAnswer:
     """Look for a Compute Engine API that is off or refuses the caller."""
     return _api(facts.google.compute, "compute.googleapis.com")
 
 
 @check("storage-api", Group.GOOGLE)
-def storage_api(facts: Facts) -> Answer:
+def storage_api(facts: Facts) -> ProbeAnswer:
     """Look for a Cloud Storage API that is off or refuses the caller."""
     return _api(facts.google.storage, "storage.googleapis.com")
 
 
 @check_of_file("zones", Group.GOOGLE)
-def zones(facts: Facts, spec: Spec) -> Answer:
+def zones(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for zones that do not offer the TPU type to this project."""
     return _offered(
         facts.google.offers, spec.tpu.type, "choose other tpu.zones in tpuctl.yaml, then: tpuctl plan"
@@ -67,19 +67,19 @@ def zones(facts: Facts, spec: Spec) -> Answer:
 
 
 @check_of_file("tpu-elsewhere", Group.GOOGLE)
-def tpu_elsewhere(facts: Facts, spec: Spec) -> Answer:
+def tpu_elsewhere(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones."""
     return _strays(facts, facts.google.elsewhere, spec.tpu.zones, "TPU")
 
 
 @check_of_file("vm-elsewhere", Group.GOOGLE)
-def vm_elsewhere(facts: Facts, spec: Spec) -> Answer:
+def vm_elsewhere(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones."""
     zones = () if spec.vm == "none" else (names.vm_zone(spec),)
     return _strays(facts, facts.google.vms_elsewhere, zones, "VM")
 
 
-def _strays(facts: Facts, found: Survey[Machine], zones: Collection[str], kind: str) -> Answer:
+def _strays(facts: Facts, found: Survey[Machine], zones: Collection[str], kind: str) -> ProbeAnswer:
     if isinstance(found, Unknown):
         return unknown(found.why, found.hint)
     strays = outside(found.value, zones)
@@ -94,14 +94,14 @@ def _strays(facts: Facts, found: Survey[Machine], zones: Collection[str], kind: 
 
 
 @check_of_file("runtime", Group.GOOGLE)
-def runtime(facts: Facts, spec: Spec) -> Answer:
+def runtime(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a TPU software version that a zone does not have, or that is not known for the type."""
     if not spec.tpu.runtime:
         return bad(f"no TPU software version is known for {spec.tpu.type}", "set tpu.runtime in tpuctl.yaml")
     return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
 
 
-def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> Answer:
+def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> ProbeAnswer:
     lacking = [zone for zone, sight in found.items() if isinstance(sight, Absent)]
     unsure = [sight for sight in found.values() if isinstance(sight, Unknown)]
     have = [zone for zone, sight in found.items() if isinstance(sight, Present)]
@@ -114,7 +114,7 @@ def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> Answer:
 
 
 @check("machine-account", Group.GOOGLE)
-def machine_account(facts: Facts) -> Answer:
+def machine_account(facts: Facts) -> ProbeAnswer:
     """Look for the account that machines run as: a project may have no default one."""
     spec, sight = facts.file.spec, facts.google.machine_account
     if spec is not None and spec.service_account:
@@ -130,7 +130,7 @@ def machine_account(facts: Facts) -> Answer:
 
 
 @check("service-agent", Group.GOOGLE)
-def service_agent(facts: Facts) -> Answer:
+def service_agent(facts: Facts) -> ProbeAnswer:
     """Look at the TPU API's own agent, which Google makes when the API is switched on."""
     if isinstance(facts.google.tpu, Present):
         return ok("made by Google with the TPU API, which answers")
@@ -138,7 +138,7 @@ def service_agent(facts: Facts) -> Answer:
 
 
 @check_of_file("vm-quota", Group.GOOGLE)
-def vm_quota(facts: Facts, spec: Spec) -> Answer:
+def vm_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for too small a quota of CPUS in the region for the VM."""
     sight = facts.google.cpus
     if spec.vm == "none":
@@ -154,7 +154,7 @@ def vm_quota(facts: Facts, spec: Spec) -> Answer:
 
 
 @check_of_file("vm-image", Group.GOOGLE)
-def vm_image(facts: Facts, spec: Spec) -> Answer:
+def vm_image(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for the family of the VM's image: Google withdraws a family when its images are out of support."""
     sight = facts.google.vm_image
     if spec.vm == "none":
@@ -167,7 +167,7 @@ def vm_image(facts: Facts, spec: Spec) -> Answer:
 
 
 @check_of_file("tpu-quota", Group.GOOGLE)
-def tpu_quota(facts: Facts, spec: Spec) -> Answer:
+def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone."""
     sight, catalog = facts.google.tpu_limits, facts.file.catalog
     if spec.tpu.reservation:
@@ -203,7 +203,7 @@ def _page(facts: Facts) -> str:
 
 
 @check_of_file("vm-machine", Group.GOOGLE)
-def vm_machine(facts: Facts, spec: Spec) -> Answer:
+def vm_machine(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a zone that does not have the VM's machine type, as us-central2 with its v4."""
     sight = facts.google.vm_machine
     if spec.vm == "none":
@@ -225,7 +225,7 @@ def _network(spec: Spec | None) -> str:
 
 
 @check_of_file("private-access", Group.GOOGLE)
-def private_access(facts: Facts, spec: Spec) -> Answer:
+def private_access(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a machine without external address in a network that then cannot reach the bucket."""
     first, *others = names.regions(spec)
     sights = {first: facts.google.private_access}
@@ -234,7 +234,7 @@ def private_access(facts: Facts, spec: Spec) -> Answer:
     return min(answers, key=lambda answer: _WORST_FIRST.index(answer.health))
 
 
-def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
+def _private_in(region: str, sight: Sight[bool], spec: Spec) -> ProbeAnswer:
     network, subnetwork = _network(spec), spec.subnetwork or _network(spec)
     if isinstance(sight, Absent):
         text = f"there is no subnetwork `{subnetwork}` in {region}"
@@ -252,7 +252,7 @@ def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
 
 
 @check("firewall", Group.GOOGLE)
-def firewall(facts: Facts) -> Answer:
+def firewall(facts: Facts) -> ProbeAnswer:
     """Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it."""
     sight, network = facts.google.ssh_rule, _network(facts.file.spec)
     if isinstance(sight, Unknown):
@@ -264,7 +264,7 @@ def firewall(facts: Facts) -> Answer:
 
 
 @check_of_file("iap", Group.GOOGLE)
-def iap(facts: Facts, spec: Spec) -> Answer:
+def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy."""
     sight = facts.google.iap_rule
     if spec.vm == "none" or spec.vm.external_ip:
@@ -281,7 +281,7 @@ def iap(facts: Facts, spec: Spec) -> Answer:
 
 
 @check_of_file("bucket", Group.GOOGLE)
-def bucket(facts: Facts, spec: Spec) -> Answer:
+def bucket(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a bucket that lies in another region than the TPU."""
     sight = facts.google.bucket
     if isinstance(sight, Unknown):
@@ -296,7 +296,7 @@ def bucket(facts: Facts, spec: Spec) -> Answer:
 
 
 @check_of_file("permissions", Group.GOOGLE)
-def permissions(facts: Facts, spec: Spec) -> Answer:
+def permissions(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for permissions on the bucket that the caller lacks."""
     sight = facts.google.lacking
     if isinstance(facts.google.bucket, Absent):

@@ -1,9 +1,9 @@
 """Checks of who calls Google Cloud, for which project, and what the job may read."""
 
 from orchestrator.advice.doctor.facts import (
-    Answer,
     Facts,
     Group,
+    ProbeAnswer,
     bad,
     check,
     check_of_file,
@@ -25,7 +25,7 @@ REFUSED_DRIFT = 300.0
 """Seconds of difference from which Google refuses the tokens that a service account signs."""
 
 
-def not_observed(sight: Unknown, *, needed: bool = False) -> Answer:
+def not_observed(sight: Unknown, *, needed: bool = False) -> ProbeAnswer:
     """
     Return the answer for what could not be seen: wrong when it was refused for good, else not known.
 
@@ -42,7 +42,7 @@ def not_observed(sight: Unknown, *, needed: bool = False) -> Answer:
 
 
 @check("credentials", Group.GOOGLE)
-def credentials(facts: Facts) -> Answer:
+def credentials(facts: Facts) -> ProbeAnswer:
     """Look for application default credentials: of a user, a service account's file, or of a machine at Google."""
     if facts.local.chosen:
         return ok("the local cloud needs none")
@@ -56,7 +56,7 @@ def credentials(facts: Facts) -> Answer:
 
 
 @check("gcloud-account", Group.GOOGLE)
-def gcloud_account(facts: Facts) -> Answer:
+def gcloud_account(facts: Facts) -> ProbeAnswer:
     """Look for a gcloud that works as somebody else, or in another project, than tpuctl will."""
     found = facts.google
     if facts.local.chosen:
@@ -74,7 +74,7 @@ def gcloud_account(facts: Facts) -> Answer:
 
 
 @check("project", Group.GOOGLE)
-def project(facts: Facts) -> Answer:
+def project(facts: Facts) -> ProbeAnswer:
     """Look for a project that is not set, or that the caller cannot reach."""
     name, sight = facts.google.project, facts.google.compute
     if not name:
@@ -86,7 +86,7 @@ def project(facts: Facts) -> Answer:
 
 
 @check("clock", Group.GOOGLE)
-def clock(facts: Facts) -> Answer:
+def clock(facts: Facts) -> ProbeAnswer:
     """Look for a clock that differs from the service's: leases and ages go wrong, then logins are refused."""
     ahead = facts.google.ahead
     if isinstance(ahead, Absent):
@@ -102,7 +102,7 @@ def clock(facts: Facts) -> Answer:
 
 
 @check_of_file("secrets", Group.GOOGLE)
-def secrets(facts: Facts, spec: Spec) -> Answer:
+def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a secret of the job that is not stored, or that the machines' account may not read."""
     google = facts.google
     wanted = tuple(secret_names(spec))
@@ -132,7 +132,7 @@ def _readers(facts: Facts, name: str) -> tuple[str, ...]:
 
 
 @check_of_file("data", Group.GOOGLE)
-def data(facts: Facts, spec: Spec) -> Answer:
+def data(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for folders of buckets in job.data that are not there, hold nothing, or that the caller may not list."""
     google = facts.google
     wanted = bucket_sources(spec)

@@ -5,8 +5,8 @@ from typing import Final
 from orchestrator.advice.explain.explanation import (
     DeploymentFacts,
     Evidence,
+    ExplainedPart,
     Explanation,
-    Part,
     journal_of,
     next_pass,
     steps_text,
@@ -37,17 +37,17 @@ def explain(facts: DeploymentFacts) -> Explanation:
     return Explanation(facts.spec.name, _headline(facts, parts), facts.world.observed_at, parts, named)
 
 
-def _wanted(facts: DeploymentFacts) -> tuple[Part, ...]:
+def _wanted(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     parts = (explain_bucket(facts), explain_vm(facts), explain_tpu(facts), explain_job(facts))
     return (*parts, explain_loop(facts))
 
 
-def _ended(facts: DeploymentFacts) -> tuple[Part, ...]:
+def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     """Explain what is left of a deployment that has ended or does not exist: where it lies, not why it runs."""
     return (explain_loop(facts),) if facts.watching is not None else ()
 
 
-def _headline(facts: DeploymentFacts, parts: tuple[Part, ...]) -> str:
+def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     """Return the one thing that matters most."""
     first, *rest = parts
     if not first.calm:
@@ -60,24 +60,26 @@ def _headline(facts: DeploymentFacts, parts: tuple[Part, ...]) -> str:
     return f"{troubled.what} {troubled.state}: {troubled.why}"
 
 
-def _deployment(facts: DeploymentFacts) -> Part:
+def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     """Explain whether the deployment goes on or has come to its end."""
     record, plan, now = facts.record, facts.plan, facts.world.observed_at
     if not record.job.bundle:
         why = "nothing is wanted: `up` has not run, or `down` has"
         leftovers = _leftovers(facts)
         you = "tpuctl down removes what is left" if leftovers else "tpuctl up"
-        return Part("deployment", "not up", why, "end.down", leftovers, you=you)
+        return ExplainedPart("deployment", "not up", why, "end.down", leftovers, you=you)
     outcome = plan.outcome
     if outcome is not None:
         evidence = (Evidence("cloud", now, plan.reason), *_limits(facts))
         nexts = steps_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
         rule, when = f"end.{outcome.value}", next_pass(facts) if plan.changes or plan.waiting else None
-        return Part("deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _DO[outcome])
+        return ExplainedPart(
+            "deployment", outcome.value, plan.reason, rule, evidence, nexts, when, _DO[outcome]
+        )
     ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
     nexts = f"it ends when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
     why = "the job is not done, and neither ttl nor budget is used up"
-    return Part("deployment", "wanted", why, "end.none", _limits(facts), nexts, ttl, calm=True)
+    return ExplainedPart("deployment", "wanted", why, "end.none", _limits(facts), nexts, ttl, calm=True)
 
 
 def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
@@ -107,7 +109,7 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
 
 
-def explain_job(facts: DeploymentFacts) -> Part:
+def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the job from its workers' heartbeats."""
     sight = facts.world.heartbeats
     if isinstance(sight, Unknown):
@@ -122,28 +124,32 @@ def explain_job(facts: DeploymentFacts) -> Part:
         due = node is not None and outdated(facts.spec, facts.record, node, beats)
         rule = "job.push" if due else "job.silent"
         you = "" if next_pass(facts) else "tpuctl watch"
-        return Part("job", state, why, rule, evidence, steps_text(step.changes), next_pass(facts, step), you)
+        return ExplainedPart(
+            "job", state, why, rule, evidence, steps_text(step.changes), next_pass(facts, step), you
+        )
     lying = uncommitted_text(facts.spec.job.checkpoint, beats)
     if not step.waiting and lying:
-        return Part("job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(facts), _SAVE)
+        return ExplainedPart(
+            "job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(facts), _SAVE
+        )
     if not step.waiting:
-        return Part("job", state, _runs(beats), "job.runs", evidence, calm=True)
+        return ExplainedPart("job", state, _runs(beats), "job.runs", evidence, calm=True)
     return _waits(facts, state, step, evidence)
 
 
-def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> Part:
+def _waits(facts: DeploymentFacts, state: str, step: Step, evidence: tuple[Evidence, ...]) -> ExplainedPart:
     """Explain a job that cannot run yet: for want of a machine, or because it boots."""
     waiting = step.waiting.removeprefix("job: ")
     if step.blocked:
         nexts = "it starts by itself when that is there"
-        return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(facts))
+        return ExplainedPart("job", state, waiting, "job.waits", evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "the TPU was seen READY for the first time"), *evidence)
     silent = ready is not None and current_node(facts.world, facts.record) is not None
     when = ready + BOOT_GRACE if silent and ready is not None else None
     you = "tpuctl logs -f shows what the machine does"
-    return Part("job", state, waiting, "job.starts", evidence, "the workers report", when, you)
+    return ExplainedPart("job", state, waiting, "job.starts", evidence, "the workers report", when, you)
 
 
 def _runs(beats: tuple[Heartbeat, ...]) -> str:
@@ -166,21 +172,25 @@ def _number(beat: Heartbeat) -> str:
     return checkpoint_name(beat).removeprefix("step ")
 
 
-def explain_loop(facts: DeploymentFacts) -> Part:
+def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
     """Explain who takes care of the deployment."""
     watching, now = facts.watching, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
         why = "no lease is held: nobody works on the deployment"
-        return Part("loop", "nobody", why, "loop.nobody", next="nothing", you=f"tpuctl watch{where}")
+        return ExplainedPart("loop", "nobody", why, "loop.nobody", next="nothing", you=f"tpuctl watch{where}")
     held = f"{watching.command} of {watching.who} renewed its lease"
     evidence = (Evidence("lease", now - watching.age, held),)
     if not watching.alive:
         why = f"the lease of {watching.command} was not renewed for {watching.age:.0f} s"
-        return Part("loop", "gone", why, "loop.dead", evidence, "nothing", you=f"tpuctl watch{where}")
+        return ExplainedPart(
+            "loop", "gone", why, "loop.dead", evidence, "nothing", you=f"tpuctl watch{where}"
+        )
     why = f"tpuctl {watching.command} works on it, and looks every {facts.spec.watch.poll}"
     state = "on the VM" if watching.on_vm else "at work"
-    return Part("loop", state, why, "loop.alive", evidence, "the next look", next_pass(facts), calm=True)
+    return ExplainedPart(
+        "loop", state, why, "loop.alive", evidence, "the next look", next_pass(facts), calm=True
+    )
 
 
 RULES: Final[dict[str, str]] = {

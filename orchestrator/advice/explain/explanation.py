@@ -60,7 +60,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExplainedPart:
     """
     Explain one resource. *calm* says that nothing of it needs anybody.
 
@@ -86,7 +86,7 @@ class Explanation:
     name: str
     headline: str
     observed_at: float
-    parts: tuple[Part, ...]
+    parts: tuple[ExplainedPart, ...]
     rules: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:

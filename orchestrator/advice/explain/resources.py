@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from orchestrator.advice.explain.explanation import (
     DeploymentFacts,
     Evidence,
-    Part,
+    ExplainedPart,
     journal_of,
     next_pass,
     steps_text,
@@ -34,22 +34,22 @@ from orchestrator.planning.never_reported import late_to_report
 from orchestrator.planning.next_zone import create_gate, full_zones, hopeless, next_zone, remembered
 from orchestrator.planning.preemption import stopped_for_good
 from orchestrator.planning.race import candidates, undecided
-from orchestrator.planning.tpu import Judgement, decide_node, judge_node
+from orchestrator.planning.tpu import NodeJudgement, decide_node, judge_node
 from orchestrator.planning.vm import decide_vm
 
 LAST_REFUSALS = 3
 
 
-def not_visible(what: str, sight: Unknown, facts: DeploymentFacts) -> Part:
+def not_visible(what: str, sight: Unknown, facts: DeploymentFacts) -> ExplainedPart:
     """Explain what could not be seen."""
     evidence = (Evidence("cloud", facts.world.observed_at, sight.why),)
     you = sight.hint or "nothing; it is looked at again"
-    return Part(
+    return ExplainedPart(
         what, "unknown", sight.why, "sight.unknown", evidence, "look again", next_pass(facts), you
     )  # fmt: skip
 
 
-def explain_bucket(facts: DeploymentFacts) -> Part:
+def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the bucket."""
     sight, now = facts.world.bucket, facts.world.observed_at
     if isinstance(sight, Unknown):
@@ -58,20 +58,20 @@ def explain_bucket(facts: DeploymentFacts) -> Part:
     if isinstance(sight, Present) and not step.changes:
         held = sight.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
-        return Part("bucket", "present", "it is there", "bucket.kept", evidence, calm=True)
+        return ExplainedPart("bucket", "present", "it is there", "bucket.kept", evidence, calm=True)
     asked = (_looked("bucket", sight, now), *journal_of(facts, "bucket"))
     if isinstance(sight, Absent) and facts.record.bucket.observed:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         you = "tpuctl down --delete-data, then tpuctl up, to begin anew"
-        return Part("bucket", "gone", step.waiting, "bucket.gone", gone, you=you)
+        return ExplainedPart("bucket", "gone", step.waiting, "bucket.gone", gone, you=you)
     return _asked_for("bucket", "absent", "bucket.first", step, facts, Kind.BUCKET, asked)
 
 
-def explain_vm(facts: DeploymentFacts) -> Part:
+def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the VM."""
     sight, now = facts.world.vm, facts.world.observed_at
     if facts.spec.vm == "none":
-        return Part("VM", "none", "none is wanted", "vm.none", calm=True)
+        return ExplainedPart("VM", "none", "none is wanted", "vm.none", calm=True)
     if isinstance(sight, Unknown):
         return not_visible("VM", sight, facts)
     step = decide_vm(facts.spec, facts.world, facts.record)
@@ -81,7 +81,9 @@ def explain_vm(facts: DeploymentFacts) -> Part:
         return _asked_for("VM", "absent", rule, step, facts, Kind.VM, evidence)
     state = sight.value.state
     if state is VmState.RUNNING:
-        return Part("VM", state.value, "it runs", "vm.kept", evidence[:1], you=_differing(facts), calm=True)
+        return ExplainedPart(
+            "VM", state.value, "it runs", "vm.kept", evidence[:1], you=_differing(facts), calm=True
+        )
     rule = "vm.start" if state in {VmState.TERMINATED, VmState.SUSPENDED} else "vm.moves"
     return _asked_for("VM", state.value, rule, step, facts, Kind.VM, evidence)
 
@@ -91,7 +93,7 @@ def _differing(facts: DeploymentFacts) -> str:
     return "; ".join(drift_notes(facts.spec, facts.world))
 
 
-def explain_tpu(facts: DeploymentFacts) -> Part:
+def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
     """Explain the TPU: its state, for how long, and what the rules make of it."""
     sight = facts.world.nodes
     if isinstance(sight, Unknown):
@@ -103,14 +105,16 @@ def explain_tpu(facts: DeploymentFacts) -> Part:
     state = "absent" if node is None else node.state.name
     rule = _node_rule(node, facts, judgement, step)
     if rule == "tpu.kept" and not step.changes:
-        return Part("TPU", state, "it is READY and healthy", rule, evidence, calm=True)
+        return ExplainedPart("TPU", state, "it is READY and healthy", rule, evidence, calm=True)
     if rule == "tpu.reports" and not step.changes:
         shown = node.health if node is not None and node.state is NodeState.READY else state
-        return Part("TPU", state, f"its workers report, so {shown} alone changes nothing", rule, evidence)
+        return ExplainedPart(
+            "TPU", state, f"its workers report, so {shown} alone changes nothing", rule, evidence
+        )
     return _asked_for("TPU", state, rule, step, facts, Kind.NODE, evidence, judgement.why)
 
 
-def _node_rule(node: Node | None, facts: DeploymentFacts, judgement: Judgement, step: Step) -> str:
+def _node_rule(node: Node | None, facts: DeploymentFacts, judgement: NodeJudgement, step: Step) -> str:
     """Return the rule that decided about the current node."""
     record = facts.record
     if undecided(record) and candidates(record):
@@ -182,7 +186,7 @@ def _looked(name: str, sight: Sight[Bucket] | Sight[Vm], now: float) -> Evidence
 def _asked_for(
     what: str, state: str, rule: str, step: Step, facts: DeploymentFacts, kind: Kind,
     evidence: tuple[Evidence, ...], why: str = "",
-) -> Part:  # fmt: skip
+) -> ExplainedPart:  # fmt: skip
     """Explain what is about to be made, changed or waited for; refusals of its kind come first."""
     refused = [r for r in facts.record.refusals if r.kind is kind]
     why = why or (step.changes[-1].why if step.changes else step.waiting)
@@ -191,9 +195,11 @@ def _asked_for(
         return _refused(what, state, facts, kind, refused[-1], evidence, len(refused))
     if step.changes:
         nexts, you = steps_text(step.changes), "" if next_pass(facts, step) else "tpuctl watch"
-        return Part(what, state, why, rule, evidence, nexts, next_pass(facts, step), you)
+        return ExplainedPart(what, state, why, rule, evidence, nexts, next_pass(facts, step), you)
     you = "" if next_pass(facts) else "tpuctl watch"
-    return Part(what, state, why, rule, evidence, step.waiting or "look again", next_pass(facts, step), you)
+    return ExplainedPart(
+        what, state, why, rule, evidence, step.waiting or "look again", next_pass(facts, step), you
+    )
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
@@ -211,12 +217,12 @@ def _refused(
     last: Refusal,
     evidence: tuple[Evidence, ...],
     count: int,
-) -> Part:
+) -> ExplainedPart:
     final = hopeless(facts.record)
     why = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
         you = final.hint or "mend the cause, then run: tpuctl up"
-        return Part(what, state, why, "refused.final", evidence, "nothing", None, you)
+        return ExplainedPart(what, state, why, "refused.final", evidence, "nothing", None, you)
     world = facts.world
     zone = last.zone
     if kind is Kind.NODE:
@@ -232,4 +238,4 @@ def _refused(
     when = max(gate, next_pass(facts) or 0.0) if next_pass(facts) else None
     you = last.hint or "name more zones in tpu.zones, or wait"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
-    return Part(what, state, why, "refused.wait", evidence, nexts, when, you)
+    return ExplainedPart(what, state, why, "refused.wait", evidence, nexts, when, you)

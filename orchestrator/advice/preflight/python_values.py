@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import Final
 
 
-class Unknown:
+class UnknownValue:
     """Stand for a value that only a run would show."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
 
 
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = UnknownValue()
 
 _PATHS: Final = frozenset({"pathlib.Path", "os.path.join", "os.path.expanduser", "os.fspath"})
 _SAME: Final = frozenset({"expanduser", "absolute", "resolve", "as_posix"})

@@ -29,7 +29,7 @@ _TRAINERS: Final = (
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineRoom:
     """Hold what the machine that runs the job has; a figure that is not known is 0."""
 
     name: str
@@ -141,16 +141,16 @@ def _copies(spec: Spec, facts: SourceFacts) -> tuple[int, str]:
     return 0, ""
 
 
-def _machine(spec: Spec, catalog: Catalog) -> Machine | None:
+def _machine(spec: Spec, catalog: Catalog) -> MachineRoom | None:
     kind = catalog.accelerator(spec.tpu.type)
     processes = 8 if kind is None else kind.chips_per_host * kind.devices_per_chip
     if spec.job.run_on == "vm":
         vm = spec.vm if isinstance(spec.vm, VmSpec) else VmSpec()
-        return Machine(vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes)
+        return MachineRoom(vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes)
     if kind is None:
         return None
     name = f"{kind.type} (memory not verified)" if kind.generation in _FROM_MEMORY else kind.type
-    return Machine(name, TPU_DISK_GB, kind.host_mem_gib, processes)
+    return MachineRoom(name, TPU_DISK_GB, kind.host_mem_gib, processes)
 
 
 def _whole(text: str | None, otherwise: int) -> int:

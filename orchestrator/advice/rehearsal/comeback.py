@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from math import isclose
 
-from orchestrator.advice.rehearsal.life import Blow, Kill, Life
+from orchestrator.advice.rehearsal.life import Blow, Kill, RehearsedLife
 from orchestrator.domain.observation import Heartbeat, Phase
 
 PARTS = {
@@ -55,7 +55,7 @@ class Comeback:
         return {**asdict(self), "kill": self.kill.value, "fault": self.fault.value if self.fault else None}
 
 
-def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comeback:
+def comeback_of(blow: Blow, life: RehearsedLife, unbroken: RehearsedLife | None = None) -> Comeback:
     """Find the next incarnation that trained, and compare where it went on with what had been saved."""
     chain = life.chain
     later = [chain[n] for n in chain if n > blow.incarnation]
@@ -135,7 +135,9 @@ def _trained(beat: Heartbeat) -> bool:
     return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
 
 
-def _went_back(life: Life, unbroken: Life | None, after: Heartbeat, lower: list[int]) -> Fault:
+def _went_back(
+    life: RehearsedLife, unbroken: RehearsedLife | None, after: Heartbeat, lower: list[int]
+) -> Fault:
     """
     Tell a job that does not read its checkpoint from one that reads it and counts its steps from 0 again.
 

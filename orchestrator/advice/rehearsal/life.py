@@ -50,7 +50,7 @@ class Save:
 
 
 @dataclass(frozen=True)
-class Pace:
+class SavePace:
     """Hold what an undisturbed run has shown: its last step, how many checkpoints, and how long the job ran."""
 
     last_step: int | None
@@ -59,7 +59,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Life:
+class RehearsedLife:
     """
     Hold what one run has shown. *beats* are the last reports of all incarnations.
 
@@ -122,15 +122,15 @@ class Life:
         return max(ended, key=lambda b: (b.incarnation, b.updated), default=None)
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> SavePace:
         """Return what the moments of failures in another run are chosen by."""
         last = max(self.steps, default=None) if self.tells_steps else None
         marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]
-        return Pace(last, len({s.step for s in self.saves}), max(spans, default=None))
+        return SavePace(last, len({s.step for s in self.saves}), max(spans, default=None))
 
 
-class Sign(Enum):
+class LifeSign(Enum):
     """Name what a moment is told by."""
 
     STEP = "step"
@@ -148,7 +148,7 @@ class Moment:
     comes only when the job has a complete checkpoint.
     """
 
-    sign: Sign
+    sign: LifeSign
     number: float = 0.0
     pattern: str = ""
     saved: bool = False
@@ -157,26 +157,26 @@ class Moment:
     def parse(cls, text: str) -> "Moment":
         """Read `step:100`, `checkpoint:2`, `time:90s` or `log:REGEX`; raise ValueError that says what is wrong."""
         word, _, value = text.partition(":")
-        sign = next((one for one in Sign if one.value == word), None)
+        sign = next((one for one in LifeSign if one.value == word), None)
         if sign is None or not value:
             raise ValueError("write step:100, checkpoint:2, time:90s or log:REGEX")
-        if sign is Sign.TIME:
+        if sign is LifeSign.TIME:
             return cls(sign, Duration.parse(value))
-        if sign is Sign.LOG:
+        if sign is LifeSign.LOG:
             try:
                 re.compile(value)
             except re.error as error:
                 raise ValueError(f"{value!r} is not a regular expression: {error}") from error
             return cls(sign, pattern=value)
-        least = 1 if sign is Sign.CHECKPOINT else 0
+        least = 1 if sign is LifeSign.CHECKPOINT else 0
         if not value.isdecimal() or int(value) < least:
             raise ValueError(f"{sign.value}: needs a whole number from {least}")
         return cls(sign, int(value))
 
     def __str__(self) -> str:
-        if self.sign is Sign.LOG:
+        if self.sign is LifeSign.LOG:
             return f"log:{self.pattern}"
-        value = str(Duration(self.number)) if self.sign is Sign.TIME else f"{self.number:.0f}"
+        value = str(Duration(self.number)) if self.sign is LifeSign.TIME else f"{self.number:.0f}"
         return f"{self.sign.value}:{value}"
 
 
@@ -201,14 +201,14 @@ def come(moment: Moment, shown: Shown) -> bool:
     """Say whether the moment has come."""
     if moment.saved and shown.saved <= 0:
         return False
-    if moment.sign is Sign.STEP:
+    if moment.sign is LifeSign.STEP:
         return shown.step is not None and shown.step >= moment.number
-    if moment.sign is Sign.CHECKPOINT:
+    if moment.sign is LifeSign.CHECKPOINT:
         return shown.saves >= moment.number
-    return shown.line if moment.sign is Sign.LOG else shown.seconds >= moment.number
+    return shown.line if moment.sign is LifeSign.LOG else shown.seconds >= moment.number
 
 
-def default_moment(number: int, count: int, target: int | None, pace: Pace | None) -> Moment:
+def default_moment(number: int, count: int, target: int | None, pace: SavePace | None) -> Moment:
     """
     Return the moment of failure *number* (from 1) of *count*, where nobody asked for one.
 
@@ -216,10 +216,10 @@ def default_moment(number: int, count: int, target: int | None, pace: Pace | Non
     undisturbed run the first step that is heard of, or the first checkpoint, has to do.
     """
     if pace is None:
-        return Moment(Sign.STEP, (target or 0) * number // (count + 2), saved=True)
+        return Moment(LifeSign.STEP, (target or 0) * number // (count + 2), saved=True)
     last = pace.last_step if pace.last_step is not None else target
     if pace.last_step is not None and last is not None:
-        return Moment(Sign.STEP, last * number // (count + 2), saved=pace.saves > 1)
+        return Moment(LifeSign.STEP, last * number // (count + 2), saved=pace.saves > 1)
     if pace.saves > 1:
-        return Moment(Sign.CHECKPOINT, 1)
-    return Moment(Sign.TIME, round((pace.seconds or 0.0) * number / (count + 1), 1))
+        return Moment(LifeSign.CHECKPOINT, 1)
+    return Moment(LifeSign.TIME, round((pace.seconds or 0.0) * number / (count + 1), 1))

@@ -5,7 +5,7 @@ from enum import Enum
 from math import isclose
 
 from orchestrator.advice.rehearsal.comeback import Comeback, Fault, comeback_of, settled
-from orchestrator.advice.rehearsal.life import Kill, Life
+from orchestrator.advice.rehearsal.life import Kill, RehearsedLife
 from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compare
 from orchestrator.domain.plan import Outcome
 
@@ -38,7 +38,7 @@ class Word(Enum):
     INCONCLUSIVE = "INCONCLUSIVE"
 
 
-class Run(Enum):
+class RehearsedRun(Enum):
     """Name the two runs of a rehearsal."""
 
     UNBROKEN = "unbroken"
@@ -49,7 +49,7 @@ class Run(Enum):
 class Crash:
     """Hold how a run failed: the exit status of the job, None where there is none, and its last lines."""
 
-    run: Run
+    run: RehearsedRun
     outcome: Outcome | None
     exit_code: int | None
     reason: str
@@ -69,7 +69,7 @@ class Parting:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RehearsalVerdict:
     """
     Hold the end of a rehearsal. *same_loss* is None when there was no unbroken run to compare with.
 
@@ -150,16 +150,16 @@ class Verdict:
         }
 
 
-def judge(broken: Life, unbroken: Life | None, missed: int = 0) -> Verdict:
+def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0) -> RehearsalVerdict:
     """Return the verdict over a run with failures; *unbroken* is a run of the same job without any."""
     comebacks = settled([comeback_of(blow, broken, unbroken) for blow in broken.blows])
     loss, whole = broken.loss, unbroken.loss if unbroken else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
     known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
     parting = _parting(broken, unbroken) if unbroken and same is False else None
-    crash = None if broken.done else _crash(Run.BROKEN, broken)
+    crash = None if broken.done else _crash(RehearsedRun.BROKEN, broken)
     compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
-    found = Verdict(
+    found = RehearsalVerdict(
         done=broken.done,
         comebacks=comebacks,
         same_loss=same,
@@ -178,23 +178,23 @@ def judge(broken: Life, unbroken: Life | None, missed: int = 0) -> Verdict:
     return _with_advice(found, broken)
 
 
-def judge_crash(unbroken: Life) -> Verdict:
+def judge_crash(unbroken: RehearsedLife) -> RehearsalVerdict:
     """Return the verdict over a job that fails with no failure injected."""
-    crash = _crash(Run.UNBROKEN, unbroken)
-    found = Verdict(
+    crash = _crash(RehearsedRun.UNBROKEN, unbroken)
+    found = RehearsalVerdict(
         False, (), None, unbroken.loss, None, unbroken.torn, None, (), silent=unbroken.silent, crash=crash
     )
     return _with_advice(found, unbroken)
 
 
-def _with_advice(found: Verdict, life: Life) -> Verdict:
+def _with_advice(found: RehearsalVerdict, life: RehearsedLife) -> RehearsalVerdict:
     causes = tuple(_causes(found, life))
     advice = tuple(advice_of(cause, found.parting.step if found.parting else None) for cause in causes)
     values = {**found.__dict__, "causes": causes, "advice": advice}
-    return Verdict(**values)
+    return RehearsalVerdict(**values)
 
 
-def _causes(found: Verdict, life: Life) -> list[Cause]:
+def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
     causes = []
     if found.done and found.silent:
         causes.append(Cause.SILENT)
@@ -219,16 +219,16 @@ def _cause_of(crash: Crash) -> Cause:
     return Cause.EARLY if crash.exit_code == 0 else Cause.CRASHED
 
 
-def _crash(run: Run, life: Life) -> Crash:
+def _crash(run: RehearsedRun, life: RehearsedLife) -> Crash:
     failed = life.failed
     return Crash(run, life.outcome, failed.exit_code if failed else None, life.reason, life.log)
 
 
-def _more(broken: Life, unbroken: Life | None) -> float:
+def _more(broken: RehearsedLife, unbroken: RehearsedLife | None) -> float:
     return max(0.0, (broken.seconds or 0.0) - ((unbroken.seconds if unbroken else None) or 0.0))
 
 
-def _parting(broken: Life, unbroken: Life) -> Parting | None:
+def _parting(broken: RehearsedLife, unbroken: RehearsedLife) -> Parting | None:
     """Find the last step up to which both runs had the same losses; None when no step is known of both."""
     whole = dict(point for points in unbroken.losses.values() for point in points)
     same: int | None = None

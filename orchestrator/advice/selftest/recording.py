@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 @dataclass
-class Entry:
+class RecordedCall:
     """
     Gather all exchanges of one step with one call and one status.
 
@@ -36,7 +36,7 @@ class Recording:
     """Hold a whole run. *head* says what ran where, *steps* how each step ended, *machines* what machines are."""
 
     head: dict[str, Any]
-    entries: dict[tuple[str, str, int], Entry] = field(default_factory=dict)
+    entries: dict[tuple[str, str, int], RecordedCall] = field(default_factory=dict)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
     machines: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
     found = Recording(head)
     for line in rest:
         if "call" in line:
-            entry = Entry(
+            entry = RecordedCall(
                 int(line["count"]), set(line["query"]), _sets(line["ask"]), _sets(line["answer"]),
                 set(line["errors"]), dict(line["first"]), int(line["longest_ms"]),
             )  # fmt: skip
@@ -130,7 +130,7 @@ _SPLIT = re.compile(r"([^\w.'/<>@:+-]+)")
 
 
 @dataclass(frozen=True)
-class Redactor:
+class RecordingRedactor:
     """
     Know the names that must not pass, each with its placeholder, and the public words of the catalogue.
 

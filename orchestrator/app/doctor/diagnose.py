@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.advice.doctor.every_check import examine
-from orchestrator.advice.doctor.facts import Facts, File, Finding
+from orchestrator.advice.doctor.facts import Facts, File, HealthFinding
 from orchestrator.app.choice import Choice
 from orchestrator.app.doctor.computer_facts import look_at_computer, look_at_local
 from orchestrator.app.doctor.google_facts import look_at_google
@@ -27,7 +27,7 @@ NO_FILE = "TPU-111"
 class Diagnosis:
     """Hold what was found, and what was mended before."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[HealthFinding]
     mended: Sequence[str] = ()
 
 

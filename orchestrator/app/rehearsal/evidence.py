@@ -5,9 +5,9 @@ import re
 import time
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Life, Moment, Save, Shown, Sign
+from orchestrator.advice.rehearsal.life import LifeSign, Moment, RehearsedLife, Save, Shown
 from orchestrator.app.rehearsal.stage import Stage
-from orchestrator.contract.formats.base import Format, State
+from orchestrator.contract.formats.base import Format, SavedState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
@@ -28,7 +28,7 @@ OURS = re.compile(r"--- .* ---$")
 """Lines of the log that the agent wrote, not the job."""
 
 
-class Evidence:
+class RunEvidence:
     """Look again and again, and remember what machines showed that are gone by now."""
 
     def __init__(self, stage: Stage) -> None:
@@ -126,7 +126,7 @@ class Evidence:
             saves=len({s.step for s in self.saves if s.incarnation == incarnation}),
             saved=max([committed, *(s.step for s in self.saves)]),
             seconds=time.time() - began if began else 0.0,
-            line=moment.sign is Sign.LOG and self._said(moment.pattern, incarnation),
+            line=moment.sign is LifeSign.LOG and self._said(moment.pattern, incarnation),
         )
 
     def _said(self, pattern: str, incarnation: int) -> bool:
@@ -137,7 +137,7 @@ class Evidence:
             for number, _, line in self._lines
         )
 
-    def life(self, outcome: Outcome | None, reason: str) -> Life:
+    def life(self, outcome: Outcome | None, reason: str) -> RehearsedLife:
         """Return the run as it was, once it is over."""
         self.look(at_once=True)
         session = self._stage.session
@@ -145,7 +145,7 @@ class Evidence:
         self._lines += self._log.new_lines()
         self._lines += self._log.unfinished()
         curves = losses((), self.beats, ((number, line) for number, _, line in self._lines))
-        life = Life(
+        life = RehearsedLife(
             outcome=outcome,
             reason=reason,
             beats=self.beats,
@@ -156,7 +156,7 @@ class Evidence:
             prints=read_prints(store, read_checkpoints(store, session.spec.job.checkpoint)),
             torn=sum("torn-" in line for _, _, line in self._lines),
         )
-        return Life(**{**life.__dict__, "log": self._tail(life.failed)})
+        return RehearsedLife(**{**life.__dict__, "log": self._tail(life.failed)})
 
     def _tail(self, beat: Heartbeat | None) -> tuple[str, ...]:
         """Return the end of the job's own output on the machine that failed, or on the last one."""
@@ -195,7 +195,7 @@ def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
     """
     changed = [u for u in format_.find(folder) if _changed(folder, u.folder, u.files) > moment]
     judged = [(unit, format_.judge(folder, unit)) for unit in changed]
-    steps = [u.step if j.step is None else j.step for u, j in judged if j.state is State.COMPLETE]
+    steps = [u.step if j.step is None else j.step for u, j in judged if j.state is SavedState.COMPLETE]
     return [step for step in steps if step >= 0]
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.advice.rehearsal.life import Blow, Kill, Moment, Sign, come
-from orchestrator.app.rehearsal.evidence import Evidence, newest_step
+from orchestrator.advice.rehearsal.life import Blow, Kill, LifeSign, Moment, come
+from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.contract.object_names import CHECKPOINTS
 from orchestrator.domain import names
@@ -24,7 +24,7 @@ LIMIT = 900.0
 """Seconds without any sign of life after which a moment is not waited for any longer."""
 LOOK = 0.3
 """Seconds between two looks; a save is watched for more often."""
-AGAIN = Moment(Sign.TIME, 1.0)
+AGAIN = Moment(LifeSign.TIME, 1.0)
 """When a machine that has just come is taken away again, where the job tells no steps."""
 
 
@@ -36,7 +36,7 @@ class Blows:
     """Strike the deployment on a stage while `watch` looks after it."""
 
     def __init__(
-        self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: Evidence, chance: random.Random
+        self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: RunEvidence, chance: random.Random
     ) -> None:
         self._stage = stage
         self._watcher = watcher
@@ -64,7 +64,7 @@ class Blows:
         blow = self._blow(kill, beat)
         if kill is Kill.TWICE:
             steps = bool(self._evidence.steps)
-            again, _ = self._running(Moment(Sign.STEP) if steps else AGAIN, other_than=node)
+            again, _ = self._running(Moment(LifeSign.STEP) if steps else AGAIN, other_than=node)
             self._preempt(again, notice=False)
         if kill is Kill.RESTORE:
             self._preempt(self._restoring(node), notice=False)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Moment, default_moment
-from orchestrator.advice.rehearsal.verdict import Verdict, judge, judge_crash
-from orchestrator.app.rehearsal.evidence import Evidence
+from orchestrator.advice.rehearsal.life import Blow, Kill, Moment, RehearsedLife, default_moment
+from orchestrator.advice.rehearsal.verdict import RehearsalVerdict, judge, judge_crash
+from orchestrator.app.rehearsal.evidence import RunEvidence
 from orchestrator.app.rehearsal.injections import Blows, JobOverError
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
 from orchestrator.app.reporter import Reporter
@@ -55,7 +55,7 @@ class Script:
 class Rehearsed:
     """Hold the verdict, the *leftovers* that nobody could clear away, and the stage's folders if *retained*."""
 
-    verdict: Verdict
+    verdict: RehearsalVerdict
     leftovers: Sequence[str]
     cloud: Path
     work: Path
@@ -121,7 +121,7 @@ class _Run:
         """Use the user's settings, which win over our own number of failures."""
         self._stage.take((failures, *self._settings, POLL))
 
-    def judged(self, *, compare: bool) -> Verdict:
+    def judged(self, *, compare: bool) -> RehearsalVerdict:
         """Return the verdict. A job that fails undisturbed is not run again."""
         stage, unbroken = self._stage, None
         if compare:
@@ -136,11 +136,11 @@ class _Run:
         broken = self._life(self._kills, unbroken)
         return judge(broken, unbroken, missed=count - len(broken.blows))
 
-    def _life(self, kills: Sequence[Kill], unbroken: Life | None) -> Life:
+    def _life(self, kills: Sequence[Kill], unbroken: RehearsedLife | None) -> RehearsedLife:
         """Bring the deployment up and watch it to its end under *kills*."""
         stage = self._stage
         code = stage.call("up", *stage.flags)
-        evidence = Evidence(stage)
+        evidence = RunEvidence(stage)
         if code != 0:
             return self._ended(evidence, (), code)
         watcher = stage.start("watch", *stage.flags)
@@ -156,13 +156,13 @@ class _Run:
             stage.end(watcher)
         return self._ended(evidence, blows, code)
 
-    def _moment(self, number: int, unbroken: Life | None) -> Moment:
+    def _moment(self, number: int, unbroken: RehearsedLife | None) -> Moment:
         if number <= len(self._asked):
             return self._asked[number - 1]
         target = self._stage.session.spec.job.target_steps
         return default_moment(number, len(self._kills), target, unbroken.pace if unbroken else None)
 
-    def _ended(self, evidence: Evidence, blows: Sequence[Blow], code: int) -> Life:
+    def _ended(self, evidence: RunEvidence, blows: Sequence[Blow], code: int) -> RehearsedLife:
         """Return the run; raise CommandFailedError when the deployment has not ended."""
         records = self._stage.session.records
         records.load()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.advice.selftest.recording import Redactor, placeholders
+from orchestrator.advice.selftest.recording import RecordingRedactor, placeholders
 from orchestrator.app.session import Session
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey
@@ -202,7 +202,7 @@ def facts(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs if key in asked and _VALUE.fullmatch(value)}
 
 
-def redactor_for(session: Session) -> Redactor:
+def redactor_for(session: Session) -> RecordingRedactor:
     """Return what knows our own names, which must not pass, and the catalogue's, which may."""
     account, catalog = session.cloud.account.default_service_account, session.catalog
     zones = set(catalog.zones)
@@ -215,4 +215,4 @@ def redactor_for(session: Session) -> Redactor:
         ("bucket", session.blueprint.bucket),
         ("deployment", session.spec.name),
     )
-    return Redactor(placeholders(mine), frozenset(public))
+    return RecordingRedactor(placeholders(mine), frozenset(public))

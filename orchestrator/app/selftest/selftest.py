@@ -15,7 +15,7 @@ from orchestrator.advice.selftest.compare import Difference, Topic, differences
 from orchestrator.advice.selftest.recording import Recording, parse
 from orchestrator.app.rehearsal.stage import interruptible, undisturbed
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.selftest.steps import FOLDER, Run, RunCommand, Wanted, take_down
+from orchestrator.app.selftest.steps import FOLDER, Run, RunCommand, WantedProofs, take_down
 from orchestrator.app.state_folders import state_folder
 from orchestrator.config.load import FILE_NAME
 from orchestrator.engine.atomic_files import write_atomically
@@ -66,14 +66,14 @@ class SelfTested:
         return {**body, "interrupted": self.interrupted, "steps": steps, "differences": found}
 
 
-def as_recorded(wanted: Wanted, recording: Recording) -> Wanted:
+def as_recorded(wanted: WantedProofs, recording: Recording) -> WantedProofs:
     """Return what repeats a recording on the local cloud."""
     head = recording.head
     kind, zone = str(head.get("type", wanted.type)), str(head.get("zone", wanted.zone))
     return replace(wanted, cloud="local", tpu=bool(head.get("tpu", True)), type=kind, zone=zone)
 
 
-def prepare(wanted: Wanted, run_command: RunCommand, reporter: Reporter) -> Prepared:
+def prepare(wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> Prepared:
     """Delete what a killed self-test has left, and find what the new one may cost; nothing is created."""
     _clean_up_before(wanted.cloud, run_command, reporter)
     run = Run(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)

@@ -62,7 +62,7 @@ RunCommand = Callable[[Sequence[str]], int]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedProofs:
     """
     Say what a self-test is run on, and within which *budget* in USD and time in *seconds*.
 
@@ -90,7 +90,7 @@ def take_down(folder: Path, cloud: str, run_command: RunCommand) -> int:
 class Run:
     """Run one self-test; *run_command* is what the commands of the command line are run by."""
 
-    def __init__(self, name: str, wanted: Wanted, run_command: RunCommand, reporter: Reporter) -> None:
+    def __init__(self, name: str, wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> None:
         self.name, self.wanted = name, wanted
         self.cloud, self.zone, self.kind, self.tpu = wanted.cloud, wanted.zone, wanted.type, wanted.tpu
         self._run_command = run_command

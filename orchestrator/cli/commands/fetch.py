@@ -31,10 +31,10 @@ def command(
     tpuctl keeps them before it lets a machine go. NAME is a deployment that this computer has brought up;
     without it, the one of the deployment file.
     """
-    from orchestrator.app.fetch import Wanted, fetch_files
+    from orchestrator.app.fetch import WantedFiles, fetch_files
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    done = fetch_files(choice, name, Wanted(step, unclaimed, incarnation), output, EventPrinter())
+    done = fetch_files(choice, name, WantedFiles(step, unclaimed, incarnation), output, EventPrinter())
     parcel = done.parcel
     if choice.as_json:
         body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": parcel.size}

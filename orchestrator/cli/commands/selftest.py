@@ -41,13 +41,13 @@ def command(
     steps worked, 1 when one failed or a comparison found differences, 5 when something is left.
     """
     from orchestrator.app.selftest.selftest import as_recorded, carry_out, prepare, read_recording
-    from orchestrator.app.selftest.steps import Wanted
+    from orchestrator.app.selftest.steps import WantedProofs
     from orchestrator.cli import main
     from orchestrator.cli.views import selftest as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     recorded = read_recording(compare) if compare else None
-    wanted = Wanted(cloud, project, zone, kind, not no_tpu, budget, limit * 60)
+    wanted = WantedProofs(cloud, project, zone, kind, not no_tpu, budget, limit * 60)
     wanted = as_recorded(wanted, recorded) if recorded else wanted
     yes_to_costs = yes or wanted.cloud == "local"
     # Before anything else: `prepare` takes down what an earlier self-test has left, which takes minutes.

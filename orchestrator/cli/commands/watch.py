@@ -27,7 +27,7 @@ def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: 
     from orchestrator.app.watch import Watched, watch
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.views.job_progress import Progress
+    from orchestrator.cli.views.job_progress import ProgressLine
 
     if stop and not on_vm:
         raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
@@ -37,7 +37,7 @@ def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: 
         return
     printer = EventPrinter(as_json=choice.as_json)
     try:
-        done = watch(choice, printer, lambda s: Progress(printer, s.spec), port=metrics, loop=loop)
+        done = watch(choice, printer, lambda s: ProgressLine(printer, s.spec), port=metrics, loop=loop)
     except KeyboardInterrupt:
         # The second Ctrl-C, or one before the first pass; the next watch goes on from the record.
         done = Watched(None, "", stopped_by_user=True)

@@ -2,13 +2,13 @@
 
 import click
 
-from orchestrator.app.checkpoints import Listing, Row
+from orchestrator.app.checkpoints import CheckpointListing, Row
 from orchestrator.cli.console import put
 from orchestrator.domain.amounts import size_text, span_text
 from orchestrator.domain.clean_text import cut
 
 
-def show(listing: Listing) -> None:
+def show(listing: CheckpointListing) -> None:
     """Print a table of them, and the files that no checkpoint contains."""
     if listing.rows:
         _table(listing)
@@ -26,7 +26,7 @@ def show(listing: Listing) -> None:
         click.echo("get them with: tpuctl fetch --unclaimed")
 
 
-def _table(listing: Listing) -> None:
+def _table(listing: CheckpointListing) -> None:
     # Checkpoints of an earlier release name no format.
     longest = max(len(row.stored.format) for row in listing.rows)
     wide = max(longest, len("format")) if longest else 0

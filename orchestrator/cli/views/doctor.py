@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.advice.doctor.every_check import healthy
-from orchestrator.advice.doctor.facts import Finding, Group, Health
+from orchestrator.advice.doctor.facts import Group, Health, HealthFinding
 from orchestrator.cli.console import page, print_json
 
 WIDTH = 80
@@ -18,7 +18,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def show(findings: Sequence[Finding], done: Sequence[str], *, as_json: bool) -> None:
+def show(findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: bool) -> None:
     """Print the findings, and what was mended before, to stdout."""
     if as_json:
         counts = {health.value: _number(findings, health) for health in Health}
@@ -31,7 +31,7 @@ def show(findings: Sequence[Finding], done: Sequence[str], *, as_json: bool) -> 
         render(findings, done, console)
 
 
-def render(findings: Sequence[Finding], done: Sequence[str], console: Console) -> None:
+def render(findings: Sequence[HealthFinding], done: Sequence[str], console: Console) -> None:
     """Print the findings on *console*, by group; the sum comes last, where people look."""
     width = min(WIDTH, console.width)
     for text in done:
@@ -45,7 +45,7 @@ def render(findings: Sequence[Finding], done: Sequence[str], console: Console) -
     console.print(", ".join(parts), style=style, markup=False, width=width)
 
 
-def _group(findings: Sequence[Finding], console: Console, width: int) -> None:
+def _group(findings: Sequence[HealthFinding], console: Console, width: int) -> None:
     for finding in findings:
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column(width=9)
@@ -59,5 +59,5 @@ def _group(findings: Sequence[Finding], console: Console, width: int) -> None:
             console.print(Padding(fix, (0, 0, 0, 4), expand=False), width=width)
 
 
-def _number(findings: Sequence[Finding], health: Health) -> int:
+def _number(findings: Sequence[HealthFinding], health: Health) -> int:
     return sum(finding.health is health for finding in findings)

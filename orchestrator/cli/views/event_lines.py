@@ -16,7 +16,7 @@ from orchestrator.domain.amounts import span_text
 from orchestrator.domain.clean_text import clean, cut, indented
 from orchestrator.domain.events import Event
 from orchestrator.domain.plan import Kind
-from orchestrator.engine.apply import Failure
+from orchestrator.engine.apply import FailedChange
 from orchestrator.errors import NotFoundError
 
 COLOURS = {
@@ -165,7 +165,7 @@ class EventPrinter(Reporter):
             return
         wait.said = at
 
-    def failure(self, failure: Failure, at: float) -> None:
+    def failure(self, failure: FailedChange, at: float) -> None:
         """Say what a pass failed at; the next pass tries again where that makes sense."""
         change = failure.change
         if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.cli.console import put
-from orchestrator.ssh.run import Answer
+from orchestrator.ssh.run import CommandAnswer
 
 
-def as_dict(answer: Answer) -> dict[str, Any]:
+def as_dict(answer: CommandAnswer) -> dict[str, Any]:
     """Return it as `--json` prints it."""
     fault = answer.fault
     return {
@@ -17,7 +17,7 @@ def as_dict(answer: Answer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(answers: Sequence[Answer]) -> None:
+def show(answers: Sequence[CommandAnswer]) -> None:
     """Print what each machine said, each line with its name, and on failure how it ended on each of them."""
     for answer in answers:
         for line in answer.stdout.splitlines():
@@ -32,7 +32,7 @@ def show(answers: Sequence[Answer]) -> None:
         put(f"  next:  {hint}", err=True)
 
 
-def _end(answer: Answer) -> str:
+def _end(answer: CommandAnswer) -> str:
     if answer.fault is None:
         return f"exit code {answer.exit_code}" if answer.exit_code else "ok"
     return f"lost, so whether it ended well is not known: {answer.fault.message} ({answer.fault.code})"

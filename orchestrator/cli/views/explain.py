@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.advice.explain.explanation import Evidence, Explanation, Part
+from orchestrator.advice.explain.explanation import Evidence, ExplainedPart, Explanation
 from orchestrator.cli.console import page
 from orchestrator.domain.amounts import span_text
 
@@ -28,7 +28,7 @@ def render(found: Explanation, console: Console) -> None:
         _rows(part, found, console, width)
 
 
-def _rows(part: Part, found: Explanation, console: Console, width: int) -> None:
+def _rows(part: ExplainedPart, found: Explanation, console: Console, width: int) -> None:
     rows = [("why", part.why)]
     rows += [] if part.calm else [("rule", f"{found.rules[part.rule]} [{part.rule}]")]
     evidence = part.evidence[:1] if part.calm else part.evidence
@@ -55,7 +55,7 @@ def _ago(seconds: float) -> str:
     return "now" if seconds < 1 else f"{span_text(seconds)} ago"
 
 
-def _when(part: Part, now: float) -> str:
+def _when(part: ExplainedPart, now: float) -> str:
     """Say when the next step comes; a step that needs a pass comes not at all while nobody watches."""
     if part.when is not None:
         wait = part.when - now

@@ -31,7 +31,7 @@ WORDS = {
 }
 
 
-class Progress:
+class ProgressLine:
     """Turn passes into progress: the live line always, events for what is news."""
 
     def __init__(self, printer: EventPrinter, spec: Spec) -> None:

@@ -2,13 +2,13 @@
 
 from dataclasses import asdict
 
-from orchestrator.app.push import Outcome, Pushed
+from orchestrator.app.push import Pushed, PushOutcome
 from orchestrator.cli.console import print_json, put, say
 
 WORDS = {
-    Outcome.UNCHANGED: "no changes: the job runs this code with these settings",
-    Outcome.RUNNING: "the job runs the new code",
-    Outcome.RECORDED: "the new code is in the bucket; the next machine takes it (tpuctl watch makes one)",
+    PushOutcome.UNCHANGED: "no changes: the job runs this code with these settings",
+    PushOutcome.RUNNING: "the job runs the new code",
+    PushOutcome.RECORDED: "the new code is in the bucket; the next machine takes it (tpuctl watch makes one)",
 }
 
 
@@ -16,7 +16,7 @@ def show(pushed: Pushed, *, as_json: bool) -> None:
     """Print how it ended; what is only planned goes to stdout."""
     if as_json:
         print_json("push", {**asdict(pushed), "plan": list(pushed.plan), "outcome": pushed.outcome.value})
-    elif pushed.outcome is Outcome.PLANNED:
+    elif pushed.outcome is PushOutcome.PLANNED:
         for line in pushed.plan:
             put(f"~ {line}")
     else:

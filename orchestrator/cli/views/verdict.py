@@ -8,7 +8,7 @@ import click
 
 from orchestrator.advice.rehearsal.comeback import PARTS, Comeback
 from orchestrator.advice.rehearsal.same_bytes import Likeness
-from orchestrator.advice.rehearsal.verdict import Crash, Run, Verdict, Word
+from orchestrator.advice.rehearsal.verdict import Crash, RehearsalVerdict, RehearsedRun, Word
 from orchestrator.app.rehearsal.rehearse import Rehearsed
 from orchestrator.cli.console import print_json
 from orchestrator.domain.plan import Outcome
@@ -30,7 +30,7 @@ def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
         click.echo(line)
 
 
-def verdict_lines(verdict: Verdict) -> list[str]:
+def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
     """Return the verdict as lines of text."""
     lines = ["", f"{verdict.word.value}: {_headline(verdict)}"]
     if verdict.crash is not None:
@@ -64,9 +64,9 @@ def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> lis
     ]
 
 
-def _headline(verdict: Verdict) -> str:
+def _headline(verdict: RehearsalVerdict) -> str:
     back, count = sum(c.resumed for c in verdict.comebacks), len(verdict.comebacks)
-    if verdict.crash is not None and verdict.crash.run is Run.UNBROKEN:
+    if verdict.crash is not None and verdict.crash.run is RehearsedRun.UNBROKEN:
         return f"the job fails with no failure injected: {_ending(verdict.crash)}"
     if verdict.crash is not None:
         return f"the job did not reach its end: {_ending(verdict.crash)}"
@@ -98,7 +98,7 @@ def _story(comeback: Comeback) -> str:
     return f"{comeback.why}{redone}{seconds}"
 
 
-def _loss(verdict: Verdict) -> str:
+def _loss(verdict: RehearsalVerdict) -> str:
     if verdict.loss is None:
         return "not known: the job reported none"
     if not verdict.compared:
@@ -109,7 +109,7 @@ def _loss(verdict: Verdict) -> str:
     return f"{verdict.loss:.6g}, {word} the undisturbed run's {verdict.unbroken_loss:.6g}"
 
 
-def _bytes(verdict: Verdict) -> str:
+def _bytes(verdict: RehearsalVerdict) -> str:
     found = verdict.bytes
     if not verdict.compared:
         return "not compared"
@@ -124,7 +124,7 @@ def _bytes(verdict: Verdict) -> str:
     return f"DIFFERENT in {len(found.differ)} of {found.files} files ({where}: {names})"
 
 
-def _strength(verdict: Verdict) -> list[str]:
+def _strength(verdict: RehearsalVerdict) -> list[str]:
     """Say it where nothing shows that the model is the same."""
     if (
         not verdict.survives

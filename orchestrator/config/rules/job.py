@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from orchestrator.config.rules.progress_patterns import fault
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.contract.preemption_notice import NOTICE
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.exposed_services import SAFE, exposures, job_texts
@@ -184,24 +184,24 @@ def _budget(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(("job.command",), _command),
-    Rule(("vm", "job.run_on"), _run_on),
-    Rule(("job.env",), _env),
-    Rule(("job.python",), _python),
-    Rule(("job.data",), _data),
-    Rule(("job.command", "job.setup", "job.env"), _open),
-    Rule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
-    Rule(("job.checkpoint.keep",), _keep),
-    Rule(("job.checkpoint.marker",), _marker),
-    Rule(("job.progress",), _progress),
-    Rule(("job.target_steps", "job.checkpoint.format"), _target),
-    Rule(("job.failures",), _failures),
-    Rule(("job.grace", "job.checkpoint.format"), _grace),
-    Rule(("watch.poll",), _poll),
-    Rule(("watch.listen",), _listen),
-    Rule(("watch.ttl", "watch.poll"), _ttl),
-    Rule(("watch.budget_usd",), _sum),
-    Rule(
+    SettingRule(("job.command",), _command),
+    SettingRule(("vm", "job.run_on"), _run_on),
+    SettingRule(("job.env",), _env),
+    SettingRule(("job.python",), _python),
+    SettingRule(("job.data",), _data),
+    SettingRule(("job.command", "job.setup", "job.env"), _open),
+    SettingRule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
+    SettingRule(("job.checkpoint.keep",), _keep),
+    SettingRule(("job.checkpoint.marker",), _marker),
+    SettingRule(("job.progress",), _progress),
+    SettingRule(("job.target_steps", "job.checkpoint.format"), _target),
+    SettingRule(("job.failures",), _failures),
+    SettingRule(("job.grace", "job.checkpoint.format"), _grace),
+    SettingRule(("watch.poll",), _poll),
+    SettingRule(("watch.listen",), _listen),
+    SettingRule(("watch.ttl", "watch.poll"), _ttl),
+    SettingRule(("watch.budget_usd",), _sum),
+    SettingRule(
         ("watch.budget_usd", "tpu.type", "tpu.zones", "tpu.spot", "vm.machine", "vm.spot", "vm.zone"), _budget
     ),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, VmSpec
@@ -65,12 +65,12 @@ def _last_resort(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(("watch.on_vm", "vm"), _place),
-    Rule(
+    SettingRule(("watch.on_vm", "vm"), _place),
+    SettingRule(
         ("watch.on_vm", "vm", "job.secrets", "job.run_on", "watch.self_delete", "service_account"), _account
     ),
-    Rule(("watch.deadline", "watch.ttl", "job.target_steps"), _deadline),
-    Rule(("watch.last_resort", "watch.deadline", "tpu.spot", "tpu.strategy"), _last_resort),
+    SettingRule(("watch.deadline", "watch.ttl", "job.target_steps"), _deadline),
+    SettingRule(("watch.last_resort", "watch.deadline", "tpu.spot", "tpu.strategy"), _last_resort),
 )
 """
 The rules of this file.

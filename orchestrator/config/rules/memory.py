@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import isfinite
 
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -28,7 +28,7 @@ def _shards(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(
+    SettingRule(
         (
             "job.memory.params_millions",
             "job.memory.activations_gb",
@@ -37,7 +37,7 @@ RULES = (
         ),
         _amounts,
     ),
-    Rule(("job.memory.shards",), _shards),
+    SettingRule(("job.memory.shards",), _shards),
 )
 """
 The rules of this file, in the order of the deployment file.

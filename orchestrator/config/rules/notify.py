@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.secret_refs import reference
 from orchestrator.domain.spec import Spec
@@ -86,10 +86,10 @@ def is_reference(text: str) -> bool:
 
 
 RULES = (
-    Rule(("notify.webhooks",), _webhooks),
-    Rule(("notify.apprise",), _apprise),
-    Rule(("notify.hooks",), _hooks),
-    Rule(("notify.webhooks", "notify.apprise", "notify.hooks", "watch.on_vm"), _on_vm),
+    SettingRule(("notify.webhooks",), _webhooks),
+    SettingRule(("notify.apprise",), _apprise),
+    SettingRule(("notify.hooks",), _hooks),
+    SettingRule(("notify.webhooks", "notify.apprise", "notify.hooks", "watch.on_vm"), _on_vm),
 )
 """
 The rules of this file, in the order of the deployment file's sections.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.domain.catalog import Catalog, region_zones
 from orchestrator.domain.names import region_of, regions, vm_zone
 from orchestrator.domain.spec import Spec
@@ -270,24 +270,24 @@ def _soft_delete(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(("name", "bucket.name"), _name),
-    Rule(("project",), _project),
-    Rule(("network", "subnetwork", "tags"), _network),
-    Rule(("vm.image",), _image),
-    Rule(("service_account", "vm.service_account", "impersonate"), _account),
-    Rule(("tpu.type",), _type),
-    Rule(("tpu.zones",), _zones),
-    Rule(("tpu.zones", "tpu.across_regions", "tpu.strategy", "job.run_on"), _one_region),
-    Rule(("tpu.type", "tpu.zones"), _type_in_zone),
-    Rule(("tpu.other_types", "tpu.zones"), _other_types),
-    Rule(("tpu.runtime",), _runtime),
-    Rule(("vm.disk_gb",), _disk),
-    Rule(("vm.machine",), _machine),
-    Rule(("vm.machine", "tpu.zones"), _machine_there),
-    Rule(("vm.zone", "tpu.zones"), _vm_zone),
-    Rule(("bucket.name", "bucket.adopt"), _bucket),
-    Rule(("bucket.soft_delete", "bucket.adopt"), _soft_delete),
-    Rule(("bucket.location", "tpu.zones", "tpu.across_regions"), _location),
+    SettingRule(("name", "bucket.name"), _name),
+    SettingRule(("project",), _project),
+    SettingRule(("network", "subnetwork", "tags"), _network),
+    SettingRule(("vm.image",), _image),
+    SettingRule(("service_account", "vm.service_account", "impersonate"), _account),
+    SettingRule(("tpu.type",), _type),
+    SettingRule(("tpu.zones",), _zones),
+    SettingRule(("tpu.zones", "tpu.across_regions", "tpu.strategy", "job.run_on"), _one_region),
+    SettingRule(("tpu.type", "tpu.zones"), _type_in_zone),
+    SettingRule(("tpu.other_types", "tpu.zones"), _other_types),
+    SettingRule(("tpu.runtime",), _runtime),
+    SettingRule(("vm.disk_gb",), _disk),
+    SettingRule(("vm.machine",), _machine),
+    SettingRule(("vm.machine", "tpu.zones"), _machine_there),
+    SettingRule(("vm.zone", "tpu.zones"), _vm_zone),
+    SettingRule(("bucket.name", "bucket.adopt"), _bucket),
+    SettingRule(("bucket.soft_delete", "bucket.adopt"), _soft_delete),
+    SettingRule(("bucket.location", "tpu.zones", "tpu.across_regions"), _location),
 )
 """
 The rules of this file, in the order of the deployment file's sections.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.config.rules.place import LABEL
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.data_disks import READS, WRITES, data_disks
 from orchestrator.domain.queued_resource import LONGEST_RUN
@@ -74,9 +74,9 @@ def _disks(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(("tpu.reservation", "tpu.zones", "tpu.request", "tpu.spot"), _reservation),
-    Rule(("tpu.disks", "tpu.type", "tpu.strategy", "tpu.zones"), _disks),
-    Rule(("tpu.request", "tpu.max_run_duration", "tpu.spot", "tpu.zones", "tpu.type"), _flex_start),
+    SettingRule(("tpu.reservation", "tpu.zones", "tpu.request", "tpu.spot"), _reservation),
+    SettingRule(("tpu.disks", "tpu.type", "tpu.strategy", "tpu.zones"), _disks),
+    SettingRule(("tpu.request", "tpu.max_run_duration", "tpu.spot", "tpu.zones", "tpu.type"), _flex_start),
 )
 """
 The rules of this file.

@@ -18,7 +18,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Rule:
+class SettingRule:
     """Tie a check to all settings that it *reads*, so that it is left out where one of them is broken already."""
 
     reads: tuple[str, ...]

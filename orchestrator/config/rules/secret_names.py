@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.config.rules.job import RESERVED, VARIABLE_PATTERN
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.contract.redaction import shapes_in
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.secret_refs import reference
@@ -43,8 +43,8 @@ def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(("job.secrets", "job.env"), _secrets),
-    Rule(("job.command", "job.setup", "job.env"), _written),
+    SettingRule(("job.secrets", "job.env"), _secrets),
+    SettingRule(("job.command", "job.setup", "job.env"), _written),
 )
 """
 The rules of this file, in the order of the deployment file's sections.

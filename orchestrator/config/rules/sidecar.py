@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, TensorboardSpec
 from orchestrator.planning.sidecars import Sidecar, sidecars
@@ -50,9 +50,9 @@ def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule(("sidecars.tensorboard", "sidecars.jupyter", "vm"), _place),
-    Rule(("sidecars.tensorboard", "sidecars.jupyter"), _ports),
-    Rule(("sidecars.tensorboard",), _logdir),
+    SettingRule(("sidecars.tensorboard", "sidecars.jupyter", "vm"), _place),
+    SettingRule(("sidecars.tensorboard", "sidecars.jupyter"), _ports),
+    SettingRule(("sidecars.tensorboard",), _logdir),
 )
 """
 The rules of this file, in the order of the deployment file's sections.

@@ -11,7 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
-from orchestrator.contract.formats.base import UNKNOWN, Format, Judgement, Listing, State, StoredStep, Unit
+from orchestrator.contract.formats.base import (
+    UNKNOWN,
+    Format,
+    Judgement,
+    Listing,
+    SavedState,
+    StoredStep,
+    Unit,
+)
 from orchestrator.contract.formats.fairseq import Fairseq
 from orchestrator.contract.formats.files import Files
 from orchestrator.contract.formats.folders import Accelerate, Distributed, Levanter
@@ -19,7 +27,7 @@ from orchestrator.contract.formats.hf import HuggingFace
 from orchestrator.contract.formats.keras import Keras
 from orchestrator.contract.formats.marker import Marker
 from orchestrator.contract.formats.orbax import Orbax
-from orchestrator.contract.formats.survey import ROOT, Survey, survey, survey_bucket
+from orchestrator.contract.formats.survey import ROOT, FolderSurvey, survey, survey_bucket
 from orchestrator.contract.formats.tf import TensorFlow
 from orchestrator.contract.formats.torch import Torch
 from orchestrator.contract.preemption_notice import TRAINER_SAVES
@@ -97,7 +105,7 @@ class Auto(Format):
         format_, base, inner = self._lower(unit)
         judged = format_.judge(_place(root, base), inner)
         # Only a complete save decides: names alone may be weights that the job starts from.
-        if judged.state is State.COMPLETE and not self._is_strong() and self._chosen is not format_:
+        if judged.state is SavedState.COMPLETE and not self._is_strong() and self._chosen is not format_:
             self._chosen = format_
         return judged
 
@@ -165,7 +173,7 @@ class Auto(Format):
     def _is_strong(self) -> bool:
         return self._chosen is not None and self._chosen is not self._files
 
-    def _add(self, root: Path, format_: Optional[Format], surveyed: Survey) -> None:
+    def _add(self, root: Path, format_: Optional[Format], surveyed: FolderSurvey) -> None:
         if format_ is None:
             return
         known = {self._adopted} if format_ is self._chosen and self._adopted is not None else set()

@@ -19,7 +19,7 @@ _RANDOM = re.compile(r"rng_state_[1-9]\d*\.pth|random_states_[1-9]\d*\.pkl")
 """Random numbers of a process that saves nothing else: the Trainer, accelerate."""
 
 
-class State(enum.Enum):
+class SavedState(enum.Enum):
     """
     Name what a step on disk is worth. Only a complete one is ever committed or resumed from.
 
@@ -76,7 +76,7 @@ class Judgement:
     A complete one with *rest* counts when its files have stayed the same for so many looks.
     """
 
-    state: State
+    state: SavedState
     why: str = ""
     step: Optional[int] = None
     rest: int = 0
@@ -119,17 +119,17 @@ def nothing() -> Listing:
 
 def complete(step: Optional[int] = None, rest: int = 0) -> Judgement:
     """Return the judgement on a whole unit."""
-    return Judgement(State.COMPLETE, "", step, rest)
+    return Judgement(SavedState.COMPLETE, "", step, rest)
 
 
 def torn(why: str) -> Judgement:
     """Return the judgement on a unit with a broken file."""
-    return Judgement(State.TORN, why)
+    return Judgement(SavedState.TORN, why)
 
 
 def unfinished(why: str) -> Judgement:
     """Return the judgement on a unit whose last file is not there."""
-    return Judgement(State.UNFINISHED, why)
+    return Judgement(SavedState.UNFINISHED, why)
 
 
 class Format:

@@ -29,7 +29,7 @@ from orchestrator.contract.formats.base import (
 )
 from orchestrator.contract.formats.faults import fault_of
 from orchestrator.contract.formats.inside import position_in
-from orchestrator.contract.formats.names import Kind, numbered
+from orchestrator.contract.formats.names import NameKind, numbered
 from orchestrator.contract.formats.saved_files import (
     Saves,
     among,
@@ -71,7 +71,7 @@ class Files(Format):
         units = [
             Unit(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)), leans=leans)
             for number, ones in saves.older
-            if ones[0].kind is not Kind.TIME
+            if ones[0].kind is not NameKind.TIME
         ]
         if saves.head:
             files = tuple(sorted({one.name for one in saves.head}))
@@ -110,12 +110,12 @@ class Files(Format):
         saves = group(list(among(listing.names[:MOST_OBJECTS], unknown)))
         main = [one for one in saves.newest or saves.head if not one.side]
         if main:
-            number = main[0].number if main[0].kind is not Kind.TIME else None
+            number = main[0].number if main[0].kind is not NameKind.TIME else None
             names = tuple(sorted({one.name for one in saves.head}))
             why = f"{saves.missing[0]} is not there yet" if saves.missing else main[0].name
             yield StoredStep(number or 0, main[0].name, not saves.missing, why, names)
         for older, ones in reversed(saves.older):
-            if ones[0].kind is not Kind.TIME:
+            if ones[0].kind is not NameKind.TIME:
                 names = tuple(sorted(one.name for one in ones))
                 yield StoredStep(older, ones[0].name, True, ones[0].name, names)
 
@@ -155,12 +155,14 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
             steps += [] if position.step is None else [position.step]
             epochs += [] if position.epoch is None else [position.epoch]
         elif one in saves.newest:
-            inside = position_in(root / one.name).step if one.kind in (Kind.EPOCH, Kind.TIME) else None
+            inside = (
+                position_in(root / one.name).step if one.kind in (NameKind.EPOCH, NameKind.TIME) else None
+            )
             if inside is not None:
                 steps.append(inside)
-            elif one.kind is Kind.STEP or one.kind is Kind.PLAIN:
+            elif one.kind is NameKind.STEP or one.kind is NameKind.PLAIN:
                 steps.append(one.number)
-            elif one.kind is Kind.EPOCH:
+            elif one.kind is NameKind.EPOCH:
                 epochs.append(one.number)
     return max(steps or epochs, default=None)
 

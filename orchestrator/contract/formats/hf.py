@@ -14,7 +14,7 @@ from typing import List, Optional
 from orchestrator.contract.formats.base import (
     Format,
     Judgement,
-    State,
+    SavedState,
     Unit,
     complete,
     entries,
@@ -68,7 +68,9 @@ class HuggingFace(Format):
         fault = _model_fault(folder)
         if not fault and not any(any(folder.glob(name)) for name in _RESUME):
             # The state comes last, so what is absent altogether was never meant to be there.
-            return Judgement(State.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)")
+            return Judgement(
+                SavedState.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)"
+            )
         fault = fault or _resume_fault(folder)
         return torn(fault) if fault else complete()
 

@@ -27,7 +27,7 @@ _PLAIN = re.compile(
 )
 
 
-class Kind(enum.IntEnum):
+class NameKind(enum.IntEnum):
     """Say what a number in a name counts. A time tells the order of saves, and no step."""
 
     TIME = 0
@@ -45,7 +45,7 @@ class Numbered:
     """
 
     number: int
-    kind: Kind
+    kind: NameKind
     series: str
     epoch: Optional[int] = None
 
@@ -58,17 +58,17 @@ def numbered(name: str) -> Optional[Numbered]:
     time = TIME.search(stem)
     if time:
         digits = int(re.sub(r"\D", "", time[0]))
-        return Numbered(digits, Kind.TIME, _series(name, time.start(), time.end()))
+        return Numbered(digits, NameKind.TIME, _series(name, time.start(), time.end()))
     # Blanked in place, so that the positions still fit the name.
     quiet = _NOISE.sub(lambda match: "x" * len(match[0]), stem)
-    for kind, pattern in ((Kind.STEP, _STEP), (Kind.EPOCH, _EPOCH), (Kind.PLAIN, _PLAIN)):
+    for kind, pattern in ((NameKind.STEP, _STEP), (NameKind.EPOCH, _EPOCH), (NameKind.PLAIN, _PLAIN)):
         found = list(pattern.finditer(quiet))
         if found:
             # The last one: `step` may stand in the name of the experiment too.
             match = found[-1]
             group = 1 if match[1] is not None else 2
             series = _series(name, match.start(group), match.end(group))
-            epoch = _EPOCH.search(quiet) if kind is Kind.STEP else None
+            epoch = _EPOCH.search(quiet) if kind is NameKind.STEP else None
             return Numbered(int(match[group]), kind, series, int(epoch[1]) if epoch else None)
     return None
 

@@ -22,7 +22,7 @@ from orchestrator.contract.formats.base import (
     Format,
     Judgement,
     Listing,
-    State,
+    SavedState,
     StoredStep,
     Unit,
     complete,
@@ -67,7 +67,7 @@ class Orbax(Format):
         if unit.live:
             names = {name.partition("/")[0] for name in unit.files or ()}
             judged = [self.judge(root, Unit(UNKNOWN, name, name)) for name in sorted(names)]
-            bad = [one for one in judged if one.state is not State.COMPLETE]
+            bad = [one for one in judged if one.state is not SavedState.COMPLETE]
             return bad[0] if bad else complete(UNKNOWN, QUIET)
         if STAGING in unit.folder:
             return unfinished("its staging folder was never renamed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from orchestrator.contract.formats.names import TIME, VERSION, Kind, numbered
+from orchestrator.contract.formats.names import TIME, VERSION, NameKind, numbered
 from orchestrator.contract.formats.save_like import checkpoint_like, is_log, maybe_save, save_folder_like
 
 _EPOCHS = 10**12
@@ -36,7 +36,7 @@ class Found:
     name: str
     series: str
     number: Optional[int] = None
-    kind: Kind = Kind.PLAIN
+    kind: NameKind = NameKind.PLAIN
     in_folder: bool = False
     side: bool = False
     epoch: Optional[int] = None
@@ -171,7 +171,7 @@ def _in_order(found: Sequence[Found]) -> Sequence[Found]:
         if pairs != order or len({step for _epoch, step in pairs}) < len(set(pairs)):
             anew.add(series)
     return [
-        replace(one, number=one.epoch * _EPOCHS + one.number, kind=Kind.TIME)
+        replace(one, number=one.epoch * _EPOCHS + one.number, kind=NameKind.TIME)
         if one.series in anew and one.epoch is not None and one.number is not None
         else one
         for one in found
@@ -262,7 +262,7 @@ def _found(name: str, at: float, *, side: bool = False) -> Found:
 def _in_folder(name: str, step_folder: str, at: float, *, side: bool) -> Found:
     above, _, last = step_folder.rstrip("/").rpartition("/")
     number = int(re.findall(r"\d+", last)[-1])
-    kind = Kind.EPOCH if "ep" in last.lower() else Kind.STEP
+    kind = NameKind.EPOCH if "ep" in last.lower() else NameKind.STEP
     series = f"{above}/{re.sub(r'[0-9]+', '#', last)}/{name[len(step_folder) :]}"
     return Found(name, series, number, kind, in_folder=True, side=side, at=at)
 

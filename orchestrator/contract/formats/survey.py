@@ -33,7 +33,7 @@ _FOLDERS = (Accelerate(), Distributed(), Levanter())
 
 
 @dataclass(frozen=True)
-class Survey:
+class FolderSurvey:
     """Hold in which folders the saves of each format lie, which folders are saves, and what files there are."""
 
     bases: Dict[str, Set[str]]
@@ -73,7 +73,7 @@ def beside(names: AbstractSet[str]) -> List[str]:
     ]
 
 
-def survey(root: Path, marker: str) -> Survey:
+def survey(root: Path, marker: str) -> FolderSurvey:
     """Look at the folder of all checkpoints and a few levels below it; what is a save is not looked into."""
     bases: Dict[str, Set[str]] = {}
     claimed: Set[str] = set()
@@ -100,10 +100,10 @@ def survey(root: Path, marker: str) -> Survey:
                 claimed.add(inside)
             elif depth < DEEPEST:
                 ahead.append((inside, depth + 1))
-    return Survey(bases, claimed)
+    return FolderSurvey(bases, claimed)
 
 
-def survey_bucket(listing: Listing, marker: str) -> Survey:
+def survey_bucket(listing: Listing, marker: str) -> FolderSurvey:
     """Look at the bucket in the same way; of the numbered folders at the newest ones."""
     bases: Dict[str, Set[str]] = {}
     files: List[str] = []
@@ -126,7 +126,7 @@ def survey_bucket(listing: Listing, marker: str) -> Survey:
                 bases.setdefault(owner, set()).add(base)
             elif depth < DEEPEST:
                 ahead.append((lead + name, below, depth + 1))
-    return Survey(bases, frozenset(), tuple(files))
+    return FolderSurvey(bases, frozenset(), tuple(files))
 
 
 def _worth_a_look(folders: Tuple[str, ...]) -> List[str]:
