@@ -103,12 +103,9 @@ def test_up_killed_while_data_goes_up_is_repeated(bucket, tmp_path):
     assert tpuctl("down", "--yes", cwd=tmp_path, **local_cloud()).returncode == 0
 
 
-def test_the_bucket_for_data_is_made_under_a_lease_and_with_its_intent(tmp_path, monkeypatch, capsys):
+def test_the_bucket_for_data_is_made_under_a_lease_and_with_its_intent(bucket, tmp_path):
     """Data may take hours to send: another computer finds who does it, and a kill leaves a bucket that is known."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TPUCTL_CLOUD", "local")
-    (tmp_path / "tpuctl.yaml").write_text(FILE)
-    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    (tmp_path / "tpuctl.yaml").write_text(FILE.replace("name: mine", "name: first"))
     session = Session(Choice(None, (), "local"), Reporter())
     with session.alone("up"):
         first_bucket(session)
