@@ -59,6 +59,7 @@ def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> Che
     try:
         with reporter:
             found = read_checkpoints(store, session.spec.job.checkpoint)
+    # Before the first `up` there is no bucket: a list of nothing, not an error.
     except NotFoundError:
         found = []
     unclaimed = tuple(read_unclaimed(store))
@@ -80,9 +81,11 @@ def _verified(
 def _rows(
     found: Sequence[StoredCheckpoint], faults: Mapping[int, Sequence[str]], *, verify: bool
 ) -> Iterator[Row]:
+    # As the agent chooses it: the newest complete one. A checksum that does not fit excludes it here only.
     resume = next((place for place, one in enumerate(found) if one.complete and not faults.get(place)), None)
     for place, one in enumerate(found):
         wrong = faults.get(place, ())
+        # An object without a checksum proves nothing: such a checkpoint is never called verified.
         compared = any(checksum for _, checksum in one.objects)
         verified = compared and not wrong if verify and one.complete else None
         yield Row(one, place == resume, verified, list(wrong))

@@ -11,6 +11,7 @@ def clients_of(cloud: str, project: str | None) -> Clients:
     """Return Google's clients for *cloud*; without *project* it is that of the login. Starts a local cloud."""
     if cloud == "local":
         return Clients(local_settings(address_on_machine() or ensure_running()[0]))
+    # No impersonation here: without a deployment file nobody has named an account to act as.
     return Clients(CloudSettings(project=project or ""))
 
 

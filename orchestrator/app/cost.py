@@ -41,10 +41,12 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
     session = open_session(choice, name, reporter)
     sweep_expired(session)
     with reporter:
+        # Counted up to this observation; machines that are gone by now are known from the record only.
         now = observe_now(session)
         # All incarnations: those that are gone have cost something too.
         found = read_heartbeats(session.cloud.store, None)
         beats = found.value if isinstance(found, Present) else ()
+        # An adopted bucket holds objects of other people, whose storage is not this deployment's cost.
         ours = isinstance(now.world.bucket, Present) and not session.spec.bucket.adopt
         stored = _stored(session) if ours else ()
         spent = spending(session.spec, session.catalog, now.record, beats, now.world.observed_at, stored)

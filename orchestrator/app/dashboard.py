@@ -36,12 +36,14 @@ def serve_dashboard(
     facts_of(session, memory)
 
     def fresh() -> str:
+        # A watcher goes on meanwhile: the record of the last request may be older than its incarnation.
         session.records.load()
         return page(facts_of(session, memory), live=True)
 
     with listening(port) as listener:
         app = Dashboard(fresh, listener.getsockname()[1], failed)
         ready(app.url, app.port)
+        # No access log: the token stands in the addresses.
         config = uvicorn.Config(
             app, log_level="critical", access_log=False, lifespan="off", server_header=False, ws="none"
         )

@@ -30,6 +30,7 @@ def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
         except CommandFailedError as error:
             code = error.code
         finally:
+            # Also after Ctrl-C: the machines are processes of this computer and would run on.
             leftovers = [] if keep else stage.clear()
     if code:
         return code

@@ -57,6 +57,7 @@ def take_down(
     *approve* is asked before anything goes: it is given the deployment's name, and whether data goes with it,
     and raises to end the command. *take_over* is asked whether to go on beside whoever holds the lease.
     """
+    # The command that ends costs works without lease, record and bucket: each may be what is broken.
     session = Session(choice, reporter, forgiving=True)
     sweep_expired(session)
     with (
@@ -68,11 +69,13 @@ def take_down(
         with reporter:
             has_data = _announce(session, sweep, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
+        # Before the approval: afterwards the record no longer knows what was billed.
         saved = _end_of_costs(session)
         approve(session.spec.name, delete_data and has_data)
         reporter.now("everything that carries our label is being deleted")
         with reporter:
             ours = delete_all(sweep, bucket if delete_data else "")
+        # Only when lists prove that all is gone: what is left can be found by these files alone.
         if not ours:
             _forget(session, delete_data=delete_data)
     foreign = [Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
@@ -102,6 +105,7 @@ def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> bool:
     for item in found:
         session.reporter.say(f"- {item.kind} {item.name} {item.zone} {item.state}")
     bucket = session.blueprint.bucket
+    # A bucket that cannot be looked at counts as there: nobody may lose data by an Unknown.
     there = not isinstance(session.deployment.cloud.buckets.observe(bucket), Absent)
     if there:
         session.reporter.say(
@@ -119,6 +123,7 @@ def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
     """Name the machines of our label in zones that neither the file nor the record names; they stay."""
     tpus, vms = sweep.elsewhere()
     for kind, sight in (("TPU", tpus), ("VM", vms)):
+        # Said aloud: silence here would read as "nothing there".
         if isinstance(sight, Unknown):
             session.reporter.say(f"  other zones were not looked at for a {kind}: {sight.why}")
         elif sight.value.unreachable:

@@ -27,9 +27,11 @@ from orchestrator.errors import LeaseHeldError, TpuctlError
 def remember(session: Session) -> None:
     """Store the spec of a deployment that is coming up, with a checksum: a changed time to live must not end it."""
     store_account(session.folder, session.choice.cloud)
+    # The project as it is now: the login's may be another one when the ttl is over.
     spec = replace(session.spec, project=session.project)
     stored = json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
     write_atomically(session.folder / SPEC_FILE, stored)
+    # With --set the deployment is not what the file says, so the file's mark would stand for something else.
     if not session.choice.settings:
         keep_mark(session.choice.cloud, session.spec.project, session.path, session.folder)
 
@@ -42,6 +44,7 @@ def sweep_expired(session: Session) -> None:
     of is left to them. What fails here is said and stops nothing: the next command tries again.
     """
     say = session.reporter.say
+    # By this computer's clock and without any call: it runs before most commands, each of which waits for it.
     for spec in _expired(state_folder(session.choice.cloud), session.clock.now(), say):
         if (spec.project, spec.name) == (session.project, session.spec.name):
             continue

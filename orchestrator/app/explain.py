@@ -42,9 +42,11 @@ def _journal(path: Path) -> tuple[Entry, ...]:
     for line in _tail(path):
         try:
             body = json.loads(line)
+            # The tail begins in the middle of a line, and a kill may have cut the last one.
             key, at = str(body["id"]), float(body["at"])
             if body["part"] == "intent":
                 entries[key] = Entry(at, body["kind"], body["verb"], body["name"], body["why"])
+            # An outcome whose intent lies before the tail has no reason to show.
             elif key in entries:
                 was = entries[key]
                 entries[key] = Entry(was.at, was.kind, was.verb, was.name, was.why, str(body["outcome"]))

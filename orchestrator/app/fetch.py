@@ -53,6 +53,7 @@ def fetch_files(
     wanted.check()
     session = open_session(choice, name, reporter)
     with reporter:
+        # Found before the folder is made: a wrong --step leaves nothing behind.
         find = _unclaimed if wanted.unclaimed else _checkpoint
         number, parcel = find(session, wanted)
     kind = "unclaimed" if wanted.unclaimed else "step"

@@ -48,13 +48,16 @@ def hand_over(choice: Choice, reporter: Reporter) -> Moved:
     session = Session(choice, reporter)
     host, before = _contact(session)
     packed = _packed(session)
+    # The same archive runs already: a restart would cost a gap in the watching and gain nothing.
     if before.digest == packed.digest and before.running:
         return Moved(host.name, running=True, changes=0, digest=packed.digest)
     fresh = before.digest != packed.digest
+    # With the lease: a loop on the VM steps aside for this command, so none acts while its code is replaced.
     with session.alone(HAND_OVER):
         if fresh:
             reporter.say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
             loop_on_vm.install(session.cloud.remote, host, packed)
+    # After the lease is free again: the loop takes it, and this command waits to see that.
     loop_on_vm.start(session.cloud.remote, host)
     _wait(session, host)
     return Moved(host.name, running=True, changes=1, digest=packed.digest)
@@ -82,6 +85,7 @@ def over(session: Session) -> bool:
         if not (isinstance(world.nodes, Present) and world.nodes.value):
             return True
     private_folder(session.folder)
+    # On disk, for the loop is a new process after each crash, and only a boot must begin without it.
     acting.touch()
     return False
 
@@ -94,6 +98,7 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
             host = _host(session)
             return host, loop_on_vm.look(session.cloud.remote, host)
         except (RemoteError, NotFoundError) as error:
+            # These do not pass with time: a strange key is refused, and a program does not install itself.
             if isinstance(error, HostKeyError | NoGcloudError) or session.clock.now() > end:
                 raise
             if not said:
@@ -126,6 +131,7 @@ def _packed(session: Session) -> loop_on_vm.Packed:
     """Return what goes to the VM: tpuctl itself, the deployment file with all overrides in it, and the key."""
     local = session.choice.cloud == "local"
     project = session.project
+    # Both filled in: on the VM the login is another one, and would choose another project and account.
     spec = replace(session.spec, project=project, service_account=session.blueprint.service_account)
     script = loop_script(
         wheel=wheel.NAME,
@@ -141,6 +147,7 @@ def _packed(session: Session) -> loop_on_vm.Packed:
             wheel.NAME: (wheel.build(), 0o600),
             wheel.LOCK: (wheel.lock(), 0o600),
             "tpuctl.yaml": (document_of(spec).encode(), 0o600),
+            # The private key leaves this computer here, for the VM only: the job's machines never get it.
             "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
             RECORD_KEY: (session.key, 0o600),
         }
@@ -154,6 +161,7 @@ def _wait(session: Session, host: Host) -> None:
         now = session.clock.now()
         if now >= look_at:
             state, look_at = loop_on_vm.look(session.cloud.remote, host), now + LOOK_SECONDS
+            # It stays installed: cron tries again, and taking it away could meet the loop as it comes up.
             if state.failed or now > end:
                 raise RemoteError(
                     f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",

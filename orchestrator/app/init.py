@@ -24,6 +24,8 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
     else:
         files = _copies(_example(recipe))
         files[FILE_NAME] = _renamed(files[FILE_NAME], name)
+    # Before anything is written: a name that is none must not leave half a project behind. No variables of
+    # the environment are laid over it, for the file has to be right by itself.
     read(files[FILE_NAME], FILE_NAME, environ={})
     # A link that leads nowhere yet is there too: what it leads to would be written.
     there = sorted(path for path in files if os.path.lexists(folder / path))
@@ -66,10 +68,12 @@ def _copies(example: Path) -> dict[str, bytes]:
 
 def _renamed(text: bytes, name: str | None) -> bytes:
     """Return the deployment file with another name in it."""
+    # Anchored to the beginning of a line: `name:` of a nested mapping stays.
     return text if name is None else re.sub(rb"(?m)^name:.*$", b"name: " + name.encode(), text, count=1)
 
 
 def _name_of(folder: Path) -> str:
     """Return a deployment name made from the folder's name."""
+    # 40 characters at most: names of machines and bucket are made of this one, and have limits too.
     base = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")[:40].rstrip("-")
     return base if re.match(r"[a-z]", base) else "my-model"

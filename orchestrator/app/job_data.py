@@ -59,6 +59,7 @@ def check_sources(session: Session) -> None:
     """Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here."""
     for source in bucket_sources(session.spec):
         sight = Probe(session.clients).holds_objects(source)
+        # An empty folder is as a wrong name: found now, and not by a job that trains on nothing.
         if isinstance(sight, Absent) or sight == Present(False):
             raise UsageError(
                 f"job.data names {source}, and nothing is there", hint="correct job.data: tpuctl doctor",
@@ -115,6 +116,7 @@ def first_bucket(session: Session) -> None:
     parts, unasked = session.deployment, Unknown("not asked for")
     why = "the job's data goes there before a TPU is asked for"
     change = Change(Kind.BUCKET, Verb.CREATE, "", why, home_region(parts.spec))
+    # Only the bucket may be made from this world: all else is Unknown, of which nothing is concluded.
     world = World(Absent(), unasked, unasked, unasked, observed_at=parts.clock.now())
     for failure in Actor(parts).act(Plan((change,)), world):
         raise failure.error

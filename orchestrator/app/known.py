@@ -22,6 +22,7 @@ def spec_of(cloud: str, name: str) -> Spec:
             f"this computer has brought up no deployment {name!r} on --cloud {cloud}",
             hint=hint, changed="nothing was changed", code="TPU-137",
         )  # fmt: skip
+    # Never guessed: the wrong project would be stopped, or billed.
     if len(chosen) > 1:
         projects = ", ".join(path.parent.parent.name for path in chosen)
         raise UsageError(
@@ -46,6 +47,7 @@ def spec_in(path: Path) -> Spec:
 
 def billed(record: Record) -> bool:
     """Say whether something may cost money: a TPU that was asked for may exist though no answer came back."""
+    # The request is recorded before it is sent, so this holds also after a kill in between.
     asked = record.node.accepted or record.node.requested_at > 0
     return asked or any(span.until is None for span in record.spans)
 
@@ -59,6 +61,7 @@ def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
             continue
         try:
             record = decode((path.parent / "record.json").read_bytes(), name)
+        # What cannot be read here refuses nothing: the sweep of expired deployments says it with its name.
         except (OSError, TpuctlError):
             continue
         found += [other] if billed(record) else []

@@ -20,6 +20,7 @@ def read_login(path: Path) -> Present[Login] | Unknown:
     """Return whose credentials a file holds."""
     try:
         body = json.loads(path.read_bytes())
+        # Only type and account are taken out: tokens and keys of this file are never held or shown.
         kind = str(body["type"])
     except (OSError, ValueError, KeyError, TypeError):
         return Unknown(f"{path} holds no credentials", Retry.PERMANENT)
@@ -39,7 +40,9 @@ def gcloud_settings() -> tuple[str, str]:
     """Return account and project of gcloud's active configuration, empty where there is none."""
     folder = _gcloud_folder()
     try:
+        # gcloud's own order: variables win over the active configuration.
         name = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (folder / "active_config").read_text().strip()
+        # Without interpolation: a value with a percent sign is an error otherwise.
         parser = configparser.ConfigParser(interpolation=None)
         parser.read_string((folder / "configurations" / f"config_{name}").read_text())
         core = dict(parser["core"]) if parser.has_section("core") else {}

@@ -81,6 +81,7 @@ class Metrics:
         self._thread: threading.Thread
         try:
             self._server, self._thread = prometheus.start_http_server(port, HERE, registry)
+            # Up to here the server answers without the filter, but there is no figure in the registry yet.
             self._server.set_app(for_no_page(prometheus.make_wsgi_app(registry)))
         except OSError as error:
             raise UsageError(
@@ -96,6 +97,7 @@ class Metrics:
     def update(self, body: Mapping[str, Any], now: float, *, failures: int) -> None:
         """Take over what one pass has seen, as `status --json` prints it."""
         for gauge in self._gauges.values():
+            # All series first: a worker that is gone would keep its last figures for ever.
             gauge.clear()
         self._set("tpuctl_up", 0 if body["outcome"] else 1)
         self._set("tpuctl_pending_changes", len(body["next"]))
@@ -128,6 +130,7 @@ def for_no_page(app: "WSGIApplication") -> "WSGIApplication":
     """Return *app* for Prometheus and people: no web page of another site reads it, under whatever name."""
 
     def answer(environ: "WSGIEnvironment", start: "StartResponse") -> "Iterable[bytes]":
+        # A page of another site that resolves its own name to 127.0.0.1 sends that name as the Host.
         name = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
         site = environ.get("HTTP_SEC_FETCH_SITE", "none")
         if name in (HERE, "localhost") and "HTTP_ORIGIN" not in environ and site in ("none", "same-origin"):

@@ -34,6 +34,7 @@ def receivers_in_earnest(
     spec: Spec, folder: Path, cloud: str, *, hooks: bool
 ) -> list[Webhook | Apprise | Hook]:
     """Return everybody who is told of what happens: in a rehearsal nobody is."""
+    # Before any address is read: a rehearsal has no secrets, and reading one would fail.
     return [] if os.environ.get(UNTOLD) else receivers_of(spec, folder, cloud, hooks=hooks)
 
 
@@ -47,6 +48,7 @@ def receivers_of(
         (Apprise, notify.apprise),
     ]
     found: list[Webhook | Apprise | Hook] = [
+        # Receivers are known by number in what is stored and shown: their addresses are secrets.
         kind(_address(text, spec, cloud), str(number), frozenset(notify.events))
         for kind, texts in addresses
         for number, text in enumerate(texts, 1)
@@ -58,6 +60,7 @@ def _address(text: str, spec: Spec, cloud: str) -> str:
     """Return what a reference stands for."""
     ref = reference(text)
     if ref is not None:
+        # Stripped: secrets are often stored from a file, with its last line break.
         return open_manager(spec.project, cloud)[0].read(ref).strip()
     if text.startswith(ENVIRONMENT):
         name = text.removeprefix(ENVIRONMENT)

@@ -73,6 +73,7 @@ def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -
     sets = read_data(path, spec, choice.cloud, reporter)
     bundle, agent = _digests(source_folder(path, spec), sets)
     expected = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
+    # Nobody is asked who is logged in: that may take a call, and this plan needs no network.
     project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
     texts = _first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     shown = preview(spec, expected, catalog, project=project, scripts=texts)
@@ -105,6 +106,7 @@ def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts
 
 def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:
     """Return the digests of the code and of the agent, which are built for nothing else."""
+    # Not in the deployment's folder: a plan writes nothing, and `up` builds the same bytes again.
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
         bundle = build(source, Path(folder), more=with_code(sets)).digest
         return bundle, agent_zipapp.build(Path(folder) / "agent.pyz")

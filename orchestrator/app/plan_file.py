@@ -34,6 +34,8 @@ def read_plan(path: Path) -> Approved:
     """Read a plan; raise UsageError when the file is none, or is not as it was written."""
     try:
         body = dict(json.loads(path.read_bytes()))
+        # Against edits and cut files only: who can write the file can write a checksum too. A forged plan is
+        # refused all the same, since `up` compares it with a fresh one before it acts.
         whole = body.pop(CHECKSUM, "") == checksum(body)
         found = replace(Approved.from_dict(body), path=str(path))
     except (OSError, ValueError, TypeError) as error:
@@ -75,6 +77,7 @@ def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Pl
     spec, known, now = session.spec, session.records.current, session.clock.now()
     beats = read_heartbeats(session.cloud.store, known.node.incarnation)
     world = observe(session.cloud, spec, known, session.blueprint.bucket, now)
+    # Exactly what `up` will note and learn before its first pass, or every plan would be refused as moved.
     record = learn(as_wanted(spec, ended(spec, beats, known), bundle, agent, now), world)
     sights = sights_of(world, learn(known, world))
     plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, record)

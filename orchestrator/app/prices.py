@@ -42,6 +42,7 @@ def catalog_for(cloud: str) -> Catalog:
     shipped = shipped_catalog()
     try:
         body = json.loads(cache_file(cloud).read_bytes())
+        # A file of a later version is as none: its rows may mean something else.
         rows = {SCHEMA: body["prices"]}[body["schema"]]
         found = {
             (str(kind), str(region), bool(several)): Price(_price(on_demand), _price(spot))
@@ -58,6 +59,7 @@ def _price(value: Any) -> float | None:
     if value is None:
         return None
     usd = float(value)
+    # A price of 0 or infinity would let a budget never end, or end at once.
     if not (math.isfinite(usd) and usd > 0):
         raise ValueError("a price is a number above 0")
     return usd
@@ -86,6 +88,7 @@ class Refreshed:
 def refresh_prices(project: str | None, cloud: str) -> Refreshed:
     """Read Google's billing catalogue and use its prices from now on; where it cannot be read, nothing changes."""
     found = prices_of(read_skus(clients_of(cloud, project)))
+    # Before the file is touched: an empty answer must not replace prices that were good.
     if not found:
         raise NotFoundError(
             "the billing catalogue lists no price of a TPU that tpuctl understands",

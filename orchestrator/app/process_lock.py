@@ -22,8 +22,10 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
     private_folder(folder)
     note, lock = folder / "holder", FileLock(folder / "lock")
     try:
+        # The system frees it when its process dies, so a killed command never has to be cleaned up after.
         lock.acquire(timeout=0)
     except Timeout:
+        # The note may be of the holder before: it is written after the lock is taken, and only shown.
         holder = Holder.from_json(note.read_bytes() if note.exists() else b"")
         # A holder that steps aside looks for wishes in the bucket only, since most come from other computers.
         if me.command not in holder.yields:

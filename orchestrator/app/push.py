@@ -86,7 +86,9 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             reporter.say(f"~ {line}")
         with reporter:
             send_data(session, sets)
+        # The data went before the lease: hours of sending must not keep the watch from its work.
         with leaving("the job may run the old code or the new", "tpuctl push"), session.alone(PUSH), reporter:
+            # Asked again under the lease: the job may have ended while data was sent.
             _must_run(session)
             remember(session)
             outcome = _push(session, wanted)
@@ -154,6 +156,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
         session.sink.flush()
         for failure in result.failures:
             if session.clock.monotonic() >= end:
+                # The record has the new code by now, so giving up loses nothing.
                 failure.error.changed = "the new code is recorded and in the bucket; the next watch brings it"
                 raise failure.error
             session.reporter.failure(failure, session.clock.now())
@@ -175,6 +178,7 @@ def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Rec
 
 
 def _only_ours(plan: Plan) -> None:
+    # Raised before anything of the plan is carried out: a push never replaces or deletes a machine.
     if any(change.kind not in OURS for change in plan.changes):
         raise LaterError
 

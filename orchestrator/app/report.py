@@ -35,6 +35,7 @@ def write_report(
     with reporter:
         facts = facts_of(session)
     path = output or Path(f"{session.spec.name}-report.html")
+    # Whole or not at all: a browser may have the old page open and renew it now.
     write_atomically(path, page(facts).encode())
     return path, facts
 
@@ -86,6 +87,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     record = session.records.current
     found = (reports or Heartbeats(session.cloud.store)).read(None)
     beats = found.value if isinstance(found, Present) else ()
+    # Up to the last report and not up to now: a report that is written days later tells the same cost.
     ended = max((b.updated for b in beats), default=session.clock.now())
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm

@@ -35,6 +35,7 @@ def check_place(choice: Choice, name: str, project: str, folder: Path) -> None:
             code="TPU-139",
         )
     before, now = _account_before(folder), login_of(choice.cloud)
+    # Only two known logins can differ: an unknown one refuses nothing.
     if before and now and before != now:
         raise UsageError(
             f"{name} was brought up by {before}; you are logged in as {now}",
@@ -50,6 +51,7 @@ def check_record(choice: Choice, records: RecordStore, reporter: Reporter, name:
 
     Raise UsageError when nobody is there to answer.
     """
+    # A new computer has no copy to compare with, and refusing here would shut its owner out: it is said only.
     if records.unproven:
         reporter.say(
             f"this computer has no copy of {name}'s record and takes the one in the bucket as "
@@ -68,6 +70,7 @@ def check_record(choice: Choice, records: RecordStore, reporter: Reporter, name:
             )
         reporter.say(f"{records.doubt}. If that was not you, a machine may have forged it.")
         reporter.ask("Was it you, on another computer?")
+    # The next write proves it with this computer's key, so the question comes once.
     records.believe()
 
 

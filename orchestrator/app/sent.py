@@ -101,6 +101,8 @@ def what_is_sent(
     found = look(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
+    # Files that go as data under another name are not at home, although an
+    # ignore rule keeps them from the code.
     brought = [
         (base / Path(place).expanduser()).resolve()
         for place in spec.job.data.values() if not place.startswith("gs://")
@@ -131,6 +133,7 @@ def _leads(base: Path, sets: tuple[DataSet, ...]) -> Iterator[tuple[str, str]]:
         if one.in_bucket or not named.is_relative_to(base):
             continue
         links = (path for file in one.files for path in [file.path] if path.is_symlink())
+        # Resolved, not as named: a link in somebody's repository may lead to the user's keys.
         ends = (path.resolve() for path in (named, *links))
         yield one.name, next((str(end) for end in ends if not end.is_relative_to(project)), "")
 

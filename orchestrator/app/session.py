@@ -51,6 +51,7 @@ from orchestrator.ssh.ssh_settings import SshSettings
 
 def read_spec(choice: Choice) -> tuple[Path, Spec]:
     """Return the deployment file and the spec with the catalogue's runtime filled in."""
+    # An explicit --file wins; the search goes upwards, so that a command works in a folder of the project.
     path = choice.file or find(Path.cwd())
     spec = load(path, overrides_of(choice.settings))
     runtime = spec.tpu.runtime or load_catalog().runtime_for(spec.tpu.type)
@@ -78,6 +79,7 @@ class Session:
         self.interrupted = False
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
+        # Time to live and budget are measured with it: a clock that is set back must not give hours away.
         self.clock = SteadyClock(SystemClock())
         self.catalog = catalog_for(choice.cloud)
 
@@ -159,6 +161,8 @@ class Session:
     @cached_property
     def records(self) -> RecordStore:
         """Return the deployment record, loaded."""
+        # Both copies: this computer's is there when the bucket is not, the
+        # bucket's when this computer is another.
         path, name = self.folder / "record.json", self.spec.name
         records = RecordStore(path, self.cloud.store, name, self.key, self.clock.now)
         records.load(forgiving=self._forgiving)
@@ -208,6 +212,8 @@ class Session:
             clock=self.clock,
             sink=self.sink,
             spent=self.cost_at_most,
+            # Beside the deployments, one for all of a project: together they must
+            # not ask faster than its quota allows.
             budget=CreateBudget(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,
         )
@@ -217,6 +223,7 @@ class Session:
         """Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM."""
 
         def receivers() -> list[Webhook | Apprise | Hook]:
+            # Evaluated when it is needed: the holder is known only once the lease is ours.
             hooks = self.holder.command != LOOP
             return receivers_in_earnest(self.spec, self.path.parent, self.choice.cloud, hooks=hooks)
 
@@ -248,11 +255,13 @@ class Session:
         *yields* names the commands for which this one steps aside. A forgiving session asks *take_over*
         whether to go on beside whoever holds the lease; a no is an error that it raises.
         """
+        # The sweep acts by the stored spec of that very place, so there is no other place to mistake it for.
         if command != "expire":
             check_place(self.choice, self.spec.name, self.project, self.folder)
         self.interrupted = False
         self.holder = this_process(command, self.clock.now(), yields)
         wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
+        # The lock of this computer first: it costs no call, and its holder may be asked to step aside.
         with only_here(self.folder, self.holder, wish), self._leased(take_over):
             yield
 
@@ -263,6 +272,7 @@ class Session:
         try:
             self.lease.acquire()
         except TpuctlError as error:
+            # A lease that is held is respected even by `down`, until somebody says --take-over.
             if not self._forgiving or (isinstance(error, LeaseHeldError) and take_over is None):
                 raise
             if isinstance(error, LeaseHeldError) and take_over is not None:
@@ -271,6 +281,8 @@ class Session:
             yield
             return
         with self.lease.renewing():
+            # `down` has to work with a record that is damaged or doubted, so
+            # it claims none and runs no agent.
             if not self._forgiving:
                 fresh = not older or self.lease.token is None
                 claim_record(self.lease, self.records, self._check_record, fresh=fresh)

@@ -24,6 +24,7 @@ _SHELL = (".sh", ".bash")
 _SETTINGS = (".json", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".conf", ".gin", ".env", ".ipynb")
 _NAMED = ("Makefile", "Dockerfile", "Procfile")
 _TEXT = (".txt", ".text", ".jsonl", ".csv", ".tsv", ".tok", ".raw")
+# Anchored at the end only: names such as dev-requirements.txt are meant too.
 _LIST = re.compile(r"(requirements|constraints)[\w.-]*\.(txt|in)$")
 _PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "uv.lock")
 _WORD = re.compile(r"[A-Za-z][\w-]*")
@@ -127,6 +128,7 @@ class _Look:
     def _python(self, path: str, text: str) -> None:
         try:
             self._code.append(read_code(path, text))
+        # Python of another version, or made to break a parser: named as not read, and no reason to fail.
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._unread.append(path)
 
@@ -135,8 +137,11 @@ class _Look:
         self._files += 1
         if entry.size > FILE_BYTES or self._read + entry.size > ALL_BYTES or self._files > MOST_FILES:
             return None
+        # Counted before the read: a file that cannot be read has used its share of the bounds.
         self._read += entry.size
         try:
+            # Cut again: the file may have grown since it was measured. utf-8-sig drops
+            # the mark that editors of Windows write.
             return (self._root / entry.path).read_bytes()[:FILE_BYTES].decode("utf-8-sig", "replace")
         except OSError:
             return None

@@ -13,6 +13,7 @@ def source_folder(file: Path, spec: Spec) -> Path:
     Raise UsageError when job.source leads out of the project: a slip of `..` would send a whole home, keys
     included, to a bucket. The project is the git checkout that holds the deployment file, else its folder.
     """
+    # Links resolved on both sides: a link would lead out of the project unseen otherwise.
     here = file.absolute().parent.resolve()
     source = (here / spec.job.source).resolve()
     project = next((place for place in (here, *here.parents) if (place / ".git").exists()), here)

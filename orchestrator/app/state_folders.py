@@ -23,6 +23,7 @@ def state_folder(cloud: str) -> Path:
     other users may write: hooks and commands are in it.
     """
     path = state_path(cloud)
+    # The parent too: whoever may write there can put another folder in its place.
     own_folder(path.parent, "set TPUCTL_STATE_DIR")
     return own_folder(path, "set TPUCTL_STATE_DIR")
 
@@ -47,6 +48,7 @@ def record_key(cloud: str) -> bytes:
     try:
         if not path.exists():
             private_folder(path.parent)
+            # Complete under its last name or not there at all: a key cut short by a kill would prove nothing.
             fresh = path.with_name(f".{RECORD_KEY}.{os.getpid()}")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_bytes(32))
@@ -55,6 +57,7 @@ def record_key(cloud: str) -> bytes:
                 path.hardlink_to(fresh)
             fresh.unlink()
         return path.read_bytes()
+    # An empty key proves nothing, so records then count as written by a stranger, and are asked about.
     except OSError:
         return b""
 

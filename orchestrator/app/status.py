@@ -157,6 +157,7 @@ def _resources(session: Session, world: World, record: Record) -> list[dict[str,
 
 def holder_of(session: Session, world: World) -> dict[str, Any] | None:
     """Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM."""
+    # Without a look at the bucket nobody is called absent, nor is a read of it worth an error.
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:
         return None
@@ -166,6 +167,8 @@ def holder_of(session: Session, world: World) -> dict[str, Any] | None:
 def loop_of(holder: Any, age: float) -> dict[str, Any]:
     """Return a *holder* of the lease, renewed *age* seconds ago, as `status --json` prints it."""
     return {
+        # By what the lease object says: one that cannot be read names no
+        # command, so it is never taken for "vm".
         "where": "vm" if holder.command == LOOP else "elsewhere",
         "who": holder.who,
         "command": holder.command,

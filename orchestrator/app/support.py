@@ -39,6 +39,7 @@ LINES, EVENTS, BUGS = 200, 500, 3
 LONGEST_LINE, ALL_LINES = 16 << 10, 32 << 20
 """Most characters of a line of the log, and of all; no line is cut: half a secret is not known for one."""
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|ACCESS_?KEY|CREDENTIAL", re.IGNORECASE)
+# Quoted values as a whole: what follows a blank inside quotes belongs to the secret.
 _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|\"[^\"]*\"|\S+)")
 
 
@@ -86,6 +87,7 @@ class Collection:
 def collect(choice: Choice, name: str | None) -> Collection:
     """Read everything that can be read of one deployment and of this computer."""
     found = Collection()
+    # First of all: every text below passes through what the redactor knows by then.
     _know_environment(found.redactor)
     session: Session | None = None
     try:
@@ -100,6 +102,7 @@ def collect(choice: Choice, name: str | None) -> Collection:
         "what `tpuctl doctor` finds",
         lambda: [one.as_dict() for one in diagnose(choice).findings],
     )
+    # Before the deployment, which may be what cannot be read.
     for number, path in enumerate(_bugs(), 1):
         found.add(f"bug-{number}.txt", "a bug that tpuctl has met on this computer", path.read_text)
     if session is not None:
@@ -120,6 +123,7 @@ def write_archive(path: Path, found: Collection) -> None:
 def _add_deployment(found: Collection, session: Session) -> None:
     """Add what is known of one deployment here, in its bucket and in the cloud."""
     found.add("settings.json", "the settings; values of job.env left out", lambda: _settings(session.spec))
+    # A look would start it, and this command starts nothing.
     if session.choice.cloud == "local" and running() is None:
         found.unread["cloud and bucket"] = "the local cloud does not run"
         return
@@ -150,6 +154,7 @@ def _know_environment(redactor: Redactor) -> None:
 
 def _know_spec(redactor: Redactor, spec: Spec) -> None:
     """Mask what people write where a secret may stand although it should not: variables, addresses, hooks."""
+    # All of them, whatever their names: people put tokens there although the file says not to.
     for name, text in spec.job.env.items():
         redactor.know(f"job.env.{name}", text)
     for text in (spec.job.command, spec.job.setup):

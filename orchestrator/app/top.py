@@ -66,5 +66,6 @@ class Deployments:
     def _session(self, path: Path) -> Session:
         if path not in self._sessions:
             spec = spec_in(path)
+            # Threads share this dictionary, but each has a path of its own.
             self._sessions[path] = Session(self._choice, Reporter(), spec, only_looks=True, lists=self._lists)
         return self._sessions[path]

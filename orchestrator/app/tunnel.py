@@ -118,6 +118,7 @@ def _browse(url: str, folder: Path) -> None:
     """Open a page that leads to *url*: a token must not stand on the command line of the browser."""
     page = folder / PAGE
     page.unlink(missing_ok=True)
+    # Made empty with its mode before the token goes in: there is no moment in which others can read it.
     page.touch(mode=0o600)
     page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">')
     webbrowser.open(page.as_uri())
@@ -269,6 +270,7 @@ def _answers(target: ForwardTarget, service: Service) -> bool:
     if service.name != "jupyter":
         return bool(target.answers("/"))
     status = target.answers("/api/status")
+    # 200 without a token means that everybody on this computer would have a shell there.
     if status == 200:
         raise UsageError(
             "JupyterLab answers without its token: a settings file of the machine switches it off",
@@ -291,6 +293,7 @@ def _state(connection: "Connection", service: Service) -> TunnelState:
 
 def state_of(text: str) -> TunnelState:
     """Return what a machine tells of a sidecar. Raise one of UNFORESEEN for what is no such thing."""
+    # The machine runs other people's code, so what it says is read as a stranger's: bounded, typed, cut.
     if len(text) > LONGEST_STATE:
         raise ValueError(f"{len(text)} characters")
     body = json.loads(text)
@@ -303,6 +306,7 @@ def state_of(text: str) -> TunnelState:
 def _address(text: str) -> str:
     """Return where programs of a machine listen: an address of IP, loopback where it tells none."""
     try:
+        # An address and nothing else: a name would be looked up here, and could lead the tunnel elsewhere.
         return str(ip_address(text.strip()))
     except ValueError:
         return HERE

@@ -85,6 +85,7 @@ def bring_up(
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     say_what_is_sent(session, sets)
     check_sources(session)
+    # Asked before the lease is taken: data for a bucket that exists may take hours, and blocks nobody.
     bucket_first = bool(sets) and not bucket_is_there(session)
     if sets and not bucket_first:
         # Before the lease: what is sent changes nothing by itself, and a watch goes on beside it.
@@ -128,11 +129,13 @@ def pass_until(
         if result.plan.outcome is Outcome.REFUSED:
             raise_outcome(result)
         if result.plan.outcome is None:
+            # Also with --wait: what no zone will ever grant is not waited for.
             raise_hopeless(record)
             if not wait:
                 raise_stockout(record, parts.spec.tpu.zones)
         reporter.waiting(result.plan.waiting, now)
 
+    # Events reach the bucket before anything judges the pass: the error that ends `up` is in the story too.
     result = watcher.run(goal, lambda _: parts.store_events(), *also, judge)
     raise_outcome(result)
     return result
@@ -155,7 +158,9 @@ def _want(
     """
     bundle, agent = build_artifacts(session, sets)
     if approved is not None:
+        # Before anything is recorded: a plan that has moved leaves no trace.
         check(session, approved, bundle, agent)
+    # Before the first create: from here on the ttl of a deployment whose `up` is killed is known here.
     remember(session)
     if bucket_first:
         first_bucket(session)
@@ -165,6 +170,8 @@ def _want(
 
 def _stop_on(failure: FailedChange, result: Pass) -> None:
     """Raise a failure that repeating the pass cannot cure."""
+    # The machine may still boot, or be on its way out: the next pass tries
+    # SSH again, or the bucket brings it.
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return
     goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)

@@ -35,6 +35,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     bundle = build(source, session.bundles, more=with_code(sets))
     wanted = bundle_file(session.bundles, bundle.digest)
     if bundle.path != wanted:
+        # One rename: a push of the same code at the same time finds all of it or nothing.
         bundle.path.replace(wanted)
     fresh = session.bundles / "agent.new"
     digest = agent_zipapp.build(fresh)
@@ -79,6 +80,7 @@ def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], record: Record) -> Re
     found = beats.value if isinstance(beats, Present) else ()
     if record.outcome or not found:
         return record
+    # "Done" without a committed step is a claim: only what is saved ends the deployment well.
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
         return replace(record, outcome=Outcome.DONE.value, reason="every worker reports that the job is done")
@@ -113,6 +115,7 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float) -> Recor
         job=replace(record.job, bundle=bundle, agent=agent, settings=job, settings_due=due),
         started_at=record.started_at or now,
     )
+    # A failed or spent deployment goes on at the next `up` even with the same code: asking again is the wish.
     over = record.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
     done = record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
     if over or (done and changed):

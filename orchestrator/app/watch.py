@@ -64,6 +64,7 @@ def watch(
     on the VM.
     """
     session = Session(choice, reporter)
+    # Before the lease, which people's commands could be waiting for.
     if loop and over(session):
         record = session.records.current
         return Watched(Outcome(record.outcome), record.reason)
@@ -74,6 +75,7 @@ def watch(
         if metrics is not None:
             stack.callback(metrics.close)
         while (result := _turn(session, screen_of(session), metrics, stopped, loop=loop)) is None:
+            # A new one: `push` has written the record meanwhile, perhaps from a changed deployment file.
             session = Session(choice, reporter)
             stopped.clear()
     unfinished = bool(result.plan.waiting or result.plan.changes)
@@ -90,6 +92,7 @@ class Publication:
         self._session = session
         self._metrics = metrics
         self._out = Publisher(session.cloud.store, session.folder, session.holder.id, session.key)
+        # A restart draws on from the stored points: a curve that begins anew would hide what was lost.
         if session.records.in_bucket:
             self._out.curve = read_curve(session.cloud.store)
 
@@ -98,6 +101,7 @@ class Publication:
         session, record, world = self._session, self._session.records.current, result.world
         observation = Observation(world, record, session.cost(record, world.observed_at), result.plan)
         body = body_of(session, observation, loop_of(session.holder, 0.0))
+        # An Unknown bucket is not written to: each try would wait for its time-out and delay the pass.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
         beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
         news = [
@@ -153,6 +157,7 @@ def _turn(
         with session.alone(mine, yields), session.reporter:
             return _passes(session, screen, metrics, stopped, loop=loop)
     except LeaseHeldError as held:
+        # The loop on the VM ends here and cron starts it again; a person's watch waits only for a push.
         if loop or held.asker != PUSH:
             raise
         _let_pass(session, held)
@@ -206,9 +211,11 @@ def _passes(
                 watcher, session.deployment, *also, until=lambda result: loop and _stops_vm(result)
             )
     except TpuctlError as error:
+        # Before the error leaves: a watch that dies in the night must reach whoever is not at the terminal.
         session.notifier.stopped(error)
         raise
     finally:
+        # Withdrawn on every way out: a snapshot without a loop would tell `status` that somebody watches.
         publication.close()
         session.notifier.end()
 

@@ -20,6 +20,7 @@ def open_shell(choice: Choice, worker: int, words: Sequence[str], reporter: Repo
     """Run a shell, or the command *words*, on a worker or the VM at this terminal; return its exit status."""
     session = Session(choice, reporter)
     host = the_vm(session) if on_vm else worker_host_of(session, worker)
+    # Joined with quotes: what was one word here is one word there.
     return session.ssh.shell(host, shlex.join(words) if words else None)
 
 

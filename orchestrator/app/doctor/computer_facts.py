@@ -29,6 +29,7 @@ from orchestrator.errors import TpuctlError
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
 PROGRAMS: Mapping[str, tuple[str, ...]] = {"ssh": ("-V",), "git": ("--version",)}
 COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR")
+# Each of these sends Google's clients elsewhere without a word: what they then say is not Google's.
 DIVERTING = (
     "STORAGE_EMULATOR_HOST",
     "API_ENDPOINT_OVERRIDE",
@@ -78,6 +79,7 @@ def _version(name: str, words: tuple[str, ...]) -> str | None:
         return None
     try:
         said = subprocess.run(
+            # No input: a wrapper that asks something would wait for the user behind our back.
             [path, *words], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
@@ -136,8 +138,10 @@ def _one(path: Path, now: float) -> KnownDeployment:
         if not file.exists():
             return KnownDeployment(name)
         record = decode(file.read_bytes(), spec.name)
+    # One file that is cut or of a later version must not hide the other deployments.
     except (OSError, ValueError, TypeError, TpuctlError):
         return KnownDeployment(name, readable=False)
+    # A TPU that was asked for counts, whether or not the record knows of its first second.
     billed = record.node.accepted or any(span.until is None for span in record.spans)
     over = bool(record.started_at) and now - record.started_at >= spec.watch.ttl
     return KnownDeployment(name, overdue=billed and over)
@@ -183,6 +187,7 @@ def _namespace(missing: tuple[str, ...]) -> str | None:
 
 def _answers(endpoint: str) -> bool:
     """Say whether the daemon speaks HTTP; which status it gives does not matter."""
+    # No proxy: one that the environment names would answer for the loopback address.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(f"{endpoint}/storage/v1/b", timeout=SECONDS).close()
@@ -203,6 +208,7 @@ def _taken(folder: Path) -> tuple[int, ...]:
 
 def _held(port: int) -> bool:
     with socket.socket() as probe:
+        # As the daemon itself binds: a port in TIME_WAIT is free for it.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -36,6 +36,7 @@ def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:
     facts = _gather(choice)
     mended = _mend(facts) if fix else []
     if mended:
+        # Looked at again: what could not be mended after all stays a finding.
         facts = replace(facts, computer=look_at_computer(choice.cloud), local=look_at_local(choice.cloud))
     return Diagnosis(examine(facts), mended)
 
@@ -74,6 +75,7 @@ def _mend(facts: Facts) -> list[str]:
     """Mend permissions of our own files and what a dead local cloud left; return what was done, in words."""
     done = []
     here = facts.computer
+    # Who may write this folder may change hooks and records, and so what we run.
     if here.state_mode is not None and here.state_mode & 0o022:
         Path(here.state).chmod(0o700)
         done.append(f"chmod 700 {here.state}")
@@ -82,6 +84,7 @@ def _mend(facts: Facts) -> list[str]:
         done.append(f"chmod 600 {key}")
     if facts.local.daemon == "stale":
         folder = Path(facts.local.folder)
+        # Processes first: without daemon.json nobody would find them again.
         reap(folder)
         (folder / "daemon.json").unlink(missing_ok=True)
         done.append("removed what a dead local cloud had left; disks and buckets stay")

@@ -51,6 +51,7 @@ def look_at_google(choice: Choice, spec: Spec | None) -> Google:
         return Google(
             login, account, configured, project, ahead, **_nobody(spec, "not asked: nobody is logged in")
         )
+    # With the account that `up` would act as: the user's own rights say nothing about its rights.
     acting = (spec.impersonate if spec else "") or ""
     clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS, impersonate=acting))
     try:
@@ -172,6 +173,7 @@ def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) ->
         except Exception as error:  # A fault of one question must not hide the answers to the others.
             answers[name] = Unknown(f"{type(error).__name__}: {error}")
 
+    # Daemon threads: a call that hangs in a proxy must not keep the command from ending.
     threads = [threading.Thread(target=ask, args=item, daemon=True) for item in questions.items()]
     for thread in threads:
         thread.start()
@@ -179,17 +181,20 @@ def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) ->
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     late = Unknown(f"no answer within {seconds:g} s", hint="check the network and the proxy settings")
+    # By the questions, not by the answers: a late thread may still add one of those.
     return {name: answers.get(name, late) for name in questions}
 
 
 def clock_ahead(endpoint: str) -> Sight[float]:
     """Return by how many seconds this computer's clock is ahead of the one that answers at *endpoint*."""
+    # The local cloud is asked directly: a proxy would answer with its own clock.
     handlers = [urllib.request.ProxyHandler({})] if endpoint.startswith("http://127.") else []
     request = urllib.request.Request(f"{endpoint}/storage/v1/b", method="HEAD")  # noqa: S310 - ours or Google's
     before = time.time()
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=CALL_SECONDS) as answer:
             date = answer.headers.get("Date")
+    # A refusal is dated too, and without a login it is the usual answer.
     except urllib.error.HTTPError as error:
         date = error.headers.get("Date")
     except OSError as error:
@@ -203,6 +208,7 @@ def clock_ahead(endpoint: str) -> Sight[float]:
 def find_login() -> Sight[Login]:
     """Return application default credentials as their file shows them; only without a file a machine is asked."""
     path = credentials_file()
+    # The order of google-auth: a file wins over the account of the machine.
     if path.exists():
         return read_login(path)
     if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):

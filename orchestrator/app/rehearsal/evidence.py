@@ -24,6 +24,7 @@ PACE = 1.0
 GONE = 60.0
 """Seconds for which the bucket may not answer before the rehearsal gives up."""
 TAIL = 20
+# The agent's own lines have exactly this frame; a looser pattern would hide output of the job.
 OURS = re.compile(r"--- .* ---$")
 """Lines of the log that the agent wrote, not the job."""
 
@@ -61,6 +62,8 @@ class RunEvidence:
             )
         found = self._beats.read(None)
         try:
+            # A cloud that starts machines may not answer for a moment: only a
+            # silence of GONE seconds is an error.
             if isinstance(found, Unknown):
                 raise TransientError(found.why)
             if isinstance(found, Present):
@@ -89,6 +92,8 @@ class RunEvidence:
         newest = max((b.incarnation for b in self.beats), default=1)
         for one in reversed(read_checkpoints(session.cloud.store, session.spec.job.checkpoint)):
             key = (one.step, one.incarnation)
+            # By the time of the save, not by the step alone: a job that ignores its
+            # checkpoint saves the same steps anew.
             if one.complete and self._stored.get(key) != one.saved_at:
                 self._stored[key] = one.saved_at
                 _add(self.saves, Save(one.step, one.incarnation or newest))
@@ -106,6 +111,8 @@ class RunEvidence:
         spec = self._stage.session.spec.job.checkpoint
         newest = max((b.incarnation for b in self.beats), default=0)
         started = [b.timings.get("spawned") for b in self.beats if b.incarnation == newest]
+        # In the bucket every save is a commit and is seen there; only on a disk
+        # may one lie that nobody committed.
         if spec.dir != "local" or not started or started[0] is None:
             return []
         steps: list[int] = []
@@ -145,6 +152,7 @@ class RunEvidence:
         self._lines += self._log.new_lines()
         self._lines += self._log.unfinished()
         curves = losses((), self.beats, ((number, line) for number, _, line in self._lines))
+        # Before the cloud is cleared away: afterwards nothing of the run is left to read.
         life = RehearsedLife(
             outcome=outcome,
             reason=reason,

@@ -78,6 +78,7 @@ class Blows:
         return self._watcher.returncode
 
     def _preempt(self, node: str, *, notice: bool) -> None:
+        # Before the call: also when its answer is lost, this node is not taken for the next one.
         self._struck = node
         words = ["local", "preempt", node, *([] if notice else ["--no-notice"])]
         self._stage.say(f"$ tpuctl {' '.join(words)}", style="command")
@@ -162,12 +163,14 @@ class Blows:
                 return found
             now = tuple(b.updated for b in self._evidence.beats)
             if now != signs:
+                # A long setup that goes on reporting is waited for; only silence ends the rehearsal.
                 signs, end = now, time.monotonic() + LIMIT
             time.sleep(LOOK)  # Real processes are watched here; no clock of ours could make them faster.
         raise TpuctlError(what, hint="run it again with --keep and look at `tpuctl logs`")
 
     def _look(self) -> World:
         session = self._stage.session
+        # The record of `watch` is read, never written: two writers would disturb what is rehearsed.
         with contextlib.suppress(TpuctlError):
             session.records.load()
         return observe(

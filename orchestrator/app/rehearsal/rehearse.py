@@ -77,6 +77,8 @@ def rehearse(
             hint=f"give the file that name, in a folder of its own if there is a {FILE_NAME} already",
             changed="nothing was started",
         )  # fmt: skip
+    # Seeded: the same --seed meets the job with the same failures, so that
+    # a failed rehearsal can be repeated.
     chance = random.Random(script.seed)  # noqa: S311 - moments of a rehearsal, not secrets
     kills = [chance.choice(list(Kill)) for _ in range(script.count)] if script.count else list(script.kills)
     asked = script.moments()
@@ -89,6 +91,7 @@ def rehearse(
             stage.start_cloud("--hosts", script.hosts, "--notice", NOTICE, "--no-fresh-project")
             lend_secrets(stage.session.spec, reporter)
             verdict = run.judged(compare=script.compare)
+            # The logs of a job that fails by itself are the only way to see why.
             keep = keep or verdict.crash is not None
         finally:
             leftovers = [] if keep else stage.clear()
@@ -127,6 +130,7 @@ class _Run:
         if compare:
             stage.scene("The job, undisturbed")
             unbroken = self._life((), None)
+            # A failure that nobody injected says nothing about recovery: the second run would only repeat it.
             if not unbroken.done:
                 return judge_crash(unbroken)
             stage.run("down", "--yes", "--delete-data", *stage.flags)

@@ -52,6 +52,7 @@ class Stage:
         self._reporter = reporter
         self._settings: tuple[str, ...] = ()
         self._output = sys.stderr if talk else None
+        # A login or an address of Google's left in the environment could lead a rehearsal to the real cloud.
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
         for name in set(names) - PASSED_ON:
             del os.environ[name]
@@ -105,6 +106,7 @@ class Stage:
     def run_beside(self, *words: str) -> None:
         """Run one command while another draws its live line. Raise CommandFailedError when it fails."""
         self._show(words)
+        # Captured: its own lines would be torn by the live line that the other command draws.
         done = subprocess.run(
             start_module.command("orchestrator", *words), cwd=self.work,
             capture_output=True, text=True, check=False,
@@ -121,6 +123,7 @@ class Stage:
     def end(self, process: "subprocess.Popen[bytes]") -> None:
         """Make sure that a started command is over."""
         if process.poll() is None:
+            # SIGTERM first, so that it gives its lease back: the next command would wait for that otherwise.
             process.terminate()
             try:
                 process.wait(timeout=30)
@@ -200,6 +203,7 @@ class Stage:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Let a termination and a closed terminal end the block as Ctrl-C does, so that its clean-up runs."""
+    # Their default action ends Python at once: machines, which are processes here, would be left running.
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

@@ -40,6 +40,7 @@ def look(session: Session, zone: str, kind: str, *, tpu: bool) -> None:
     of_tpu = {"the TPU API", "the type", "the runtime"}
     needed = [name for name in asked if tpu or name not in of_tpu]
     missing = [name for name in needed if not isinstance(asked[name], Present)]
+    # Only here does Absent mean more, not less: there is no limit.
     if isinstance(asked["the quota of CPUs"], Absent):
         missing.remove("the quota of CPUs")  # A region without a limit.
     if missing:
@@ -84,9 +85,11 @@ def ask_beyond_quota(session: Session, zone: str, kind: str) -> str:
     try:
         session.cloud.nodes.create(order)
     except TpuctlError as error:
+        # Any other refusal does not show that quota is understood, which is what this step proves.
         if error.retry is not Retry.QUOTA:
             raise StepError(f"{larger} was not refused for quota: {error.code} {error.message}") from error
         return f"{larger} is refused, the limit is {limit}: {error.code}"
+    # It is billed from now on: first its deletion, then the failure of the step.
     session.cloud.nodes.delete(order.name, zone)
     raise StepError(f"{larger} was not refused though the limit is {limit}; its deletion is asked for")
 
@@ -108,6 +111,7 @@ def still_there(session: Session, name: str, zone: str, bucket: str, say: Callab
         "VM": cloud.vms.everywhere(label, name),
         "queued resource": cloud.queued.everywhere(label, name),
     }
+    # Gone is only what a complete list does not show: Unknown counts as left.
     leftovers = [kind for kind, sight in here.items() if not (isinstance(sight, Present) and not sight.value)]
     for kind, wide in everywhere.items():
         if isinstance(wide, Unknown):
@@ -198,6 +202,8 @@ What a TPU machine sees of its chips with the standard library alone: Google's d
 def facts(text: str) -> dict[str, str]:
     """Return what the probe printed; only its own words, with short values."""
     asked = {*re.findall(r"\bsay ([a-z-]+) ", PROBE), *re.findall(r"\"([a-z]+)=%", CHIPS), *PROGRAMS.split()}
+    # A machine's output goes into a file that people send away: only keys that
+    # were asked for, and short plain values.
     pairs = (line.partition("=") for line in text.splitlines())
     return {key: value for key, _, value in pairs if key in asked and _VALUE.fullmatch(value)}
 

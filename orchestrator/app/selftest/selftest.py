@@ -78,6 +78,7 @@ def prepare(wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -
     _clean_up_before(wanted.cloud, run_command, reporter)
     run = Run(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)
     price = run.price()
+    # Before anything is created: a budget that cannot be kept is refused, never watched.
     found = limits(price, wanted.budget, wanted.seconds, tpu=wanted.tpu)
     if found is None:
         what = f"no price is known for {', '.join(price.unknown)}" if price.unknown else "it is too small"
@@ -102,6 +103,7 @@ def carry_out(prepared: Prepared, recorded: Recording | None, reporter: Reporter
             interrupted = True
             reporter.say("interrupted; deleting everything first, which takes a few minutes", style="warning")
         finally:
+            # A second Ctrl-C here would leave machines that are billed.
             with undisturbed():
                 leftovers = run.end()
     differ = None if recorded is None else differences(recorded, run.recording)
@@ -123,6 +125,7 @@ def _earlier(cloud: str) -> Iterator[Path]:
     """Yield the folders of self-tests that were cut off: nobody holds their lock."""
     for file in sorted((state_folder(cloud) / FOLDER).glob(f"*/{FILE_NAME}")):
         try:
+            # Free means that its process is gone, however it ended; a self-test that runs now keeps it.
             with FileLock(file.parent / "lock", timeout=0):
                 pass
         except Timeout:
@@ -177,6 +180,7 @@ def limits(price: Hourly, budget_usd: float, seconds: float, *, tpu: bool) -> Li
     """
     meters = tuple(Meter) if tpu else (Meter.VM, Meter.DISK)
     found = estimate(price, dict.fromkeys(meters, 3600.0))
+    # An unknown price is no price of zero: no sum can be promised with it.
     if found.usd is None:
         return None
     hour = found.most_usd

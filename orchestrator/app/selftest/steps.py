@@ -123,9 +123,12 @@ class Run:
             yield
 
     def _write(self, ttl: float) -> None:
+        # JSON is YAML too, so names and numbers need no quoting of ours.
         body = {
             "name": self.name,
             **({"project": self.wanted.project} if self.wanted.project else {}),
+            # Spot, with a budget, a ttl and self-deletion: if this computer
+            # dies now, each of them ends the bill.
             "tpu": {"type": self.kind, "zones": [self.zone], "spot": True},
             "vm": {"machine": "e2-small", "disk_gb": 10},
             "job": {
@@ -206,6 +209,8 @@ class Run:
     def _do(self, *words: str) -> None:
         """Run a command; raise StepError when it fails, and KeyboardInterrupt when Ctrl-C has ended it."""
         code = self._run(*words)
+        # A command has its own answer to Ctrl-C: for the self-test it must be an
+        # interrupt again, not a failed step.
         if code == 130:
             raise KeyboardInterrupt
         if code != 0:
@@ -246,6 +251,7 @@ class Run:
         for other in (replace(order, type=NO_SUCH_TYPE), replace(order, zone=NO_SUCH_ZONE)):
             try:
                 session.cloud.nodes.create(other)
+            # Somebody else acts on the deployment: that is no refusal of the type or zone.
             except LeaseHeldError:
                 raise
             except TpuctlError as error:
@@ -271,6 +277,7 @@ class Run:
     def _job(self) -> None:
         """Let the job save, kill it, and see that it goes on."""
         first = self._saved(0)
+        # The brackets keep pkill from finding its own command line.
         self._run("exec", "--", "pkill -KILL -f '[t]rain.py'")
         self._saved(first)
         for words in (("status",), ("logs",), ("checkpoints",), ("cost",)):
@@ -328,6 +335,7 @@ class Run:
         clock = self.session.clock
         began = clock.monotonic()
         bucket = names.bucket_name(self.session.spec, self.session.project)
+        # Its exit status is not the proof: the lists below are, also when the command itself was killed.
         take_down(self.folder, self.cloud, self._run_command)
         leftovers = self._leftovers(self._anew(), bucket)
         self.recording.steps["down"] = {
