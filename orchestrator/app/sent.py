@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.domain.amounts import size_text
 from orchestrator.domain.spec import Spec
 from orchestrator.ssh.local_data import DataSet
-from orchestrator.ssh.source_files import LeftAtHome, SourceEntry, look
+from orchestrator.ssh.source_files import NotSent, SourceEntry, look
 
 LARGEST = 5
 _GIB = 2**30
@@ -32,7 +32,7 @@ class Sent:
 
     code: tuple[SourceEntry, ...]
     data: tuple[DataSet, ...]
-    at_home: tuple[LeftAtHome, ...]
+    at_home: tuple[NotSent, ...]
     usd: float | None = None
     leads: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, str] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
         yield f"Runs on this computer, as you, when told {events}: {command}"
 
 
-def _home(home: LeftAtHome) -> str:
+def _home(home: NotSent) -> str:
 
     file, _, line = home.verdict.line.rpartition(":")
     why = f"{file} line {line}" if file else "a key, by its name"

@@ -35,7 +35,7 @@ class SourceEntry:
 
 
 @dataclass(frozen=True)
-class LeftAtHome:
+class NotSent:
     """
     Hold one file, or one whole folder (its path ends in "/"), that is not sent, and the rule that says so.
 
@@ -54,7 +54,7 @@ class SourceSurvey:
     """Hold what would be sent, sorted by path, and what stays at home by rules of the user or for keys."""
 
     entries: list[SourceEntry] = field(default_factory=list)
-    at_home: list[LeftAtHome] = field(default_factory=list)
+    at_home: list[NotSent] = field(default_factory=list)
 
 
 def survey(source: Path, limit: int = LIMIT) -> list[SourceEntry]:
@@ -124,19 +124,19 @@ def _walk(
             _walk(root, Path(item.path), path + "/", inner, into, homes=homes)
 
 
-def _at_home(file: Path, path: str, verdict: IgnoreVerdict) -> LeftAtHome:
+def _at_home(file: Path, path: str, verdict: IgnoreVerdict) -> NotSent:
     """Return one path that stays at home with its size; what cannot be read counts as nothing."""
     if file.is_symlink() or not file.is_dir():
-        return LeftAtHome(path, verdict, 1, file.lstat().st_size)
+        return NotSent(path, verdict, 1, file.lstat().st_size)
     files = size = 0
     for top, _, names in os.walk(file):
         for name in names:
             if files >= COUNTED:
-                return LeftAtHome(f"{path}/", verdict, files, size, more=True)
+                return NotSent(f"{path}/", verdict, files, size, more=True)
             with contextlib.suppress(OSError):
                 size += os.lstat(os.path.join(top, name)).st_size  # noqa: PTH118 - one of very many
             files += 1
-    return LeftAtHome(f"{path}/", verdict, files, size)
+    return NotSent(f"{path}/", verdict, files, size)
 
 
 def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> SourceEntry:
