@@ -23,9 +23,11 @@ from orchestrator.errors import TpuctlError
 if TYPE_CHECKING:
     from rich.console import Console
 
+# Goes up only when a key is removed or changes its meaning; new keys leave it as it is.
 SCHEMA_VERSION = 1
 WIDTH = 9
 """Blanks before the further lines of an error's text."""
+# The class matches no line feed, or blanks at the beginning of the next line would go too.
 _PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
 """Blanks, and what sets colours, at the end of a line."""
 
@@ -33,6 +35,7 @@ _PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
 def print_json(kind: str, body: dict[str, Any]) -> None:
     """Print one JSON document to stdout: indented on a terminal, elsewhere on a line of its own."""
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, **body}
+    # One line where no terminal is: `--json` of several commands can be appended and read line by line.
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
@@ -62,6 +65,7 @@ def page() -> "Iterator[Console]":
     with console.capture() as captured:
         yield console
     text = _PADDED_END.sub(lambda end: end[0].replace(" ", ""), captured.get())
+    # Cleaned at the end: the cells of a table hold what machines and the cloud have said.
     sys.stdout.write(clean(text, colours=True))
 
 
@@ -72,6 +76,7 @@ def put(text: str, *, err: bool = False) -> None:
 
 def say(text: str, *, style: str = "") -> None:
     """Print talk to stderr, in colour on a terminal that wants it."""
+    # Without markup: a text with [brackets] of others is text.
     terminal(stderr=True, soft_wrap=True).print(clean(text), style=style or None, markup=False)
 
 
@@ -82,6 +87,7 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
     What looks like a token in it is masked: a message may repeat what a service or a file said.
     """
     if wants_json(args):
+        # Programs keep what they read: JSON is masked as the text is.
         body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
         print_json("error", body)
         return
@@ -106,6 +112,7 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
         return
     try:
         story = f"the file {story_of(error)}"
+    # A full disk must not hide the bug: what cannot be written goes to the terminal.
     except OSError:
         say(masked("".join(traceback.format_exception(error))))
         story = "the lines above"
@@ -119,6 +126,7 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
 
 def story_of(error: Exception) -> str:
     """Write the whole story of a bug to a file and return its path; what looks like a token is masked."""
+    # Made with mode 0600 under a name that nobody can foresee: tracebacks hold paths and values.
     with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         file.write(masked("".join(traceback.format_exception(error))))

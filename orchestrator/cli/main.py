@@ -134,6 +134,7 @@ def cli() -> None:
 def main(args: list[str] | None = None) -> None:
     """Run a command and leave with the exit code that belongs to its end."""
     status = run(args)
+    # Last of all, after the status is known: news of a release must not change how a command ends.
     if sys.stderr is not None and sys.stderr.isatty():
         from orchestrator.cli.update import report_newer
 

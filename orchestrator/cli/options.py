@@ -64,6 +64,7 @@ def settings_options(function: F) -> F:
 cloud_option = click.option(
     "--cloud",
     type=click.Choice(["gcp", "local"]),
+    # The real cloud by default: who forgets the flag is asked for a login and never trains on a rehearsal.
     default="gcp",
     envvar="TPUCTL_CLOUD",
     show_default=True,
@@ -88,6 +89,7 @@ def output_option(default: str) -> Callable[[F], F]:
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
     """Ask on a terminal; a no ends the command with 1."""
     must_answer(yes=yes, flag=flag)
+    # On stderr: stdout belongs to the answer, which may be piped.
     if yes or click.confirm(question, err=True):
         return
     click.echo("nothing was changed", err=True)
@@ -99,6 +101,7 @@ def confirm_name(name: str, question: str, *, yes: bool) -> None:
     must_answer(yes=yes)
     if (
         yes
+        # No default: an empty line is a no.
         or click.prompt(f"{question} Type {name} to go on", err=True, default="", show_default=False) == name
     ):
         return

@@ -33,6 +33,7 @@ QUIET = frozenset(
     ("--help", "-h", "--version", "--json", "--cloud=local", "local", "demo", "rehearse", "completion")
 )
 """Words after which nothing is said: a program reads, or it was a rehearsal, which reaches no network."""
+# Digits and dots only: an index that was taken over cannot put a word of its own on the terminal.
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,4}")
 
 
@@ -73,12 +74,14 @@ def _place() -> Path:
 def _report(place: Path, version: str, now: float) -> None:
     private_folder(place.parent)
     held = _held(place)
+    # Compared and matched again when it is shown: a file of a cache may hold anything by now.
     if newer(held.get("latest"), version) and _is_due(held.get("told"), now):
         sys.stderr.write(f"tpuctl {held['latest']} is out, this is {version}\n")
         sys.stderr.write(f"  next:  pip install --upgrade tpuctl (or say no more of it: {OFF}=1)\n")
         held = {**held, "told": now}
         _keep(place, held)
     if _is_due(held.get("asked"), now):
+        # Before the question: an index that hangs is asked once a day too, and two commands ask once.
         _keep(place, {**held, "asked": now})
         _look_up(place)
 
@@ -108,6 +111,7 @@ def _look_up(place: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # A session of its own: Ctrl-C of the next command does not reach it, and no shell waits for it.
         start_new_session=True,
     )
 

@@ -25,5 +25,6 @@ def command(choice: Choice, verify: bool) -> None:
         print_json("checkpoints", found.as_dict())
     else:
         checkpoints.show(found)
+    # After the listing: the exit code is for scripts, and people need to see which one it is.
     if found.faulty:
         raise click.exceptions.Exit(1)

@@ -23,5 +23,6 @@ def command(ctx: click.Context, shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"click knows no completion for {shell}")
     click.echo(kind(ctx.find_root().command, {}, "tpuctl", "_TPUCTL_COMPLETE").source())
+    # Only at a terminal: elsewhere a shell evaluates what is printed, or a file takes it.
     if sys.stdout.isatty():
         say(f"  next:  {LINES[shell]}")

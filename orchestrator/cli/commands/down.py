@@ -29,6 +29,7 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> No
     must_answer(yes=yes)
 
     def approve(name: str, data_goes: bool) -> None:
+        # The name, not a yes: a hand that has learnt to type `y` must not delete checkpoints.
         if data_goes:
             confirm_name(name, "The data cannot be brought back.", yes=yes)
         else:
@@ -38,7 +39,9 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> No
         say(f"{held.message}; if it still works, it may make machines again")
         confirm("Go on without the lease?", yes=yes)
 
+    # Without the flag nobody is asked: a question alone would be answered in passing.
     over = go_on if take_over else None
     down = take_down(choice, EventPrinter(), approve, delete_data=delete_data, take_over=over)
     view.show(down, as_json=choice.as_json)
+    # After the document: with --json the list of what is left is on stdout, and the exit code is an error's.
     down.raise_leftovers()

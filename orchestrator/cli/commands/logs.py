@@ -29,5 +29,6 @@ def command(
         return
     lines = JobLines(choice.as_json, raw, numbered=all_workers)
     found = read_job_log(choice, None if all_workers else worker, lines.show, reporter, follow=follow)
+    # To stderr and with 0: a job that has printed nothing yet is no error.
     if not found and not choice.as_json:
         click.echo("no log yet; see `tpuctl status`", err=True)

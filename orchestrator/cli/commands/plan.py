@@ -54,4 +54,5 @@ def command(
         raise
     plan_view.show(found, as_json=choice.as_json, scripts=scripts)
     if detailed and not found.shown.plan.empty:
+        # After everything is printed and written: 2 is an answer, no error.
         click.get_current_context().exit(CHANGES)

@@ -61,4 +61,5 @@ def command(
     if record is not None:
         view.offer_recording(done, record, yes=yes, err=as_json)
     view.show(done, as_json=as_json)
+    # Leftovers have raised their own error (5) above: they outrank every other end.
     raise click.exceptions.Exit(130 if done.interrupted else 1 if done.failed else 0)

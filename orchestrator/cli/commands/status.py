@@ -24,6 +24,7 @@ def command(choice: Choice, watch: bool, wide: bool, fresh: bool, name: str | No
     from orchestrator.cli.views import status as view
 
     rehearsed = choice.cloud == "local"
+    # With --set the deployment is another than the published one.
     found = None if watch or fresh or choice.settings else published_on(choice.cloud, choice.file, name)
     if found is not None:
         view.show(aged_status(found), rehearsed=rehearsed, wide=wide, as_json=choice.as_json)

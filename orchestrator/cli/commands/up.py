@@ -30,6 +30,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, no_tpu: bool, plan: Path 
     from orchestrator.cli.views.up import show
 
     for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
+        # A plan was approved as a whole: a flag would make it another one.
         if given and plan:
             raise UsageError(
                 f"{flag} does not go with a plan", hint="tpuctl plan", changed="nothing was changed"

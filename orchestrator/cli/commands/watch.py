@@ -43,4 +43,5 @@ def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: 
         done = Watched(None, "", stopped_by_user=True)
     view.show(done, rehearsed=choice.cloud == "local", as_json=choice.as_json)
     if done.stopped_by_user:
+        # As a shell reports SIGINT: a script can tell "stopped by hand" from "done".
         raise click.exceptions.Exit(130)

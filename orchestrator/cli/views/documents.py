@@ -68,6 +68,7 @@ _COMEBACK = {
 }  # fmt: skip
 _OBSERVED = {"by": str, "age_s": float}
 
+# Programs read these: a key may be added, a removed or renamed one breaks them (SCHEMA_VERSION).
 KINDS: Mapping[str, Any] = {
     "init": {"file": str, "recipe": maybe(str)},
     "plan": {

@@ -148,6 +148,8 @@ class EventPrinter(Reporter):
         """Say what is waited for, each thing once, and again after some minutes; the live line counts instead."""
         waits = {}
         for text in texts:
+            # Without the seconds, which change with each pass: otherwise the same
+            # wait would be said again each time.
             key = re.sub(r" in [\d.]+ s\b", "", text)
             waits[key] = self._waits.get(key) or Wait(key, at)
             waits[key].text = text
@@ -180,5 +182,6 @@ class OverLiveLine(EventPrinter):
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
         if wanted():
+            # Written raw, since the other command draws its line with rich and neither knows of the other.
             click.echo("\r\x1b[2K", err=True, nl=False)
         super().say(text, style=style)

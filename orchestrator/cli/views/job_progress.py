@@ -55,6 +55,7 @@ class ProgressLine:
             self._printer.now("leaving when this look is over; Ctrl-C again leaves at once")
             stop()
 
+        # SIGTERM too: systemd and a closing container ask for the same gentle end.
         before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -71,6 +72,7 @@ class ProgressLine:
             self._printer.now("")
             return
         slowest = min(beats, key=lambda b: b.step or 0)
+        # The heartbeat stays when its machine is gone: without this the line would say that the job runs.
         lost = slowest.phase is Phase.RUN and any(
             c.kind is Kind.NODE and c.verb is Verb.CREATE for c in result.plan.changes
         )

@@ -53,5 +53,6 @@ class LiveLine:
     def __rich__(self) -> Text:
         frame = self._spinner.render(self._console.get_time())
         words = Text(f" {self._text(time.time())}", style="dim")
+        # Never wrapped: rich could not erase a line that the terminal has broken into two.
         line = Text(no_wrap=True, overflow="ellipsis")
         return line.append_text(frame if isinstance(frame, Text) else Text("-")).append_text(words)

@@ -46,6 +46,7 @@ def show_environment(variables: dict[str, str], *, as_json: bool) -> None:
         print_json("local-env", {"variables": variables})
         return
     for name, value in variables.items():
+        # This is evaluated by a shell: nothing but these lines may go to stdout.
         click.echo(f"export {name}={shlex.quote(value)}")
 
 

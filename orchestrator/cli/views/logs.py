@@ -26,6 +26,7 @@ class JobLines:
             return
         start = f"w{worker} " if self.numbered else ""
         for part in [line] if self.raw else parts_of(line):
+            # --raw is the user's own wish: elsewhere nothing of the job steers the terminal.
             (click.echo if self.raw else put)(f"{start}{part}")
 
 

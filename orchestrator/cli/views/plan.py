@@ -174,6 +174,7 @@ def _sums(preview: Preview) -> list[str]:
     if whole is None:
         lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
     else:
+        # Both ends are shown: the sources of the prices differ, and a budget counts by the upper one.
         most = (price.most_usd or 0.0) * watch.ttl / 3600
         sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
         lines.append(f"To the end of ttl ({watch.ttl}), if all of it runs all the time: {sums} USD.")

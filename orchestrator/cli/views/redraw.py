@@ -37,6 +37,7 @@ def follow(choice: Choice, clock: Clock, newest: Callable[[], dict[str, Any]], *
 
     def observe() -> tuple[Any, bool]:
         body = newest()
+        # An outcome alone is not the end: machines that still go are billed, and are worth watching.
         return body, bool(body["outcome"]) and not body["next"]
 
     def draw(body: Any) -> str:

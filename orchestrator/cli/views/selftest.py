@@ -41,6 +41,7 @@ def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> No
     for line in lines:
         put(line, err=err)
     say(f"These {len(lines)} lines are all that the recording holds: shapes, no values. Nothing was sent.")
+    # --yes keeps the file on this computer only: sending it is never done for anybody.
     if yes or click.confirm(f"Keep them in {file}?", err=True):
         write_recording(done.run.recording, file)
         say(f"kept in {file}; docs/selftest.md says where to send it")

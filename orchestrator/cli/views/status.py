@@ -189,6 +189,7 @@ def loop_line(body: dict[str, Any]) -> str:
 
 def _loop_runs(body: dict[str, Any]) -> bool:
     loop = body["loop"]
+    # A VM that is not RUNNING runs no loop, however young its last renewal is.
     return bool(loop) and loop["alive"] and (loop["where"] != "vm" or _vm_state(body) == "RUNNING")
 
 

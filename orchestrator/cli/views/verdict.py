@@ -56,6 +56,7 @@ def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> lis
     return [
         "",
         "Kept for you to look at: the local cloud, with machines, bucket and logs. In any shell:",
+        # These lines are pasted into a shell: paths of others are quoted.
         f"  cd {shlex.quote(str(work))}",
         f"  export TPUCTL_CLOUD=local {place}",
         f"  tpuctl logs{flags}",
