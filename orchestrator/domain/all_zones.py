@@ -39,6 +39,7 @@ def within(survey: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
     """Return what is in *zones*; Unknown when one of them was not reached: unknown is not absent."""
     if isinstance(survey, Unknown):
         return survey
+    # A list may name a zone, a region or all of it as unreachable.
     silent = [
         z for z in zones if any(place in {z, region_of(z), ALL_ZONES} for place in survey.value.unreachable)
     ]
@@ -66,6 +67,7 @@ def expected_in(record: Record, zones: Sequence[str]) -> tuple[str, ...]:
     racing = {rival.zone for rival in record.race.rivals}
     running = {span.zone for span in record.spans if span.kind is Kind.NODE and span.until is None}
     newest = {record.node.zone} if record.node.incarnation else set()
+    # The list over all zones may be older than a zone's own, so it proves presence and never absence.
     return tuple(zone for zone in zones if zone in racing | running | newest)
 
 

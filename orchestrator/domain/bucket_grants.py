@@ -73,10 +73,12 @@ def grants(bucket: str, tpu: str, vm: str = "", *, loop: bool = False) -> tuple[
 def not_controlled(bucket: str) -> str:
     """Return the condition, in the Common Expression Language, that an object is none of the controller's."""
     controlled, reported = _any_of(bucket, CONTROLLED), _any_of(bucket, REPORTED)
+    # Few prefixes on purpose: an expression has at most 12 logical operators (docs/facts.md 3.2).
     return f"!({controlled}) || {reported}"
 
 
 def _any_of(bucket: str, prefixes: Iterable[str]) -> str:
+    # The underscore stands for the project in every name of an object (docs/facts.md 3.2).
     start = f"projects/_/buckets/{bucket}/objects/"
     return " || ".join(f'resource.name.startsWith("{start}{prefix}")' for prefix in prefixes)
 
@@ -95,4 +97,6 @@ def shares_account(spec: Spec) -> bool:
 def grants_mark(spec: Spec) -> str:
     """Return a mark of what the file asks for: where the record has another, `up` sets the bucket up anew."""
     accounts = f"{spec.service_account or ''}:{vm_account(spec) or ''}"
+    # The 2 is the version of these grants: raise it when they change, so that
+    # buckets of earlier versions get them.
     return f"2:{accounts}:{int(spec.watch.on_vm)}:{int(spec.bucket.soft_delete or 0)}"

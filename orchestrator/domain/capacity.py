@@ -16,6 +16,7 @@ WAY_BACK = 600.0
 """Seconds of work that each loss costs: a long life is worth more by what it saves of that."""
 NEAR = 0.9
 """A zone is asked in the order of the file as long as its worth is this part of the best zone's."""
+# More than a file names: the record is written in each pass and must not grow with every zone ever tried.
 MOST_PLACES = 64
 HOUR = 3600.0
 FULL_FOR = 24 * HOUR
@@ -83,6 +84,7 @@ def after_grant(places: Places, zone: str, kind: str, at: float) -> Places:
     """Return the memory after a TPU has become READY."""
     one = place_of(places, zone, kind)
     hours = _with_hour(one.hours, at, granted=1, out=0)
+    # The counts stay: a grant ends an outage, and does not undo what the zone has refused before.
     there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
     return _with(places, replace(there, granted=one.granted + 1, hours=hours))
 
@@ -112,6 +114,7 @@ def _last(one: Place) -> float:
 
 def _with(places: Places, one: Place) -> Places:
     others = tuple(p for p in places if (p.zone, p.type) != (one.zone, one.type))
+    # The newest last: what falls out is what nothing was heard of for longest.
     return (*others, one)[-MOST_PLACES:]
 
 
@@ -137,6 +140,7 @@ def worth(one: Place, now: float) -> float:
     life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.lives)
     hour = int(now // HOUR) % 24
     _, granted, out = next((h for h in one.hours if h[0] == hour), (hour, 0, 0))
+    # The 4 damps hours of which little is known: one refusal at this hour must not decide.
     return (1 - emptiness(one, now)) * life / (life + WAY_BACK) * (1 - 0.5 * out / (granted + out + 4))
 
 
@@ -160,6 +164,8 @@ def order(
 
     def rank(zone: str) -> tuple[bool, float, bool]:
         worse = values[zone] < NEAR * best
+        # Only zones that are clearly worse are sorted by worth: small differences
+        # are noise, and the order is the user's.
         return worse, -values[zone] if worse else 0.0, zone != home
 
     return tuple(sorted(zones, key=rank))

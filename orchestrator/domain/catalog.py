@@ -24,6 +24,7 @@ TABLES = (
 )
 
 _DATE = re.compile(r"(?:date:|read|generated|assembled)\s+(\d{4}-\d{2}(?:-\d{2})?)")
+# Reads the notes of tpu_zones.csv as they are written there: change the two together.
 _SIZES = re.compile(r"\w+-(\d+)(?:\.\.(\d+))?(?: only)?(?:;|$)")
 BY_CHIPS = ("v5e", "v6e")
 """Generations whose quota counts chips; that of the others counts cores."""
@@ -196,6 +197,8 @@ class Catalog:
         if price is None:
             return None
         other = self.published.get((found.generation, region_of(zone), several), UNKNOWN_PRICE).of(spot)
+        # The upper price is for budgets: where sources differ, a budget must
+        # not be overrun by the cheaper one.
         return (max(price, other or 0.0) if most else price) * found.chips
 
     def with_prices(self, found: Mapping[tuple[str, str, bool], Price], date: str) -> "Catalog":
@@ -239,10 +242,12 @@ class Catalog:
 def build(tables: Mapping[str, str]) -> Catalog:
     """Build the catalogue from the texts of the tables, by the names in TABLES."""
     rows = {name: _rows(tables[name]) for name in TABLES}
+    # Reversed, so that the first row of a generation wins: it is the usual one.
     runtimes = {row["generation"]: row["runtime_version"] for row in reversed(rows["runtime_versions"])}
     accelerators = {a.type: a for a in (_accelerator(row, runtimes) for row in rows["accelerators"])}
     listed: dict[str, list[str]] = {}
     for row in rows["tpu_zones"]:
+        # The cells go on after "yes" with their source.
         if "yes" in (row["listed_in_api"][:3], row["listed_in_docs"][:3]):
             listed.setdefault(row["zone"], []).extend(_listed(row, accelerators.values()))
     vm_rows = rows["vm_prices"]
@@ -335,6 +340,7 @@ def _price(row: Mapping[str, str]) -> Price:
 
 
 def _usd(text: str) -> float | None:
+    # Zero is how a table says that it does not know: a machine for nothing would let a budget last for ever.
     return float(text) if text and float(text) not in (0.0, _PLACEHOLDER) else None
 
 

@@ -23,6 +23,8 @@ class Origin(Enum):
 def checksum(body: Mapping[str, Any]) -> str:
     """Return the sha256 of everything but the checksum, whatever the white space and the order of the keys."""
     rest = {key: value for key, value in body.items() if key != CHECKSUM}
+    # The exact spelling of `json.dumps` is part of the stored format: other
+    # separators would break every old file.
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
@@ -50,6 +52,7 @@ def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
     if proof is None:
         return Origin.UNKEYED
     mac = proof.get("mac") if isinstance(proof, dict) else None
+    # In constant time: whoever may write the bucket could try proofs one character at a time.
     ours = isinstance(mac, str) and hmac.compare_digest(
         mac.encode(errors="replace"), _mac(body, key).encode()
     )
@@ -78,6 +81,7 @@ def verified(data: bytes) -> dict[str, Any]:
         raise ValueError("it is nested without end") from error
     if not isinstance(body, dict):
         raise TypeError("it is no JSON object")
+    # A removed checksum passes here: against people who mean it, only the proof helps.
     if body.get(CHECKSUM, checksum(body)) != checksum(body):
         raise ValueError("its checksum does not fit")
     return {key: value for key, value in body.items() if key != CHECKSUM}

@@ -6,9 +6,11 @@ LONGEST = 4096
 """Most characters of one text that a machine reports."""
 _UNSAFE = re.compile(
     # Control characters but tab and line feed; halves of a character; what turns the direction of writing.
+    # The carriage return is in it too: it would let a line be written over by what follows.
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
 _BREAKS = re.compile(r"[\t\n]+")
+# Bounded repeats: a machine chooses this text, and must not choose how long it takes to read.
 _COLOUR = re.compile(r"(\x1b\[(?:0?[1-7]|[0-9]{2,3}|0?)(?:[;:][0-9]{0,3}){0,15}m)")
 """What sets colours and weights (SGR, ECMA-48 8.3.117), and nothing else; not what hides text."""
 _HIDES = re.compile(r"[\[;:]0?8[;:m]")
@@ -34,6 +36,7 @@ def cut(text: str, most: int = LONGEST) -> str:
 
     A line of its own could pass for one of ours: `next: run ...`.
     """
+    # Cut before it is cleaned: a cleaned character is up to six long, and the limit is for what came in.
     return clean(_BREAKS.sub(" ", text if len(text) <= most else f"{text[:most]}..."))
 
 

@@ -23,6 +23,7 @@ class DataDisk:
 
 def data_disks(spec: Spec) -> tuple[DataDisk, ...]:
     """Return the disks in the order of the file, which is the order of the devices on the machine."""
+    # The order must not change: devices are found by their number on the machine (docs/facts.md 1.5).
     parts = (text.partition(":") for text in spec.tpu.disks)
     return tuple(DataDisk(name, mode == WRITES) for name, _, mode in parts)
 

@@ -17,6 +17,7 @@ class Event:
 
     def to_json(self) -> bytes:
         """Return the event as one JSON object."""
+        # Stored in buckets for as long as they live: keys are added only.
         body = {"schema": 1, "at": self.at, "kind": self.kind, "text": self.text, "data": self.data}
         return json.dumps(body, sort_keys=True).encode()
 

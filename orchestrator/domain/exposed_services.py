@@ -19,6 +19,7 @@ SAFE: Final = (
 _APP: Final = r"(?:NotebookApp|ServerApp|LabApp|JupyterApp|IdentityProvider|PasswordIdentityProvider)"
 JUPYTER: Final = re.compile(rf"jupyter|ipython\s+notebook|{_APP}|-m\s+notebook\b", re.IGNORECASE)
 _BOARD: Final = re.compile(r"(?:^|[\s\"'(`])(?:\S*bin/)?tensorboard(?:\.main)?(?=[\s\"']|$)")
+# Taken out first: `pip install jupyter` opens nothing.
 _INSTALL: Final = re.compile(
     r"\b(?:pip3?|conda|mamba|uv|apt(?:-get)?)\b[^;&|\n]*\b(?:install|add)\b[^;&|\n]*"
 )
@@ -39,6 +40,7 @@ _EMPTY_SECRET: Final = (
     ),
 )
 _EMPTY_SECRET_JSON: Final = re.compile(rf"[\"']{_WORD}[\"']\s*:\s*(?:\"\"|''|null)")
+# 0, 0x0, 0.0 and 0.0.0.0 are all the same address to the resolver.
 _ZEROS: Final = r"0(?:x0+)?(?:\.0){0,3}"
 _COLONS: Final = rf"\[?(?:::(?:0|ffff:{_ZEROS})?|0(?::0){{7}})\]?"
 _ALL: Final = rf"(?:{_QUOTE}?(?:{_ZEROS}|\\?\*|{_COLONS}){_QUOTE}?|''|\"\")(?=[\"']|{_END})"
@@ -51,6 +53,7 @@ _LOOPBACK: Final = re.compile(r"(?:127(?:\.\d+){3}|localhost|\[?::1\]?)$")
 _ADDRESS: Final = r"(?:=|\s+|[\"'],\s*)(\\?[\"']?[^\s;&|,)}\]\"']*)"
 _NOTEBOOK_ADDRESS: Final = re.compile(rf"(?<![\w-])--?(?:{_APP}\.)?ip{_ADDRESS}")
 _BOARD_ADDRESS: Final = re.compile(rf"--ho(?:st?)?{_ADDRESS}")
+# TensorBoard takes any unambiguous beginning of a flag, so each of them is matched.
 _BOARD_ALL: Final = re.compile(r"--b(?:i(?:n(?:d(?:[_-](?:a(?:ll?)?)?)?)?)?)?(?![\w-])|[\"']--bind_all[\"']")
 
 EMPTY: Final = "Jupyter with an empty token or password: whoever reaches the port has a shell"
@@ -112,5 +115,6 @@ def _board(command: str) -> bool:
     start = _BOARD.search(command)
     if start is None or re.search(r"--[\w-]+[=\s]*$", command[: start.start()]):
         return False
+    # Options stand behind the program: in front of it they belong to something else.
     rest = command[start.end() :]
     return bool(_BOARD_ALL.search(rest)) or _foreign(rest, _BOARD_ADDRESS)

@@ -36,8 +36,10 @@ def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | Non
     last = min(beats, key=lambda beat: beat.step or 0)
     known = replace(known, pace=_pace(last) or known.pace)
     first = last.timings.get("first_step")
+    # By two clocks, the machine's and Google's: what is negative or absurd is left out.
     if first is not None and node is not None and 0 < first - node.created_at < LONGEST_START:
         known = replace(known, cold=first - node.created_at)
+    # What the slowest has committed: a gang can resume from nothing newer.
     step = min(beat.committed_step or beat.resumed_from or 0 for beat in beats)
     if step < known.step and all(beat.phase is Phase.RUN for beat in beats):
         # Whatever an earlier machine has said, or has saved and lost: this is what the job goes on from.
@@ -67,6 +69,7 @@ def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float
             return None
         remaining.append(max(0, last - beat.step) / beat.rate)
     longest = max(remaining, default=None)
+    # A job that has nearly stopped would fill the line with a number that nobody can read.
     return longest if longest is None or longest < LONGEST_REST else None
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from orchestrator.contract.redaction import shapes_in
 
 KEY_FILES: Final = (
+    # The order counts, as in .gitignore: exceptions come after what they except.
     ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", ".envrc", ".netrc", ".pypirc",
     ".git-credentials", ".ssh/", ".aws/", ".azure/", ".kube/", ".gnupg/", ".config/gcloud/",
     "application_default_credentials.json", "*.pem", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*",
@@ -17,6 +18,7 @@ SMALL: Final = 1 << 20
 """Bytes of the largest file that is searched for keys."""
 
 _PRIVATE: Final = "private key"
+# Also with \n written out, as keys stand in JSON and in variables.
 _BODY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:\s|\\[nr])*[A-Za-z0-9+/]{32}")
 
 

@@ -9,6 +9,8 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.clean_text import cut
 from orchestrator.errors import LeaseHeldError
 
+# LIFE > SAFE > RENEWAL: a holder stops acting 20 s before another may begin, which covers a slow answer
+# and clocks that go differently. Both sides must know the same numbers: every version keeps them.
 LIFE = 60.0
 """Seconds after which a lease that was not renewed may be taken over."""
 RENEWAL = 20.0
@@ -60,6 +62,7 @@ class Holder:
 
         So a damaged process id takes the lease from nobody who lives.
         """
+        # Keys of a later version are left out: two versions must be able to respect each other's lease.
         known = {field.name for field in fields(cls)}
         try:
             body = {key: value for key, value in verified(data).items() if key in known}
@@ -76,6 +79,7 @@ class Holder:
     def checked(self) -> "Holder":
         """Return the holder with text that can be shown; nobody known when a field has another type."""
         texts = (self.id, self.who, self.command, self.boot, self.space, *self.yields)
+        # 4,194,304 is the largest process id of Linux; a signal to what is no id would go to a whole group.
         whole = isinstance(self.pid, int) and not isinstance(self.pid, bool) and 0 <= self.pid <= 1 << 22
         timed = isinstance(self.since, int | float) and 0 <= self.since <= LATEST_TIME
         if not whole or not timed or not all(isinstance(text, str) for text in texts):

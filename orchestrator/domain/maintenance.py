@@ -69,4 +69,5 @@ def _time(text: Any) -> float:
         found = datetime.fromisoformat(f"{whole}{zone}".replace("Z", "+00:00"))
     except ValueError:
         return 0.0
+    # A time without a zone is UTC with Google, and must not be read as this computer's.
     return found.timestamp() if found.tzinfo else found.replace(tzinfo=timezone.utc).timestamp()

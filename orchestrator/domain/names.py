@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from orchestrator.domain.spec import Spec
 
+# Written on what exists and is billed: a renamed label would leave those machines to nobody.
 DEPLOYMENT_LABEL = "tpuctl-deployment"
 INCARNATION_LABEL = "tpuctl-incarnation"
 ROLE_LABEL = "tpuctl-role"
@@ -30,6 +31,7 @@ def regions(spec: Spec) -> tuple[str, ...]:
 
 def node_name(spec: Spec, incarnation: int) -> str:
     """Return the TPU node's name: one new name for each incarnation, so that create needs no request id."""
+    # Read back by `incarnation_of`, also from machines of earlier versions.
     return f"{spec.name}-tpu-g{incarnation}"
 
 
@@ -45,6 +47,7 @@ def vm_zone(spec: Spec) -> str:
 
 def bucket_name(spec: Spec, project: str) -> str:
     """Return the bucket's name; a digest of project and deployment keeps the global name ours."""
+    # Never to be changed: another digest would make a new, empty bucket beside the one with the checkpoints.
     digest = hashlib.sha256(f"{project}/{spec.name}".encode()).hexdigest()[:10]
     return spec.bucket.name or f"tpuctl-{spec.name}-{digest}"
 
@@ -67,6 +70,7 @@ def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
     """Return the incarnation a node was made for: from its label, else from its name, else None."""
     label = resource_labels.get(INCARNATION_LABEL, "")
     match = re.search(r"-tpu-g(\d+)$", name)
+    # The label first: a name can be chosen by whoever makes a machine by hand.
     if label.isdigit():
         return int(label)
     return int(match[1]) if match else None

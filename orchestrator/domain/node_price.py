@@ -40,6 +40,7 @@ class Prices:
 
     def egress_hour(self, zone: str) -> float:
         """Return what an hour of a job's traffic is held to cost, 0 where the price is unknown."""
+        # Unknown counts as 0 in this sum only; `nearness` never takes such a zone for a near one.
         return (self.egress.get(zone, 0.0) or 0.0) * MOVED_GIB
 
     def nearness(self, kind: str, zone: str, *, spot: bool) -> float:
@@ -81,6 +82,7 @@ def _route(ends: set[str]) -> str:
     """Return the row of the price table for two continents, or for one; empty where there is none."""
     if "" in ends:
         return ""
+    # Before the others: Google's table has one row for it, wherever the other end is.
     if "South America" in ends:
         return "South America"
     if "Asia" in ends:

@@ -58,6 +58,7 @@ class NodeState(Enum):
     REIMAGING = 4
     DELETING = 5
     REPAIRING = 6
+    # 7 is not used by the API (docs/facts.md 1.3).
     STOPPED = 8
     STOPPING = 9
     STARTING = 10
@@ -110,6 +111,7 @@ class Node:
     zone: str
     state: NodeState
     incarnation: int | None
+    # True where the API says nothing: a TPU is not given up for a field that is missing.
     healthy: bool = True
     health: str = ""
     timed_out: bool = False
@@ -193,6 +195,7 @@ class Heartbeat:
     incarnation: int
     worker: int
     phase: Phase
+    # By the bucket's clock: ages of reports are compared across machines whose own clocks may be wrong.
     updated: float
     workers: int = 1
     bundle: str = ""

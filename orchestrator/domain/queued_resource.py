@@ -24,6 +24,7 @@ class QueuedState(Enum):
 
 IN_QUEUE = frozenset(
     {
+        # A state that is not known yet waits: taking it for an end would give the place in the queue away.
         QueuedState.STATE_UNSPECIFIED,
         QueuedState.CREATING,
         QueuedState.ACCEPTED,

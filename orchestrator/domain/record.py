@@ -20,6 +20,7 @@ LATEST_TRY = 60.0
 """Seconds after the last try over SSH after which its failures are too old to count, and longest pause."""
 CONFIRMED_AFTER = 30.0
 """Seconds between two looks at an absence before it is believed: our choice (docs/facts.md 8)."""
+# STOPPED is not in it: a stopped node can be started again, these two never (docs/facts.md 1.4).
 TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 
 
@@ -218,6 +219,7 @@ class Record:
     *places* is what is remembered of each zone's capacity.
     """
 
+    # Larger is newer: of two copies that differ this one decides.
     serial: int = 0
     fence: int = 0
     started_at: float = 0.0
@@ -249,11 +251,13 @@ def current_node(world: World, record: Record) -> Node | None:
 def newest_incarnation(record: Record) -> int:
     """Return the largest number that a TPU was ever given: the next one gets a larger one."""
     rivals = (r.incarnation for r in record.race.rivals)
+    # Over all that is known: a number given twice could take an old TPU's report for the new one's.
     return max(record.node.highest, record.node.incarnation, *rivals, 0)
 
 
 def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:
     """Return TPUs with a larger number than the record ever gave; an old list may show one that is gone."""
+    # A record that knows of no TPU is new or lost: then `learn` takes over what is there.
     if record.node.incarnation == 0:
         return ()
     return tuple(n for n in world.known_nodes if (n.incarnation or 0) > newest_incarnation(record))

@@ -50,6 +50,7 @@ What the VM's account needs for the loop, which calls what a person's tpuctl cal
 
 def vm_scopes(spec: Spec) -> tuple[str, ...]:
     """Return the VM's scopes: wide only for the loop on the VM, or for a job there that has secrets."""
+    # The widest scope there is: only the roles of the account bound it then.
     return (CLOUD_PLATFORM,) if spec.watch.on_vm or _reads_secrets(spec, "vm") else MACHINE_SCOPES
 
 

@@ -37,6 +37,7 @@ class SecretRef:
 
 def reference(text: str) -> SecretRef | None:
     """Read `secret://NAME` or `secret://NAME/versions/N`; None for anything else."""
+    # fullmatch: a rest after the name would be sent to Secret Manager as a path.
     found = _REFERENCE.fullmatch(text)
     return SecretRef(found["name"], found["version"] or "latest") if found else None
 

@@ -31,6 +31,7 @@ def closest(word: str, options: Iterable[str], limit: int = 3) -> list[str]:
     if near:
         fewest = min(near)[0]
         return [name for count, name in near if count == fewest][:limit]
+    # Cut: difflib takes quadratic time, and the word may be a pasted file.
     return get_close_matches(word[:80], known, n=1, cutoff=0.6)
 
 

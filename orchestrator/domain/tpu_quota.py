@@ -21,6 +21,7 @@ def beyond(catalog: Catalog, accelerator_type: str, zone: str, limit: int) -> st
     """
     quota = catalog.quota_of(accelerator_type, spot=True)
     known = (catalog.accelerator(name) for name in catalog.types_in(zone))
+    # A type of another quota may be granted, and cost.
     same = [one for one in known if one and quota and catalog.quota_of(one.type, spot=True) == quota]
     larger = [one for one in same if 0 <= limit < one.counted]
     return min(larger, key=lambda one: one.counted).type if larger else ""

@@ -17,6 +17,7 @@ class Duration(float):
         """Read a duration; raise ValueError when *text* is not a positive number with a unit."""
         if isinstance(text, Duration):
             return text
+        # A unit is required: 60 could be meant as minutes, and a ttl of 60 seconds ends a deployment at once.
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", str(text).strip())
         if not match or not 0 < float(match[1]) * _SECONDS[match[2]] < _LONGEST:
             raise ValueError("write a positive time with a unit: 15s, 60m, 12h or 7d")
@@ -37,6 +38,7 @@ class Duration(float):
         return {"type": "string", "pattern": r"^\d+(\.\d+)?[smhd]$", "examples": ["15s", "60m", "7d"]}
 
     def __str__(self) -> str:
+        # Whole units only, and at most six digits: what is written must read back as the same number.
         for unit in ("d", "h", "m"):
             if self >= _SECONDS[unit] and self % _SECONDS[unit] == 0:
                 return f"{int(self // _SECONDS[unit])}{unit}"
@@ -71,6 +73,7 @@ class Until(str):
             found = datetime.fromisoformat(self.replace("Z", "+00:00"))
         except ValueError as error:
             raise ValueError(problem) from error
+        # Local time would be another deadline on the VM, which runs in UTC.
         if found.tzinfo is None:
             raise ValueError(f"{problem}; the time zone is missing")
         return found.timestamp()
