@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.domain.spec import Spec
 
 
+# Built once: pydantic takes most of the time of a short command to build it.
 @cache
 def adapter() -> Any:
     """Return the validator of a Spec; pydantic is imported by this module alone, when it is first needed."""
@@ -40,10 +41,12 @@ def document_of(spec: Spec) -> str:
     YAML has no surrogate pairs, so text is not escaped; control characters must be.
     """
     text = json.dumps(dump(spec), indent=1, sort_keys=True, ensure_ascii=False)
+    # JSON allows these characters as they are, YAML does not: the loop on the VM reads the text as YAML.
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def restore(data: Mapping[str, Any]) -> Spec:
     """Return the Spec that `dump` wrote; pydantic's ValidationError reports data that is not one."""
+    # Checked again: a stored spec may be of another version, or changed by hand.
     spec: Spec = adapter().validate_python(dict(data))
     return spec

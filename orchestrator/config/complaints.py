@@ -36,6 +36,7 @@ class ConfigError(UsageError):
 
     def __init__(self, complaints: tuple[Complaint, ...]) -> None:
         super().__init__(
+            # All at once: whoever corrects a file one complaint at a time gives up.
             "\n".join(str(complaint) for complaint in complaints),
             hint="correct this, then run: tpuctl plan",
             changed="Nothing was changed.",

@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.config.complaints import Complaint, ConfigError
 from orchestrator.config.setting_types import Path, dotted
 
+# Far above any deployment file: the parser takes seconds for each MB.
 LARGEST_BYTES = 1 << 20
 # Aliases may repeat a part of the file without end; no deployment file comes near this.
 _MOST_NODES = 10_000
@@ -61,6 +62,7 @@ def _decode(raw: bytes, name: str) -> str:
             "a deployment file is small; is this the right file?",
         )
     try:
+        # With or without the mark that editors on Windows write.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = _place_at(raw[: error.start].decode("utf-8-sig", "replace"))
@@ -156,10 +158,12 @@ class _Reader:
                 continue
             name = str(key.value)
             below = (*path, name)
+            # A merge would bring in values that have no place of their own to complain about.
             if name == "<<":
                 self._document.complain(
                     _place(key), path, "merge keys (<<) are not supported", "write the keys out"
                 )
+            # YAML takes the last one in silence: a second `spot:` further down would cost money unseen.
             elif name in found:
                 first = self._document.marks[below].key[0]
                 hint = f"it is already on line {first}; keep one"
@@ -183,6 +187,7 @@ class _Reader:
         if tag in _TEXT_TAGS:
             return str(node.value)
         try:
+            # Only these tags make values: any other one could ask the constructor for more than plain data.
             if tag in _VALUE_TAGS:
                 return self._resolve(node)
         except (ValueError, TypeError, OverflowError, IndexError, KeyError, AttributeError):

@@ -25,6 +25,7 @@ def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, 
         path = _put(document, key, text, origin)
         if path:
             origins[path] = origin
+    # Last, and weakest: it is set for many programs, so a project in the file wins over it.
     if not document.data.get("project") and environ.get("GOOGLE_CLOUD_PROJECT"):
         document.data["project"] = environ["GOOGLE_CLOUD_PROJECT"]
         origins["project",] = "GOOGLE_CLOUD_PROJECT"
@@ -56,6 +57,7 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             continue
         parts = variable.removeprefix(PREFIX).split("__")
         key = ".".join(part.lower() for part in parts)
+        # Names of the job's variables keep their case and underscores.
         if key.startswith(f"{ENV_KEY}."):
             key = f"{ENV_KEY}.{'__'.join(parts[2:])}"
         plain = settings().get(key)
@@ -72,6 +74,7 @@ def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
         hint = did_you_mean(key, settings()) or "`tpuctl schema` lists all settings"
         document.complaints.append(Complaint(origin, 0, 0, key, "there is no such setting", hint))
         return None
+    # One text for a whole section would throw away what the file says below it.
     if setting and text not in setting.words and (setting.section or setting.mapped):
         message = "is a section; set one of its keys"
         document.complaints.append(Complaint(origin, 0, 0, key, message, f"for example {_example(key)}"))

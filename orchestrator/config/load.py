@@ -40,6 +40,8 @@ def read(
     environ: Mapping[str, str] | None = None,
 ) -> Spec:
     """Return the deployment in *raw*; *name* is used in complaints. Raise ConfigError as `load` does."""
+    # The order must not change: rules judge what is used, so variables and
+    # flags are laid over the file first.
     document = parse(raw, name)
     origins = lay(document, overrides or {}, os.environ if environ is None else environ)
     spec, complaints = validate(document, origins)

@@ -39,6 +39,7 @@ def origins_of(
     if spec is None:
         raise ConfigError(complaints)
     return tuple(
+        # Secrets are references by now: `check` has refused whatever else stood there.
         ValueOrigin(".".join(place), value, laid.get(place) or _in_file(document, place))
         for place, value in _leaves(dump(spec))
     )

@@ -5,6 +5,7 @@ from importlib.resources import files
 
 from orchestrator.domain.catalog import TABLES, Catalog, build
 
+# One for the process: a plan and the budget that watches it must count with the same prices.
 _IN_USE: list[Catalog] = []
 
 

@@ -80,6 +80,7 @@ def init_text(
     if setup:
         values.setdefault("job.setup", setup)
     text = "\n".join(_file(values)) + "\n"
+    # Without variables: a file that is right only in this terminal must not be written.
     read(text.encode(), FILE_NAME, environ={})
     return text
 
@@ -91,6 +92,7 @@ def _first_zone(tpu_type: str) -> str:
 
     def rank(zone: str) -> tuple[bool, float, str]:
         price = catalog.tpu_price(tpu_type, zone, spot=True)
+        # Documented before cheap: a zone that only the API lists may refuse a new project.
         return not catalog.is_documented(tpu_type, zone), inf if price is None else price, zone
 
     return min(zones, key=rank) if zones else next(iter(catalog.zones))
@@ -143,6 +145,7 @@ def _yaml(value: Any) -> str:
         return f"[{', '.join(_yaml(item) for item in value)}]"
     if isinstance(value, Duration):
         return str(value)
+    # Words such as `no` and `on` are booleans to YAML 1.1, which editors and other tools still read.
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if isinstance(value, str) and '"' in value and "'" not in value and value.isprintable():

@@ -20,6 +20,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.suggest import closest
 
 _NAME = "[key]"  # pydantic's last part of the place of a name in a mapping
+# Valid together: rules that compare two settings must not complain about a stand-in.
 _STAND_INS: Mapping[str, Any] = {
     "name": "stand-in",
     "tpu.type": "v2-8",
@@ -48,6 +49,7 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
         if problem.fatal:
             path = _path(problem.key, document.marks)
             complaints.append(_complaint(document, origins, path, Wording(problem.message, problem.hint)))
+    # What has no line comes last: flags and variables are nowhere in the file.
     complaints.sort(key=lambda c: (c.line == 0, c.line, c.col))
     return (None if complaints else spec), tuple(complaints)
 
@@ -59,6 +61,7 @@ def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
     for entry in errors:
         path = _real_path(entry["loc"], data)
         if path is not None:
+            # One complaint for a place: pydantic reports each alternative that fails.
             found.setdefault(path, reword(entry, path))
     return spec, found
 
@@ -116,6 +119,7 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
     copy: dict[str, Any] = deepcopy(dict(data))
     # A name that a mapping may not have takes its value with it.
     places = {path[:-1] if path[-1] == _NAME else path for path in refused}
+    # The deepest first: removing a section would take away the place of what is refused inside it.
     for path in sorted(places, key=len, reverse=True):
         place: Any = copy
         for part in path[:-1]:

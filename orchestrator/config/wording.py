@@ -110,4 +110,5 @@ def _example(setting: Setting | None) -> str:
 
 def shown(value: Any) -> str:
     """Write a value as the file has it, cut at 60 characters."""
+    # As JSON: control characters of the file do not reach the terminal.
     return json.dumps(value, ensure_ascii=False, default=str)[:60]

@@ -44,12 +44,14 @@ def losses(
     def add(incarnation: int, step: int, loss: float | None) -> None:
         loss = usable(loss)
         loss = 0.0 if loss is not None and abs(loss) < SMALLEST else loss
+        # A job prints what it likes: beyond 2^53 a step is no exact number for the drawing.
         if loss is not None and 0 <= step < 10**15:
             found.setdefault(incarnation, {})[step] = loss
 
     for incarnation, points in before.points.items():
         for step, loss in points.items():
             add(incarnation, step, loss)
+    # The order decides where sources differ: log, watcher, last report; each overwrites the one before.
     for _, step, loss, incarnation in observed:
         add(incarnation, step, loss)
     for beat in beats:

@@ -54,6 +54,7 @@ class Dashboard:
     def __init__(self, page: Callable[[], str], port: int, failed: Callable[[Exception], None]) -> None:
         self._page = page
         self._failed = failed
+        # Held while the page is made: tabs that ask meanwhile wait for it instead of asking the cloud too.
         self._lock = threading.Lock()
         self._made: tuple[float, str] = (0.0, "")
         self.token = secrets.token_urlsafe(32)
@@ -101,6 +102,7 @@ class Dashboard:
     def _refusal(self, request: Request) -> Response | None:
         hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        # Against DNS rebinding: a page of another site may point its own name at 127.0.0.1.
         if host not in hosts:
             return PlainTextResponse("this host name is not served\n", 421)
         foreign = origin is not None and origin not in {f"http://{name}" for name in hosts}
@@ -117,6 +119,7 @@ class Dashboard:
         given = [request.cookies.get(COOKIE.format(port=self.port), "")]
         if request.url.path == "/":
             given = parse_qs(request.url.query).get("token", [])
+        # In constant time: other users of this computer may try.
         return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
 
     def _welcome(self) -> Response:

@@ -81,9 +81,11 @@ def lanes(drawn: Timeline) -> list[dict[str, object]]:
 def curve(found: Losses) -> dict[str, object] | None:
     """Return the polylines of the curve, one for each incarnation, and its axes; None without two points."""
     points = [point for part in found.values() for point in part]
+    # One step has no width to divide by.
     if len({step for step, _ in points}) < 2:
         return None
     low, high = min(y for _, y in points), max(y for _, y in points)
+    # Never 0, also for a flat curve and for one at 0: it is divided by below.
     room = (high - low or abs(high) or 1.0) * 0.05
     low, high = low - room, high + room
     first, last = min(x for x, _ in points), max(x for x, _ in points)

@@ -62,6 +62,7 @@ def page(facts: PageFacts, *, live: bool = False) -> str:
         "events": facts.events[-NEWEST:],
         "omitted": max(0, len(facts.events) - NEWEST),
         "live": live,
+        # The only text that is not escaped: it is a file of ours.
         "style": _environment().filters["as_is"](style),
         "style_hash": style_hash(style),
     }
@@ -90,6 +91,7 @@ def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
+    # autoescape: names, messages and events come from machines, and the page runs in the user's browser.
     made = Environment(
         loader=FileSystemLoader(_folders()), undefined=StrictUndefined, autoescape=True, trim_blocks=True
     )

@@ -131,4 +131,5 @@ def _bars(since: float, end: float, beat: Heartbeat, *, followed: bool) -> list[
 
 
 def _within(low: float, value: float | None, high: float) -> float:
+    # By clocks of several machines: a bar must never be negative or leave its machine's line.
     return high if value is None else min(max(low, value), high)

@@ -156,6 +156,7 @@ def loop_script(**values: str | int) -> str:
 
 def stop_seconds(spec: Spec) -> float:
     """Return how long `start-job --restart` waits for the old agent, in seconds."""
+    # 20 s beyond the grace: after the kill the agent still makes sure of what was saved.
     return max(STOP_SECONDS, (spec.job.grace or 0) + 20)
 
 
@@ -167,6 +168,7 @@ def quote(value: object) -> str:
     """
     text = str(value)
     check_text("value", text)
+    # Nothing is special inside single quotes but the quote itself: no value can leave its word.
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
@@ -185,6 +187,7 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         "setup": spec.job.setup,
         "python": spec.job.python,
         "command": spec.job.command,
+        # References only: the value is read on the machine, and never stands in a script or in metadata.
         "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
         "reports_first": target.role == "tpu" and target.runs_job,
         "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
@@ -271,6 +274,7 @@ def _environment() -> "SandboxedEnvironment":
     package = Path(__file__).resolve().parents[1]
     environment = SandboxedEnvironment(
         loader=FileSystemLoader([package / "templates", package.parent / "templates"]),
+        # A misspelt name in a template is an error here, not an empty word in a script that runs as root.
         undefined=StrictUndefined,
         # Every value that a template prints, also one that the next author of a template forgets to quote.
         finalize=lambda value: value if isinstance(value, _Raw) else quote(value),

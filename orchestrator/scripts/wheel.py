@@ -36,9 +36,11 @@ def build() -> bytes:
         members |= {f"orchestrator/templates/{name}": path.read_bytes() for name, path in _files(beside)}
     info = {"METADATA": _metadata(), "WHEEL": TAGS, "entry_points.txt": ENTRY_POINTS}
     members |= {f"{INFO}/{name}": text.encode() for name, text in info.items()}
+    # Last: it lists all others with their checksums, and itself without one.
     members[f"{INFO}/RECORD"] = _record(members)
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        # Sorted, with one date: the digest decides whether the loop on the VM is replaced.
         for name, content in sorted(members.items()):
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.create_system = 3
@@ -73,6 +75,7 @@ def requirements() -> tuple[str, ...]:
             "tpuctl is not installed here, so its requirements are not known", hint="run: pip install .",
             changed="nothing was changed",
         ) from error  # fmt: skip
+    # Extras stay here: the loop needs neither the dashboard nor Apprise.
     return tuple(text for text in found if "extra ==" not in text)
 
 

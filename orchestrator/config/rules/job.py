@@ -34,6 +34,7 @@ def _run_on(spec: Spec, _: Catalog) -> Iterator[Problem]:
 def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for name, value in spec.job.env.items():
         key = f"job.env.{name}"
+        # The name goes into a shell script unquoted: nothing but these characters may pass.
         if not re.fullmatch(VARIABLE_PATTERN, name):
             yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
         elif name.startswith("TPUCTL_") or name in RESERVED:
@@ -134,6 +135,7 @@ def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
     grace = spec.job.grace
+    # A warning, not a refusal: a stop that nobody has announced has all the time there is.
     if grace is not None and grace > NOTICE:
         text = f"{grace} is longer than the {NOTICE:g}s of a preemption notice"
         yield Problem("job.grace", text, "the last save must fit into the preemption notice", fatal=False)
@@ -173,6 +175,7 @@ def _budget(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         if spec.tpu.type not in catalog.types_in(zone):
             continue
         lines = [line for line in hourly(spec, catalog, zone).lines if line.billed_usd is None]
+        # An unknown price is never counted as zero: a budget that cannot be kept is refused.
         fatal = [line.what for line in lines if not line.minor]
         hint = "choose types with a known price, or remove the budget and rely on watch.ttl"
         if fatal:

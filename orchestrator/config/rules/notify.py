@@ -43,6 +43,7 @@ def _plain(text: str) -> Iterator[str]:
     elif not host or re.search(r"[\s\0]", text):
         yield "is not a URL; it is not shown here"
     elif (
+        # What lets anyone post is a secret, and this file is shared and committed.
         parts.password or parts.username or parts.query or any(host.endswith(name) for name in _SECRET_HOSTS)
     ):
         yield "is a URL that lets anyone who knows it post; it is not shown here"
@@ -57,6 +58,7 @@ def _apprise(spec: Spec, _: Catalog) -> Iterator[Problem]:
 def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for event, command in spec.notify.hooks.items():
         try:
+            # Split as it will be run: no shell reads it, so a pipe or a variable in it would be a plain word.
             words = shlex.split(command)
         except ValueError:
             words = []

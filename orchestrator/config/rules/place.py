@@ -10,6 +10,8 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.suggest import did_you_mean, join
 from orchestrator.domain.vm_machine_types import instead
 
+# The longest name made of it must still fit into a cloud's limit of 63:
+# `-vm`, `-tpu-gN`, the bucket's digest.
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
 LABEL = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -178,6 +180,7 @@ def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     runtime = spec.tpu.runtime
+    # Not fatal: Google adds versions faster than this table learns of them.
     if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
         near = did_you_mean(runtime, catalog.runtimes)
         yield Problem(

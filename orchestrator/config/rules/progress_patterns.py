@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.domain.spec import ProgressSpec, Spec
 
+# Private modules of Python: their names of codes are compared as text, so a new one is met as unknown.
 if sys.version_info >= (3, 11):
     from re import _constants as codes  # type: ignore[attr-defined]
     from re import _parser as parser  # type: ignore[attr-defined]
@@ -47,6 +48,7 @@ def fault(key: str, pattern: str) -> tuple[str, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # Over bytes, as the agent matches: \d and \w are ASCII there.
             compiled = re.compile(pattern.encode())
             tree = parser.parse(pattern.encode())  # type: ignore[arg-type]
     except (re.error, RecursionError, OverflowError, UnicodeEncodeError) as error:
@@ -93,6 +95,8 @@ def _slow(tree: Any) -> tuple[str, str]:
         if most == codes.MAXREPEAT or most > _BOUNDED:
             here = _bytes(part)
             every += 1
+            # Two neighbours that may match the same bytes share them out in every
+            # possible way, as one wide repeat does.
             wide += len(here) > 128 or bool(here & before)
             before = here
     if wide > MOST_WIDE or every > MOST:

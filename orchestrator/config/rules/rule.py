@@ -26,6 +26,7 @@ class SettingRule:
 
     def hindered_by(self, broken: str) -> bool:
         """Say whether the *broken* key, its section or one of its items is read by this rule."""
+        # With the bracket and the dot: `tpu.type` must not be hindered by a broken `tpu.types_of_mine`.
         return any(
             read == broken or read.startswith(f"{broken}.") or broken.startswith(f"{read}[")
             for read in self.reads

@@ -35,6 +35,7 @@ def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
     places = {"job.command": spec.job.command, "job.setup": spec.job.setup}
     places |= {f"job.env.{name}": text for name, text in spec.job.env.items()}
     for key, text in places.items():
+        # Sure shapes only: a refusal of what is no secret would keep a job from its start.
         for shape in shapes_in(text, sure_only=True):
             why = (
                 f"contains what looks like {shape}, and goes into the machine's metadata, which many can read"

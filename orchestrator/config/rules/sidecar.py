@@ -7,6 +7,7 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, TensorboardSpec
 from orchestrator.planning.sidecars import Sidecar, sidecars
 
+# Below it only root may listen, and a notebook must not be root's.
 LOWEST_PORT = 1024
 HIGHEST_PORT = 65535
 
@@ -40,6 +41,7 @@ def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if not isinstance(board, TensorboardSpec):
         return
     scheme, sign, path = board.logdir.rpartition("://")
+    # A comma separates folders for TensorBoard, and `..` would leave the deployment's bucket folder.
     plain = board.logdir.isprintable() and ".." not in path.split("/") and path.strip("/")
     if not plain or (sign and scheme != "gs") or "," in path:
         text = f'"{board.logdir[:60]}" is not a folder of a bucket'
