@@ -121,6 +121,7 @@ class Preview:
             "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
             "scopes": list(node_scopes(spec)),
             "secrets": {name: ref.text for name, ref in job_secrets(spec).items()},
+            # Printed and never run: tpuctl gives no account a role on secrets.
             "grants": [grant_line(name, self.account_text.split()[0]) for name in secret_names(spec)],
             "dead_man": [leg.as_dict() for leg in legs(spec)],
             "price": {
@@ -205,6 +206,7 @@ def _vm(view: Preview) -> dict[str, str]:
     if vm == "none":
         return {}
     capacity = "spot" if vm.spot else "standard"
+    # Google's own limit on the VM: it holds also when every tpuctl is gone.
     life = f"deleted by Google after {view.spec.watch.ttl}"
     more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
     beside = {**secret_lines(view.spec, "vm"), **_beside(view.spec, "vm")}
@@ -285,6 +287,7 @@ def _deadline(view: Preview) -> dict[str, str]:
         return {}
     hour = "an unknown price" if ondemand is None else f"{ondemand:.2f} USD an hour"
     whole = ondemand is not None and deadline.after is not None
+    # At most: all the time on demand, which is what the deadline buys in the worst case.
     most = f", at most {(ondemand or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
     first = "flex-start, else " if view.spec.watch.last_resort == "flex-start" else ""
     return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}

@@ -6,6 +6,7 @@ from typing import Final
 from orchestrator.advice.doctor import computer, file, google, login
 from orchestrator.advice.doctor.facts import Check, Facts, Health, HealthFinding
 
+# The order is that of cause and effect: a finding below may say "see ... above".
 CHECKS: Final[tuple[Check, ...]] = (
     computer.python,
     computer.libraries,

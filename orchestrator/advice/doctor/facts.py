@@ -15,6 +15,7 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.observation import Bucket, Node, Sight, Unknown, Vm
 from orchestrator.domain.spec import Spec
 
+# Unknown and not Absent: what nobody has asked must not look like a lack.
 NOT_ASKED = Unknown("nobody asked")
 
 
@@ -257,6 +258,7 @@ def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], 
         def with_spec(facts: Facts) -> ProbeAnswer:
             if facts.file.spec is not None:
                 return look(facts, facts.file.spec)
+            # A refused file is reported once, by its own check: all others would only repeat it.
             if facts.file.path:
                 return unknown("the deployment file is refused", "see `file` above")
             return unknown("there is no deployment file to look at", "tpuctl init")

@@ -102,9 +102,11 @@ def runtime(facts: Facts, spec: Spec) -> ProbeAnswer:
 
 
 def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> ProbeAnswer:
+    # Only a complete answer says that a zone lacks it: an Unknown counts as unsure.
     lacking = [zone for zone, sight in found.items() if isinstance(sight, Absent)]
     unsure = [sight for sight in found.values() if isinstance(sight, Unknown)]
     have = [zone for zone, sight in found.items() if isinstance(sight, Present)]
+    # One zone without it is a warning while another has it: `up` goes on to that one.
     if lacking:
         text = f"{what} is not offered in {', '.join(lacking)}"
         return warn(text, fix) if have else bad(text, fix)
@@ -195,6 +197,7 @@ def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
 
 
 def _too_small(limits: Mapping[str, int], need: int) -> dict[str, int]:
+    # -1 stands for no limit in Google's answers.
     return {at: limit for at, limit in limits.items() if 0 <= limit < need}
 
 

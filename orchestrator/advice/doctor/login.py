@@ -36,6 +36,7 @@ def not_observed(sight: Unknown, *, needed: bool = False) -> ProbeAnswer:
         return unknown(
             f"your login may not look: {sight.why}", "not needed for `up`; see docs/organisation.md"
         )
+    # What passes by itself is never called wrong: `doctor` is run when the network is bad, too.
     if sight.retry is Retry.PERMANENT:
         return bad(sight.why, sight.hint or "see the message")
     return unknown(sight.why, sight.hint)
@@ -79,6 +80,7 @@ def project(facts: Facts) -> ProbeAnswer:
     name, sight = facts.google.project, facts.google.compute
     if not name:
         fix = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
+        # Without a login its project cannot be known yet, so nothing is wrong with the file.
         return unknown("not set", fix) if isinstance(facts.google.login, Absent) else bad("not set", fix)
     if isinstance(sight, Absent):
         return bad(f"{name} does not exist, or is hidden from you", "gcloud projects list")

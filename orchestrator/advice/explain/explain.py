@@ -30,6 +30,7 @@ _DO = {
 
 def explain(facts: DeploymentFacts) -> Explanation:
     """Return why the deployment is in its state."""
+    # The end first: once it is reached, no other part decides anything.
     first = _deployment(facts)
     rest = _wanted(facts) if first.calm else _ended(facts)
     parts = (first, *rest)
@@ -115,6 +116,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     if isinstance(sight, Unknown):
         return not_visible("job", sight, facts)
     beats = sight.value if isinstance(sight, Present) else ()
+    # The very decision of the loop, asked again: an explanation of its own could differ from what is done.
     step = decide_job(facts.spec, facts.world, facts.record)
     evidence = (*(_beat(beat) for beat in beats), *journal_of(facts, "job", "bundle"))
     state = ", ".join(sorted({beat.phase.value for beat in beats})) or "not heard of"
@@ -193,6 +195,7 @@ def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
     )
 
 
+# Texts with numbers of the planner (seconds, tries): change them together with its constants.
 RULES: Final[dict[str, str]] = {
     "sight.unknown": "What could not be seen is unknown, not absent: nothing is made or deleted on it.",
     "sight.twice": "An absence counts after two looks 30 s apart have shown it.",

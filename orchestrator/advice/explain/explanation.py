@@ -91,6 +91,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, object]:
         """Return the explanation as `--json` prints it."""
+        # The key of earlier releases: programs read this document.
         return {"seen_at" if key == "observed_at" else key: value for key, value in asdict(self).items()}
 
 
@@ -104,6 +105,7 @@ def steps_text(changes: tuple[Change, ...]) -> str:
 
 def next_pass(facts: DeploymentFacts, step: Step | None = None) -> float | None:
     """Return when the next pass looks again; None when nobody watches."""
+    # A plan without a loop is never carried out: a time would be a promise that nobody keeps.
     if facts.watching is None or not facts.watching.alive:
         return None
     poll = float(facts.spec.watch.poll)

@@ -117,6 +117,7 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
 def _node_rule(node: Node | None, facts: DeploymentFacts, judgement: NodeJudgement, step: Step) -> str:
     """Return the rule that decided about the current node."""
     record = facts.record
+    # The order of the planner itself: the first rule that applies is the one that has decided.
     if undecided(record) and candidates(record):
         return "tpu.race"
     if node is None:
@@ -191,6 +192,7 @@ def _asked_for(
     refused = [r for r in facts.record.refusals if r.kind is kind]
     why = why or (step.changes[-1].why if step.changes else step.waiting)
     evidence = (*_refusals(refused), *evidence)
+    # With a change in the plan the wait is over: an old refusal explains nothing any more.
     if refused and not step.changes:
         return _refused(what, state, facts, kind, refused[-1], evidence, len(refused))
     if step.changes:

@@ -176,6 +176,7 @@ class _Reader(ast.NodeVisitor):
         index = self.values.assigned(node.slice)
         compared = isinstance(index, ast.Compare) and isinstance(index.ops[0], _COMPARED)
         plain = self.values.is_numpy(node.value) or (index is not None and self.values.is_numpy(index))
+        # Only where it is read: an assignment to x[mask] keeps its shape.
         if compared and not plain and isinstance(node.ctx, ast.Load):
             self.masks.append(node.lineno)
         self.generic_visit(node)

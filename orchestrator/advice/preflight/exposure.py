@@ -11,6 +11,7 @@ from orchestrator.domain.scopes import SELF_DELETE_ROLE
 from orchestrator.domain.spec import Spec
 
 _SECRETS: Final = {
+    # Lengths as the services give them out: a shorter minimum would stop jobs for words that only begin so.
     "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{20,}"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"),
     "a GitHub token": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,})"),
@@ -66,6 +67,7 @@ def secret_in_env(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
         kind = _kind(value)
         if kind:
             yield Hit(f"job.env.{name}", f"looks like {kind} ({len(value)} characters)", fix)
+        # 40 hex digits are a commit as well: only the name tells them apart.
         elif _HEX40.fullmatch(value) and not _REVISION.search(name):
             level = Level.STOP if _KEY.search(name) else Level.WARN
             yield Hit(

@@ -125,6 +125,7 @@ def numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version: (2, 13, 0) for 2.13.0+cpu."""
     found: list[int] = []
     for part in version.partition("+")[0].split("."):
+        # Release candidates and local versions count as their numbers: no rule here needs more.
         if not part.isdigit():
             break
         found.append(int(part))
@@ -183,6 +184,7 @@ class Rule:
 
     def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
         """Return what the rule finds, in the order of the source."""
+        # The same line may be met twice, as a file and through the command that runs it.
         hits = dict.fromkeys(self.look(spec, catalog, facts))
         return tuple(
             Finding(self.id, hit.level or self.levels[0], hit.where, hit.message, hit.fix) for hit in hits
@@ -235,6 +237,7 @@ def runs_fairseq(spec: Spec, facts: SourceFacts) -> str | None:
 def is_lost(path: str, committed: str = "") -> bool:
     """Say whether a literal path lies on the machine's own disk, outside *kept* (which the agent commits)."""
     plain = path.strip("\"'")
+    # A path that a variable completes may lie anywhere: what is not known is not called lost.
     if not plain or "$" in plain or "://" in plain or plain.startswith(("-", "{")):
         return False
     return not (committed.startswith("/") and f"{plain}/".startswith(f"{committed.rstrip('/')}/"))

@@ -20,6 +20,7 @@ from orchestrator.domain.spec import Spec
 _PACKAGE: Final = re.compile(r"([A-Za-z][\w.-]*)(?:\[[^]]*\])?\s*(==\s*([\w.+!-]+)|@|$|[<>~!=])")
 _FULL: Final = "6.6 GB"
 _IMAGE_PYTHON: Final = "3.10"
+# Only packages that a TPU job pins often: one that is missing here is not judged.
 _LAST_FOR_3_10: Final = {
     "contourpy": "1.3.2", "filelock": "4.1.0", "flax": "0.10.7", "jax": "0.6.2", "jaxlib": "0.6.2",
     "networkx": "3.4.2", "numpy": "2.2.6", "pandas": "2.3.3", "regex": "2026.9.29", "scikit-learn": "1.7.2",
@@ -78,6 +79,7 @@ def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     named = (found for where, words in _all_installs(spec, facts) for found in _packages(where, words))
     for found in (*facts.requirements, *named):
         last = _LAST_FOR_3_10.get(found.name)
+        # A direct reference has no number and compares as older than all: it is never complained about.
         if last and found.pin and not found.conditional and numbers(found.pin) > numbers(last):
             whose = "job.python" if spec.job.python else "the TPU image's Python"
             yield Hit(
@@ -127,6 +129,7 @@ def removed_torch_xla(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hi
 
     Silent where torch_xla is pinned below 2.9. XRT_TPU_CONFIG is left alone for jobs on the VM, which get it.
     """
+    # Every pin must be older: of two lists nobody knows which one the machine installs.
     if facts.pinned_below((2, 9), *_TORCH_XLA):
         return
     for code in facts.code:

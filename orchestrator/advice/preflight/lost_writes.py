@@ -39,6 +39,7 @@ def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterato
     program could not be read, and when `job.checkpoint.dir` is a path of your own. With `dir: bucket`,
     TPUCTL_BUCKET does as well.
     """
+    # An unread program may be the one that reads it: silence is better than a false alarm here.
     if spec.job.checkpoint.dir not in ("local", "bucket") or facts.unread:
         return
     texts = "\n".join((spec.job.command, spec.job.setup, *spec.job.env.values()))

@@ -48,6 +48,7 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
     """
     job = program(spec, facts)
     shell = shell_texts(spec, facts)
+    # These may install anything: with one of them nothing can be called missing.
     if any(_OPAQUE.search(text) for _, text in shell) or not job.code:
         return
     asked = {found.name for found in facts.requirements} | facts.projects
@@ -69,6 +70,7 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
         fix = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(sorted(missing))}"
         yield Hit("job.setup", message, f"for example setup: {fix}")
         return
+    # A package of which nothing is known may bring the missing one with it: a note then, no warning.
     unsure = bool(asked - set(PACKAGES.values()) - set(TWINS) - OTHERS - facts.projects)
     for package, where in missing.items():
         message = f"imports {package}, which no list of requirements and no setup names"
@@ -169,6 +171,7 @@ def _home_of(head: str, tail: str, homes: list[AtHome]) -> AtHome | None:
     """Return what stays at home and is, or holds, the path that begins with *head* and ends with *tail*."""
     start = str(PurePosixPath(head)) if head and not head.startswith(("/", "~", "$", "-")) else ""
     end = PurePosixPath(tail).name if tail else ""
+    # Without a literal beginning any file at home would fit the end.
     if start in ("", ".") or "://" in head:
         return None
     for home in homes:

@@ -11,6 +11,7 @@ from orchestrator.advice.preflight.findings import SourceFacts
 from orchestrator.domain.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
+# Not after a dollar or a slash: "$DIR/train.py" and /opt/train.py are no files of the source folder.
 _SCRIPT: Final = re.compile(r"(?<![\w$./-])(?:\./)?([\w][\w./-]*\.(?:py|sh|bash))(?![\w.])")
 _MODULE: Final = re.compile(r"(?:^|[\s;&|])-m\s+([A-Za-z_][\w.]*)")
 _RUNNERS: Final = frozenset({
@@ -50,6 +51,7 @@ def program(spec: Spec, facts: SourceFacts) -> Program:
                 whole = False
             elif path in by_path:
                 first.append(by_path[path])
+            # Scripts may call each other in a circle.
             elif path not in visited:
                 visited.add(path)
                 texts.append(scripts[path])
@@ -117,6 +119,7 @@ def _closure(first: list[Code], by_path: dict[str, Code]) -> tuple[Code, ...]:
 
 def _module(name: str, folder: str, by_path: dict[str, Code], *, relative: bool = False) -> tuple[Code, ...]:
     """Return the files that an import of *name* runs: those of its packages, and its own."""
+    # The script's own folder first, as Python does.
     roots = (folder,) if relative else dict.fromkeys((folder, *_ROOTS))
     parts = name.split(".")
     for root in roots:

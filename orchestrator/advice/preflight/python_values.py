@@ -16,6 +16,7 @@ UNKNOWN: Final = UnknownValue()
 
 _PATHS: Final = frozenset({"pathlib.Path", "os.path.join", "os.path.expanduser", "os.fspath"})
 _SAME: Final = frozenset({"expanduser", "absolute", "resolve", "as_posix"})
+# A node that stands for no value: a name that is bound twice must be UNKNOWN, and stay so.
 _TWICE: Final = ast.Pass()
 _BINDERS: Final = (
     ast.Import, ast.ImportFrom, ast.Assign, ast.arg, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor,

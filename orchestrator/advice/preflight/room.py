@@ -131,6 +131,7 @@ def _text_gb(spec: Spec, facts: SourceFacts) -> float:
 def _copies(spec: Spec, facts: SourceFacts) -> tuple[int, str]:
     texts = [text for _, text in commands(spec, facts)]
     loads = [call for _, call in facts.calls({"datasets.load_dataset"})]
+    # All of them: one load that is not streamed writes its copies to the disk.
     streamed = bool(loads) and all(call.keywords.get("streaming") is True for call in loads)
     if (facts.uses("datasets") and not streamed) or any(
         re.search(r"\brun_(clm|mlm|plm)\w*\.py", text) for text in texts

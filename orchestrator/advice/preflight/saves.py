@@ -53,6 +53,7 @@ def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     them could not be found or read, or imports a package that is not known here and may save by itself.
     """
     job = program(spec, facts)
+    # Silent at the least doubt: told wrongly that nothing saves, people stop reading findings.
     if not job.whole or _may_save(job) or any(is_unknown(one, code, facts) for code, one in job.imports()):
         return
     others = len(job.code) - 1
@@ -164,6 +165,7 @@ def _is_repeated(job: Program, function: str, depth: int) -> bool:
         return False
     callers = [call for code in job.code for call in code.calls if call.method == function]
     return (
+        # Without a known caller it may be a callback, which a framework calls in its loop.
         not callers
         or depth > 8
         or any(call.in_loop or _is_repeated(job, call.within, depth + 1) for call in callers)
@@ -246,6 +248,7 @@ def lost_share(every: float, save_seconds: float, lifetime: float) -> float:
 
     Restarts are not in it: the interval does not change them.
     """
+    # exp() overflows a float beyond 709.
     exponent = min((every + save_seconds) / lifetime, 700.0)
     return 1 - (every / lifetime) / (exp(exponent) - 1) if exponent > 0 else 0.0
 

@@ -61,6 +61,7 @@ def comeback_of(blow: Blow, life: RehearsedLife, unbroken: RehearsedLife | None 
     later = [chain[n] for n in chain if n > blow.incarnation]
     wrote = {save.incarnation for save in life.written}
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
+    # The TPU was not touched: no resume is asked of the job.
     if blow.kill is Kill.VM:
         return Comeback(blow.kill, resumed=True, why="the VM came back; the TPU trained on")
     if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
@@ -72,6 +73,7 @@ def comeback_of(blow: Blow, life: RehearsedLife, unbroken: RehearsedLife | None 
     after = trained[0]
     tells_steps = life.tells_steps
     restored = after.resumed_from or 0
+    # A job that ignores its checkpoint begins below the restored step, whatever it was given.
     start = restored if after.began_at is None else min(restored, after.began_at)
     before = chain.get(blow.incarnation)
     reached = max(blow.step or 0, (before.step or 0) if before else 0)
@@ -88,6 +90,7 @@ def comeback_of(blow: Blow, life: RehearsedLife, unbroken: RehearsedLife | None 
     elif blow.committed is not None and start < blow.committed:
         resumed, fault = False, Fault.OLDER
         why = f"step {blow.committed} was saved, but it went on from step {start}"
+    # Nothing to go on from is no fault of the resume, as long as no step was lost by it.
     elif blow.committed is None and not start:
         resumed, fault = reached == 0, Fault.NOTHING_SAVED
         why = f"nothing had been saved by step {reached}; it began again"
@@ -148,6 +151,7 @@ def _went_back(
     begun, again = dict(life.losses.get(first, ())), dict(life.losses.get(after.incarnation, ()))
     common = sorted(set(begun) & set(again))
     if common:
+        # Equal first losses mean that it began anew; equal by chance is ruled out by asking all common steps.
         alike = all(isclose(begun[step], again[step], rel_tol=1e-6) for step in common)
         if alike:
             return Fault.IGNORED

@@ -164,6 +164,7 @@ class Moment:
             return cls(sign, Duration.parse(value))
         if sign is LifeSign.LOG:
             try:
+                # Compiled now: a pattern that is none must not end a rehearsal that has run for minutes.
                 re.compile(value)
             except re.error as error:
                 raise ValueError(f"{value!r} is not a regular expression: {error}") from error
@@ -199,6 +200,7 @@ class Shown:
 
 def come(moment: Moment, shown: Shown) -> bool:
     """Say whether the moment has come."""
+    # A failure before the first checkpoint shows nothing about a resume.
     if moment.saved and shown.saved <= 0:
         return False
     if moment.sign is LifeSign.STEP:
@@ -219,6 +221,7 @@ def default_moment(number: int, count: int, target: int | None, pace: SavePace |
         return Moment(LifeSign.STEP, (target or 0) * number // (count + 2), saved=True)
     last = pace.last_step if pace.last_step is not None else target
     if pace.last_step is not None and last is not None:
+        # count + 2 parts: the last failure leaves the job time to come back and to reach its end.
         return Moment(LifeSign.STEP, last * number // (count + 2), saved=pace.saves > 1)
     if pace.saves > 1:
         return Moment(LifeSign.CHECKPOINT, 1)

@@ -55,6 +55,7 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
     mine, other = _learnt(ours[step]), _learnt(theirs[step])
     differ = tuple(sorted(n for n in set(mine) & set(other) if not _alike(mine[n], other[n])))
     strange = sorted(set(mine) ^ set(other))
+    # By content, whatever the names: some formats number their files at random.
     moved = Counter(mine[n].sha256 for n in strange if n in mine) != Counter(
         other[n].sha256 for n in strange if n in other
     )
@@ -70,6 +71,7 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
 
 def _learnt(prints: Prints) -> Prints:
     """Return the files that hold what was learnt; all of them where they all look like notes."""
+    # If only notes are left, they are compared after all: nothing to compare would look like the same.
     return {name: one for name, one in prints.items() if not NOTES.search(name)} or prints
 
 

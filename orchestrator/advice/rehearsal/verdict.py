@@ -158,6 +158,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
     known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
     parting = _parting(broken, unbroken) if unbroken and same is False else None
     crash = None if broken.done else _crash(RehearsedRun.BROKEN, broken)
+    # A run that did not reach its end has another last step: bytes would differ for that alone.
     compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
     found = RehearsalVerdict(
         done=broken.done,
@@ -168,6 +169,7 @@ def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0
         torn=broken.torn,
         seconds_lost=_more(broken, unbroken) if known and broken.done else None,
         causes=(),
+        # After a crash nobody can say whether the failure would have come.
         missed=missed if broken.done else 0,
         silent=broken.silent,
         compared=unbroken is not None,
@@ -207,6 +209,7 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
         causes.append(Cause.UNSAVED)
     by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.ANEW: Cause.ANEW, Fault.BACK: Cause.BACK}
     causes += [by_fault[c.fault] for c in found.comebacks if c.fault in by_fault]
+    # A job that did not come back must differ: the difference is no finding of its own then.
     lost = any(not comeback.resumed for comeback in found.comebacks)
     if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
         causes.append(Cause.UNSTEADY if found.parting and found.parting.before else Cause.DIFFERENT)

@@ -53,6 +53,7 @@ def _fields(recorded: Recording, here: Recording) -> Iterator[Difference]:
     for call in sorted(set(theirs) & set(ours)):
         for path in sorted(set(theirs[call]) | set(ours[call])):
             one, other = theirs[call].get(path), ours[call].get(path)
+            # A field on one side only, or of another type, would break a client that was tried on the other.
             if one is None or other is None or (_types(one) != _types(other)):
                 yield Difference(Topic.FIELDS, f"{call} {path}", _listed(one), _listed(other))
             elif one - other:

@@ -91,6 +91,7 @@ def _sets(shape: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
 
 
 PLACEHOLDER = "<id>"
+# Allow-lists, all of them: a forgotten entry hides a word, and never shows a name.
 PATH_WORDS = frozenset({
     "v1", "v2", "v2alpha1", "compute", "storage", "upload", "download", "projects", "zones", "regions",
     "global", "aggregated", "locations", "nodes", "queuedResources", "operations", "instances",
@@ -175,6 +176,7 @@ class RecordingRedactor:
         if isinstance(value, dict):
             users = name in MAPS and "@type" not in value
             for key, item in value.items():
+                # Keys of labels and metadata are people's words as well.
                 shown = key if not users and _FIELD.fullmatch(str(key)) else "*"
                 self._walk(item, f"{path}.{shown}" if path else shown, shown, found)
             if not value:
