@@ -49,6 +49,7 @@ def checked_digest(digest: str) -> str:
 
 def is_whole(path: Path, digest: str) -> bool:
     """Say whether *path* is a plain file with this sha256."""
+    # A link could lead to any file of this user, which would then be sent to machines.
     if path.is_symlink() or not path.is_file():
         return False
     found = hashlib.sha256()
@@ -91,6 +92,7 @@ def _fetch(store: Store, name: str, digest: str) -> bytes:
             f"the code {digest[:12]} is neither on this computer nor in the bucket",
             hint="run `tpuctl up` from the folder that holds tpuctl.yaml",
         )
+    # What runs on machines comes from the bucket, which machines may write: only the digest makes it ours.
     if hashlib.sha256(stored.data).hexdigest() != digest:
         raise TpuctlError(
             f"{name} in the bucket is damaged", hint="run: tpuctl up", changed="nothing was pushed"

@@ -64,6 +64,7 @@ def append_synced(path: Path, line: bytes) -> None:
         with path.open("a+b") as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
+                # In append mode every write goes to the end, wherever the read above has left the position.
                 line = line if file.read(1) == b"\n" else b"\n" + line
             file.write(line)
             file.flush()

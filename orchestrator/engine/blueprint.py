@@ -73,6 +73,7 @@ class Blueprint:
             metadata=self._metadata(scripts),
             service_account=self.vm_account,
             scopes=vm_scopes(self.spec),
+            # Google ends the VM by itself then: the last guard of the bill when no tpuctl runs.
             ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
             external_ip=vm.external_ip,
             interface=self._interface,
@@ -107,6 +108,7 @@ class Blueprint:
             scopes=node_scopes(self.spec),
             interface=self._interface,
             secure_boot=self.spec.secure_boot,
+            # A request for the deadline is a plain one: a reservation is taken through the queue only.
             reservation="" if on_demand else tpu.reservation or "",
             run_seconds=LONGEST_RUN if flex else self._run_seconds,
             disks=data_disks(self.spec),
@@ -184,6 +186,7 @@ class Blueprint:
             "startup-script": scripts.startup,
             "shutdown-script": scripts.shutdown,
             "enable-guest-attributes": "TRUE",
+            # Whoever may edit the project's metadata would have a shell on every machine otherwise.
             "block-project-ssh-keys": "TRUE",
             **logins,
         }

@@ -18,6 +18,7 @@ def read_first(store: Store, listed: Sequence[StoredObject], limit: Limit) -> di
     """
     names, remaining = [], limit.together
     for one in listed[: limit.many]:
+        # By the listed size: an object that grows meanwhile is cut by the limit of its own read.
         remaining -= min(one.size, limit.each)
         if remaining < 0:
             break

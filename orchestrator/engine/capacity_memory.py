@@ -48,6 +48,7 @@ class CapacityMemory:
 
     def keep(self, places: Places, now: float) -> None:
         """Write what the record knows, where that is new and the last try is a minute ago."""
+        # Never before the object was read: an empty memory would overwrite what others have learned.
         if self._unread or places == self._stored or 0 <= now - self._tried_at < SPACING:
             return
         self._tried_at = now

@@ -40,6 +40,7 @@ def _relative(name: str, checkpoint: StoredCheckpoint) -> str:
 
 def _print(store: Store, name: str, sha256: str) -> FilePrint | None:
     if not name.endswith(ARCHIVES):
+        # A recorded sha256 saves the download; whether the bytes still fit it is `checkpoints --verify`.
         known = sha256 or store.sha256(name)
         return FilePrint(known) if known else None
     with tempfile.TemporaryDirectory(prefix="tpuctl-prints-") as folder:

@@ -22,6 +22,7 @@ from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.bounded_read import read_first
 
 PARALLEL = 8
+# Eight digits at least: steps are written with leading zeros, so that names sort as numbers do.
 _COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/")
 _ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn|replaced)")
 _WHY_ASIDE = {
@@ -73,6 +74,7 @@ def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
 
     with threads.pool(PARALLEL) as pool:
+        # Every byte is read: this costs traffic where the bucket is far, so no pass does it.
         return [text for text in pool.map(fault, checkpoint.objects) if text]
 
 

@@ -29,6 +29,7 @@ LOCK_SECONDS = 10.0
 def limit_of(environ: Mapping[str, str]) -> int:
     """Return how many creates a minute are allowed: TPUCTL_CREATES_A_MINUTE, or the default."""
     text = environ.get("TPUCTL_CREATES_A_MINUTE", "")
+    # A typing error must not switch the limit off.
     return int(text) if text.isdigit() else A_MINUTE
 
 
@@ -63,6 +64,7 @@ class CreateBudget:
 
     def stockouts(self, kind: str, now: float) -> Places:
         """Return what all of them know of stockouts of one type."""
+        # Nothing of the future counts: another computer's clock may have written it.
         return tuple(p for p in self._read().stockouts if p.type == kind and now - SHARED < p.out_at <= now)
 
     def _locked(self) -> "_Locked":

@@ -47,6 +47,7 @@ def deliver(
     # The settings after the code: the agent reads them when it is started below, and not before.
     env = blueprint.vm_job_env(record, node) if on_vm else _job_env(blueprint, record, node)
     cloud.remote.put(hosts, artifacts.agent.read_bytes(), "agent.pyz", 0o644)
+    # 0600: values of job.env are the user's, and other users of the machine need none of them.
     cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)
     script = begin_script(restart=on_vm or change.verb is Verb.UPDATE)
     seconds = START_SECONDS + stop_seconds(blueprint.spec)

@@ -31,6 +31,7 @@ class EventLog:
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
+        # Shown first: people must learn of it also when no bucket takes it.
         self._onward(event)
         if event.kind in PASSING:
             return
@@ -45,6 +46,7 @@ class EventLog:
             waiting, self._pending = self._pending, []
         for number, event in enumerate(waiting):
             try:
+                # The number keeps events of one millisecond apart.
                 self._store.write(
                     f"{EVENTS}{event.at * 1000:.0f}-{number:02d}-{event.kind}.json", event.to_json()
                 )

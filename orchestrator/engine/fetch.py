@@ -99,6 +99,7 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
         else:
             _drop_foreign(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})
             # The rename comes last: the folder appears when every file in it was checked.
+            # Opened to others only now: while it is checked nobody else may write into it.
             part.chmod(0o777 & ~_umask())
             part.rename(folder)
     except OSError as error:
@@ -141,6 +142,7 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callabl
     try:
         return [text for text in pool.map(copy, one.files) if text]
     finally:
+        # After Ctrl-C nothing new is begun: a checkpoint may have thousands of files.
         pool.shutdown(cancel_futures=True)
 
 
@@ -198,6 +200,8 @@ def _is_ours(part: Path) -> bool:
 
 
 def _umask() -> int:
+    # The mask can be read only by setting it: for a moment files of other
+    # threads are made stricter, not wider.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -36,6 +36,7 @@ MOST_ENTRIES = 64
 SLOWEST, FASTEST = 1e-7, 1e9
 """Steps a second that a job may do; others are none: a step of 100 days ends no training."""
 SIGNED = frozenset({"loss", "exit_code", "rate"})
+# No leading zeros: two names for one worker would be two reports of which nobody knows the newer.
 _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
 
 
@@ -206,6 +207,7 @@ class Heartbeats:
                 # The list's time is exact, unless the report was replaced since.
                 found = replace(found, updated=max(one.updated, found.updated))
                 known[found.name, found.generation] = _beat(found)
+        # Only what is listed now: a report that was deleted must not be remembered as alive.
         self._known = known
 
 

@@ -21,6 +21,7 @@ def give_back(store: Store, generation: int) -> None:
 def given_back(store: Store, lease: StoredObject) -> bool:
     """Say whether the holder of this *lease* has given it back."""
     note = store.read(LEASE_BACK, limit=SMALL)
+    # By the generation: a note of an earlier lease says nothing about this one.
     return note is not None and note.data == _note(lease.generation)
 
 

@@ -36,6 +36,7 @@ class JobLog:
                 self._read[name] = self._read.get(name, 0) + len(found.data)
                 before = self._rest.pop((incarnation, worker), b"")
                 self._held -= len(before)
+                # Split at the last line end: a character of several bytes is never cut before it is decoded.
                 whole, _, rest = (before + found.data).rpartition(b"\n")
                 # A job may write without ever ending a line: what is held for it has a bound.
                 if len(rest) > LONGEST_LINE or self._held + len(rest) > ALL_RESTS:

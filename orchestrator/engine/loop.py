@@ -89,6 +89,7 @@ class Doorbell:
             found = self._store.read(name, limit=limits.WAKE)
         except TpuctlError:
             return False
+        # By the generation: what the object says is a machine's, and is not believed.
         call = (name, found.generation if found is not None else 0)
         news = found is not None and call != self._last_call
         self._last_call = call
@@ -236,6 +237,7 @@ class Watcher:
             with contextlib.suppress(TransientError):
                 self._records.flush()
         self._doorbell.pause(max(SHORTEST_PAUSE, pause), self.wake, listening or 0)
+        # After the pause: a call that comes while a pass runs makes the next pause end at once.
         self.wake.clear()
 
 

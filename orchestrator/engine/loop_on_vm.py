@@ -102,6 +102,7 @@ def pack(files: Mapping[str, tuple[bytes, int]]) -> Packed:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, (content, mode) in sorted(files.items()):
             entry = tarfile.TarInfo(name)
+            # Neither owner nor time: the same files must give the same digest on every computer.
             entry.size, entry.mode = len(content), mode
             archive.addfile(entry, io.BytesIO(content))
     data = buffer.getvalue()
@@ -142,6 +143,7 @@ def look(remote: Remote, host: Host) -> LoopState:
     """Return what the machine says of its loop. Raise RemoteError."""
     said = _call(remote, host, "state")
     try:
+        # The last line: profiles and messages of the day may print before it.
         body = json.loads(said.splitlines()[-1])
         return LoopState(str(body["digest"]), bool(body["running"]), str(body["state"]))
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:

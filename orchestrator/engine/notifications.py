@@ -99,6 +99,7 @@ class Outbox:
         names = [found.name for found in self.store.list(OUTBOX)]
         for name in names:
             held = self.store.read(name)
+            # A notice that cannot be read is left where it is, and keeps no other from its receiver.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 if held is not None and name.removeprefix(OUTBOX) not in sent:
                     self._keep(Notice.from_json(held.data))
@@ -138,6 +139,7 @@ class Outbox:
     def _finish(self, one: _Waiting) -> None:
         """Mark a notice as sent before it is deleted, so that a crash between the two sends nothing twice."""
         try:
+            # First the mark, then the deletion: killed in between, the notice is known to be sent.
             self.store.write(SENT + one.notice.id, b"")
             self.store.delete(OUTBOX + one.notice.id)
         except TpuctlError:

@@ -37,6 +37,7 @@ def published_here(folder: Path, now: float, gone: Callable[[Holder], bool]) -> 
         data = (folder / HERE).read_bytes()
     except (OSError, ValueError):
         return None
+    # A killed loop leaves its copy behind: with its process gone it is nobody's word.
     return None if gone(holder) else counted(data, holder, now, None)
 
 

@@ -24,6 +24,7 @@ def read_claim(store: Store, race: int, record: Record, nodes: Sight[tuple[Node,
     if not race:
         return Absent()
     try:
+        # One byte more than allowed: so a claim that is too long is seen to be, and names nobody.
         found = store.read(claim_name(race), limit=limits.CLAIM + 1)
     except NotFoundError:
         return Absent()

@@ -37,6 +37,7 @@ def rebuilt(store: Store) -> Record:
     # Machines write the names of reports: one far beyond the journal is of no TPU of ours.
     reported = (place[0] for place in reports if place is not None)
     newest = max((number for number in reported if number <= asked + UNTOLD), default=0)
+    # queued: without a record nobody knows whether something waits in the queue, so it is listed.
     record = Record(bucket=BucketRecord(observed=True), node=NodeRecord(incarnation=newest, queued=True))
     # In the order of time, whoever wrote them: the last intent of each kind is the one that counts.
     for entry in sorted(found, key=lambda e: float(e["at"])):

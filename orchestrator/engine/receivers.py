@@ -72,6 +72,7 @@ class Webhook(_Service):
             with _opener(host).open(request, timeout=SECONDS):
                 return
         except urllib.error.HTTPError as error:
+            # Without the cause: its text and traceback hold the address.
             raise TransientError(f"{self.name} answers {error.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "reason", None) or type(error).__name__
@@ -142,6 +143,7 @@ class Hook:
         try:
             process = subprocess.Popen(
                 shlex.split(self.command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                # A session of its own: Ctrl-C at the terminal must not kill a hook half way through its work.
                 stderr=subprocess.DEVNULL, cwd=self.folder, env=environment, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
@@ -150,6 +152,7 @@ class Hook:
         try:
             process.communicate(notice.to_json(), timeout=HOOK_SECONDS)
         except subprocess.TimeoutExpired:
+            # The whole group: a shell script that is killed alone leaves its children with the pipe.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise TransientError(f"{self.name} did not end within {HOOK_SECONDS:g} s") from None

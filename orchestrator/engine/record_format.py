@@ -63,6 +63,7 @@ NESTED = {
     "on_demand": "deadline.on_demand",
     "flex_start": "deadline.flex_start",
     "progress": "deadline.progress",
+    # Old words, and they stay: machines and earlier versions read these keys.
     "mute": "silence.never_reported",
     "beacons": "silence.reports_at_boot",
     "sightings": "first_seen",
@@ -99,6 +100,7 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
     body[BODY] = _flat(adapter(Record).dump_python(plain, mode="json"))
     body[BODY]["shape"] = str(sane.node.shape or "")
     for refusal in body[BODY]["refusals"]:
+        # As earlier versions stored it: they show the message and know no separate code.
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     for operation in body[BODY]["operations"]:
         operation["verb"] = _WORDS.get(operation["verb"], operation["verb"])
@@ -225,6 +227,7 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
 _WORDS = {verb.value: verb.word for verb in Verb}
 _SIGNS = {word: sign for sign, word in _WORDS.items()}
 _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
+# Reads what `Shape.__str__` writes: change the two together, and read the old form as well.
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
 _BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.UNRECORDED.value, Sign.LAST_CREATING.value})

@@ -26,6 +26,7 @@ from orchestrator.errors import (
     TpuctlError,
 )
 
+# An earlier holder has one write under way at most; each further one means that it still acts.
 CLAIM_TRIES = 3
 SPACING = 1.1
 """Least seconds between two writes that can wait: one object takes one a second (docs/facts.md 3.2)."""

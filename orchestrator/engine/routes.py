@@ -14,6 +14,7 @@ def vm_host(cloud: Cloud, world: World) -> Host:
     route = route_to_vm(vm.external_ip, inside=cloud.inside)
     if route is RouteKind.IAP and vm.state is not VmState.RUNNING:
         raise RemoteError(f"the VM {vm.name} is {vm.state.value}", hint="run: tpuctl status")
+    # From the cloud's API, never learned at the first contact: what answers there could be anybody.
     keys = cloud.vms.host_keys(vm.name, vm.zone)
     address = vm.external_ip if route is RouteKind.OUTSIDE else vm.internal_ip
     iap = Iap(cloud.account.project, vm.zone, vm.name, cloud.relay) if route is RouteKind.IAP else None

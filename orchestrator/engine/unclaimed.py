@@ -120,6 +120,7 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
             (
                 stored.object,
                 stored.sha256,
+                # A manifest is a machine's text: a name that leads out of the folder is refused.
                 inside(f"w{part.worker}/{stored.name}" if several else stored.name),
             )
             for part in one.parts

@@ -45,6 +45,7 @@ class Approved:
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> "Approved":
         """Read the content of a file; raise ValueError when it is not one of this version."""
+        # A plan is carried out to the letter: what another version meant is not guessed.
         if body.get("schema") != SCHEMA:
             raise ValueError(f"it has schema {body.get('schema')!r}, this tpuctl knows {SCHEMA}")
         fields = {key: value for key, value in body.items() if key != "schema"}
@@ -146,6 +147,7 @@ def _key(change: Mapping[str, Any]) -> tuple[Any, ...]:
     kind = change["kind"]
     if kind in {Kind.JOB.value, Kind.BUCKET.value}:
         return (kind, "" if kind == Kind.JOB.value else change["verb"])
+    # Without the reason: its words hold ages, and differ from one look to the next.
     return (kind, change["verb"], change["name"], change["zone"], change["incarnation"])
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from orchestrator.domain.capacity import Place, Places
 
+# Deletions need room below the hundred writes too: what cannot be deleted goes on costing.
 A_MINUTE, MOST_A_MINUTE = 60, 91
 """Creates a minute, by default and at most."""
 MINUTE, ZONE_PAUSE = 60.0, 5.0
@@ -64,6 +65,7 @@ class Ledger:
 
 def free_at(ledger: Ledger, zone: str, now: float, limit: int) -> float:
     """Return when the next create in *zone* is within the budget, 0 when it is now."""
+    # Times of the future are left out: a clock that was wrong must not hold creates back for hours.
     recent = sorted(at for at, _ in ledger.creates if now - MINUTE < at <= now)
     times = [recent[-limit] + MINUTE] if len(recent) >= limit else []
     times += [

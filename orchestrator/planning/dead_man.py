@@ -36,6 +36,7 @@ def _node(spec: Spec) -> Leg:
     if not spec.watch.self_delete:
         if spec.tpu.request == "flex-start":
             return Leg("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
+        # Said plainly: a TPU on demand or spot has no end of its own, and this is what a forgotten one costs.
         return Leg("TPU", False, "no limit at Google; watch.self_delete would arm one")
     return Leg("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
 

@@ -111,6 +111,7 @@ def choose(situation: Situation) -> ModeChoice:
 
 def share_of(granted: float, asked: float) -> float:
     """Return how often spot can be had where *granted* of *asked* nodes were given; unknown is a half."""
+    # Laplace's rule: one grant or refusal alone must make nothing certain.
     return (granted + 1.0) / (asked + 2.0)
 
 
@@ -144,6 +145,8 @@ def _hold(s: Situation) -> ModeChoice:
     wasted = s.cold + s.unsaved
     for offer in _cheapest(s, [o for o in s.offers if o.up and o.place != s.place]):
         saved = (here.usd_hour - offer.usd_hour) * min(horizon, offer.life)
+        # Twice the cost of the move: prices are estimates, and a move that only
+        # just pays is repeated for nothing.
         if saved > 2 * wasted * offer.usd_hour:
             return ModeChoice(Mode.SPOT, offer.place, f"{offer.place} is so much cheaper that a move pays")
     return stay
@@ -192,6 +195,7 @@ def _best(s: Situation, why: str) -> ModeChoice | None:
 
 def _worth(s: Situation, offer: Offer) -> float:
     """Return the price of an hour of progress: its share of cold starts and lost work is paid as well."""
+    # Never 0 or below: a place that takes TPUs before they work would have an infinite price, or none.
     useful = max(0.05, (offer.life - s.loss / 2) / (offer.life + s.cold))
     return offer.usd_hour / useful
 
@@ -210,6 +214,7 @@ def _affordable(s: Situation) -> list[Offer]:
     missing, worthwhile, last = 1.0, list[Offer](), 0.0
     for offer in _cheapest(s, s.offers):
         price = _worth(s, offer)
+        # As if zones were independent: they are not quite, which is what HEADROOM is for.
         enough = (1.0 - missing) >= pace * HEADROOM
         if price >= s.on_demand_usd_hour or (enough and price > 1.02 * last):
             break

@@ -21,6 +21,7 @@ from orchestrator.planning.vm import decide_vm
 def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> Plan:
     """Return the plan of this pass."""
     outcome, reason = judge_end(spec, world, record, spent_usd)
+    # A refusal deletes nothing: the mistake may be in the file, and the machines at work.
     if outcome is Outcome.REFUSED:
         return Plan(outcome=outcome, reason=reason)
     if outcome is not None:
@@ -58,6 +59,7 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
         why = "its grants may be unfinished"
         change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, why, region)
     elif record.bucket.observed:
+        # An empty bucket in its place would look like success, and let the job begin again at step 0.
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)

@@ -53,6 +53,7 @@ def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: R
         for change in plan.changes:
             changes.append(change)
             world, record = _succeed(change, spec, accelerator, world, record)
+    # A fault of ours and no state of the world: PASSES is more than the longest chain of decisions.
     raise AssertionError("decide does not come to rest in a world where every step succeeds")
 
 

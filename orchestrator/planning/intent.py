@@ -23,6 +23,7 @@ def intended(record: Record, changes: Sequence[Change], *, queued: bool, now: fl
 def _with_intent(record: Record, change: Change, *, queued: bool, now: float) -> Record:
     """Return the record with the place of a VM, or the TPU that is about to be asked for, or to be deleted."""
     if (change.kind, change.verb) == (Kind.VM, Verb.CREATE):
+        # Also for a VM that is refused after all: one zone too many costs a list, one too few a machine.
         used = dict.fromkeys((*record.zones_used, change.zone))
         return replace(record, zones_used=tuple(used))
     if change.kind is not Kind.NODE:

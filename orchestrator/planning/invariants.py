@@ -14,6 +14,7 @@ from orchestrator.domain.record import TERMINAL, Record
 from orchestrator.domain.spec import Spec
 
 GOING = TERMINAL | {NodeState.DELETING}
+# Written out once more, not imported from the race: a slip there must not pass here.
 MOST_IN_A_RACE = 3
 
 

@@ -32,6 +32,7 @@ REACH = 6
 
 def heartbeat_interval(spec: Spec) -> float:
     """Return the seconds between two heartbeats: two polls, at least 2 s and at most 30 s."""
+    # At most 30 s: SILENCE of them is the time in which a dead machine goes on costing unseen.
     return max(2.0, min(30.0, 2 * spec.watch.poll))
 
 
@@ -51,6 +52,7 @@ def push_mark(spec: Spec, record: Record) -> str:
 
 def job_digest(spec: Spec) -> str:
     """Return a digest of the job's settings, by which `up` sees that running machines have others."""
+    # A new field of the spec changes this digest: the next `up` of a newer tpuctl restarts the job once.
     return hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
 
 

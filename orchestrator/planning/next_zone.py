@@ -33,6 +33,7 @@ LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
 LONGEST_GOING = 600.0
 """Seconds that a deletion is waited for because of what is remembered of quota; then quota is asked again."""
 NO_PRICES = Prices()
+# A deletion under way frees quota within minutes, so one refusal for quota is not believed for good.
 QUOTA_TRIES = 5
 UNKNOWN_TRIES = 8
 
@@ -145,6 +146,7 @@ def hopeless(record: Record) -> Refusal | None:
     if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in refusals):
         return next((r for r in reversed(refusals) if r.retry is Retry.PERMANENT), None)
     limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
+    # Counted in all, not in a row: refusals of several zones alternate.
     alike = Counter((r.kind, r.retry) for r in refusals)
     for last in reversed(refusals):
         if last.retry in limits and alike[last.kind, last.retry] >= limits[last.retry]:

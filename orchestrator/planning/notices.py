@@ -50,9 +50,11 @@ def due(
     spec: Spec, world: World, record: Record, outcome: Outcome | None, reason: str, spent: float
 ) -> tuple[Notice, ...]:
     """Return all notices that are due by now, sent already or not."""
+    # With the time of its beginning: the next life of a deployment has its own "up" and "done".
     life = f"{spec.name}-{record.started_at:.0f}"
     found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
     return tuple(
+        # Masked: texts repeat what machines say, and go to services of others.
         Notice(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
         for event, mark, text, data in found
     )

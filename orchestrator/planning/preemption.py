@@ -25,4 +25,5 @@ def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
 def workers_stopped(world: World, node: Node) -> bool:
     """Say whether every worker of *node* is being preempted, has stopped its job and committed what it had."""
     at_rest = {b.worker for b in world.beats_of(node.incarnation) if b.preempted and b.phase in _AT_REST}
+    # All of them: a gang whose last worker still saves must not lose its machine.
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}

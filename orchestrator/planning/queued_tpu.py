@@ -151,6 +151,7 @@ def learn_places(record: Record, world: World) -> Record:
 
 def _refusal(place: QueuedResource, now: float) -> Refusal:
     """Return the refusal; an order that waited as long as it was allowed to has met a zone without capacity."""
+    # By two clocks: the service's deadline, and ours by which it is compared.
     if 0 < place.until <= now + CLOCKS:
         text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
         return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)

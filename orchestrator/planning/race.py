@@ -26,6 +26,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.next_zone import create_gate, held_back, quota_held, waits_for_quota, zone_order
 from orchestrator.planning.tpu_types import current_type
 
+# Each one more is billed from READY until it is deleted.
 WIDTH = 3
 """Most TPUs in one race: two more than are needed."""
 LOST = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED, NodeState.DELETING, NodeState.STOPPED})

@@ -68,6 +68,7 @@ def check_record(record: Record) -> None:
 def _check_operation(operation: Operation) -> None:
     _fits("operation", operation.name, _NAME)
     _fits("operation", operation.id, _OPERATION)
+    # The id becomes a part of a URL: it must not lead to another resource.
     if ".." in operation.id or operation.kind not in _ASKED or operation.verb not in frozenset(Verb):
         raise ValueError("an operation that nobody makes")
 

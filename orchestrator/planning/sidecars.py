@@ -14,6 +14,7 @@ from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import JupyterSpec, Spec, TensorboardSpec
 
+# Pinned: they are installed beside a job that runs for days, on machines made at different times.
 REQUIREMENTS = {
     "tensorboard": "tensorboard==2.21.0 gcsfs==2026.10.1",
     "jupyter": "jupyterlab==4.6.6 jupyter-server==2.21.1 ipykernel==7.4.0",

@@ -68,6 +68,7 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
 
 def expiry(spec: Spec, record: Record) -> float:
     """Return the end that TPUs may act on by themselves, 0 when they may not."""
+    # 0 means never: a TPU reads this by itself, and without the user's word it must not act on it.
     return record.started_at + spec.watch.ttl if spec.watch.self_delete and record.started_at else 0.0
 
 

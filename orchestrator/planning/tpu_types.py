@@ -24,4 +24,5 @@ def next_type(spec: Spec, record: Record, now: float) -> str:
 
 def current_type(spec: Spec, record: Record) -> str:
     """Return the type of the newest TPU; the preferred one where the file does not allow that any more."""
+    # A record that names another type, by mistake or by force, must not choose what is paid for.
     return record.node.type if record.node.type in types_of(spec) else spec.tpu.type

@@ -30,6 +30,7 @@ def ended_unclaimed(beats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
     saved = [b for b in beats if b.phase is Phase.DONE and b.committed_step is not None]
     over = [*saved, *(b for b in beats if b.phase is Phase.UNCLAIMED)]
     whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
+    # Every worker: while one is silent nobody knows what it has saved.
     return tuple(over) if whole and any(b.phase is Phase.UNCLAIMED for b in over) else ()
 
 

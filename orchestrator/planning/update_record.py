@@ -175,6 +175,7 @@ def _refused(record: Record, result: OperationResult, now: float) -> tuple[Refus
 def _learn_success(record: Record, world: World) -> Record:
     node, vm = current_node(world, record), world.vm
     if node is not None and node.state is NodeState.READY:
+        # Only READY forgives: a create that was taken can still end in the same refusal.
         record = forgiven(record, Kind.NODE)
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
         record = forgiven(record, Kind.VM)
