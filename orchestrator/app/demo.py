@@ -12,7 +12,7 @@ EXAMPLE = "numpy-lm"
 LIMIT = 240.0
 """Seconds after which the demo gives up on a scene; the whole of it usually takes less than 60."""
 FIRST, BETWEEN, LAST = 60, 100, 340
-"""The step of the first preemption, the steps to the second, and the step that it comes at at the latest."""
+"""The step of the first preemption, the steps to the second, and the latest step for that one."""
 POLL = ("--set", "watch.poll=1s")
 """Looking every second instead of every 15 makes a short story shorter."""
 LEFTOVERS = 5

@@ -27,7 +27,7 @@ class WantedFiles:
     incarnation: int | None = None
 
     def check(self) -> None:
-        """Raise UsageError for what goes not together."""
+        """Raise UsageError for options that exclude each other."""
         if self.unclaimed and self.step is not None:
             raise UsageError("--step is for checkpoints", hint="leave out --step or --unclaimed")
         if self.incarnation is not None and not self.unclaimed:

@@ -77,7 +77,7 @@ def over(session: Session) -> bool:
     Say for the loop on the VM whether there is nothing to do: the deployment has ended, no TPU is left.
 
     A loop that has acted since the VM's boot goes on, for it has yet to stop the VM. At a later boot somebody
-    has started the VM to look at something, and it is not stopped under his hands.
+    has started the VM to look at something, and it is not stopped while they work on it.
     """
     acting = session.folder / "acting"
     if session.records.current.outcome and not acting.exists():

@@ -18,7 +18,7 @@ def this_process(command: str, now: float, yields: tuple[str, ...] = ()) -> Hold
 
 def gone(holder: Holder) -> bool:
     """Say whether *holder* was a process of this running system and is no more; elsewhere nobody can tell."""
-    # Process ids mean something within one boot and one namespace only; after either changes they are reused.
+    # In another boot or namespace the same process id is somebody else's.
     if not holder.boot or (holder.boot, holder.space) != _system() or holder.pid <= 0:
         return False
     try:

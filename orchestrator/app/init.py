@@ -24,8 +24,8 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
     else:
         files = _copies(_example(recipe))
         files[FILE_NAME] = _renamed(files[FILE_NAME], name)
-    # Before anything is written: a name that is none must not leave half a project behind. No variables of
-    # the environment are laid over it, for the file has to be right by itself.
+    # Before anything is written: a wrong name must not leave half a project behind. Without variables of
+    # the environment, for the file has to be right by itself.
     read(files[FILE_NAME], FILE_NAME, environ={})
     # A link that leads nowhere yet is there too: what it leads to would be written.
     there = sorted(path for path in files if os.path.lexists(folder / path))

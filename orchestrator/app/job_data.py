@@ -59,7 +59,7 @@ def check_sources(session: Session) -> None:
     """Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here."""
     for source in bucket_sources(session.spec):
         sight = Probe(session.clients).holds_objects(source)
-        # An empty folder is as a wrong name: found now, and not by a job that trains on nothing.
+        # An empty folder is treated as a wrong name: found now, and not by a job that trains on nothing.
         if isinstance(sight, Absent) or sight == Present(False):
             raise UsageError(
                 f"job.data names {source}, and nothing is there", hint="correct job.data: tpuctl doctor",

@@ -28,7 +28,7 @@ def start_local(named: Mapping[str, Any], *, other_ports: bool) -> tuple[Address
             changed="nothing was started",
         )
     options = replace(load_options(local_folder()), **named)
-    # Only what was named is changed: disks and buckets of an earlier start were made under its options.
+    # Options that were not named stay: disks and buckets of an earlier start were made under them.
     return ensure_running(without_ports(options) if other_ports else options)
 
 

@@ -37,12 +37,12 @@ def catalog_for(cloud: str) -> Catalog:
     """
     Return the catalogue with the refreshed prices of a cloud, and let all of this process use it.
 
-    A file that cannot be read or understood is as none: the shipped prices hold.
+    A file that cannot be read or understood counts as none: the shipped prices hold.
     """
     shipped = shipped_catalog()
     try:
         body = json.loads(cache_file(cloud).read_bytes())
-        # A file of a later version is as none: its rows may mean something else.
+        # A file of another version counts as none: its rows may mean something else.
         rows = {SCHEMA: body["prices"]}[body["schema"]]
         found = {
             (str(kind), str(region), bool(several)): Price(_price(on_demand), _price(spot))

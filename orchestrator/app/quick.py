@@ -2,7 +2,7 @@
 The status of a deployment whose watcher runs on this computer, without what a pass or Google's clients need.
 
 `up` has judged the file and keeps a mark of it beside the record: a file with the same mark is not judged
-anew. Wherever anything is unusual the long way is gone, and says what it is.
+anew. Whatever is unusual is left to the long way, which says what it is.
 """
 
 import hashlib

@@ -54,5 +54,4 @@ def leaving(state: str, next_step: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        # Without the traceback: an interrupt is an answer of the user's, with what stays and what goes on.
         raise Interrupted(state, next_step) from None

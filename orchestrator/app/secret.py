@@ -41,7 +41,7 @@ def store_secret(name: str, value: Callable[[], bytes], project: str | None, clo
             f"{name[:60]!r} cannot be the name of a secret", hint="use letters, digits, '_' and '-'",
             changed="nothing was stored",
         )  # fmt: skip
-    # The name first: a value that was typed for a name that is refused would be typed in vain.
+    # The name first: nobody should type a secret for a name that is refused.
     text = value()
     manager, where = open_manager(project, cloud)
     return NewVersion(name, manager.set(name, text), where)
@@ -72,7 +72,7 @@ def lend_secrets(spec: Spec, reporter: Reporter) -> None:
     manager, _ = open_manager(None, "local")
     for name in dict.fromkeys(ref.name for ref in wanted):
         versions = [int(ref.version) for ref in wanted if ref.name == name and ref.version != "latest"]
-        # A file may name version 9999999999: as many versions as that are not made.
+        # A file may name version 9999999999, and each version is a call.
         for _number in range(min(MOST_LENT, max(versions, default=1))):
             manager.set(name, MADE_UP)
     reporter.say(f"the job's secrets have made-up values in this rehearsal: {', '.join(job_secrets(spec))}")

@@ -157,7 +157,7 @@ def _resources(session: Session, world: World, record: Record) -> list[dict[str,
 
 def holder_of(session: Session, world: World) -> dict[str, Any] | None:
     """Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM."""
-    # Without a look at the bucket nobody is called absent, nor is a read of it worth an error.
+    # Where the bucket could not be seen the lease is not read: that would only fail once more.
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:
         return None

@@ -115,7 +115,7 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float) -> Recor
         job=replace(record.job, bundle=bundle, agent=agent, settings=job, settings_due=due),
         started_at=record.started_at or now,
     )
-    # A failed or spent deployment goes on at the next `up` even with the same code: asking again is the wish.
+    # `up` after a failure or a spent budget means "try again"; a job that is done begins with new code only.
     over = record.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
     done = record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
     if over or (done and changed):

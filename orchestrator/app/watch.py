@@ -1,4 +1,4 @@
-"""Keep a job alive until it is done: passes, published and told, by turns with `push`."""
+"""Keep a job alive until it is done: passes, which are published and notified of, in turns with `push`."""
 
 import threading
 from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.domain.spec import Spec
 
 
-# Built once: pydantic takes most of the time of a short command to build it.
+# Built once: building it costs far more than using it.
 @cache
 def adapter() -> Any:
     """Return the validator of a Spec; pydantic is imported by this module alone, when it is first needed."""

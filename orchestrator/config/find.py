@@ -40,7 +40,7 @@ def _trust(file: Path) -> None:
         _, _, open_to_all = why.partition("may write ")
         raise _refusal(file, why, f"chmod o-w {open_to_all}" if open_to_all else COPY)
     for folder in dict.fromkeys((file.parent, file.resolve().parent)):
-        # Of the folder too: whoever owns it may put another file in place of a file of ours.
+        # The folder too: whoever owns it may put another file in the place of ours.
         if (owner := folder.stat().st_uid) not in users():
             why = f"{folder} belongs to another user (uid {owner}), who may replace it"
             raise _refusal(file, why, COPY)

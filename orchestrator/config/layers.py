@@ -25,7 +25,7 @@ def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, 
         path = _put(document, key, text, origin)
         if path:
             origins[path] = origin
-    # Last, and weakest: it is set for many programs, so a project in the file wins over it.
+    # Last, and weakest: it is set for many programs, so a project in the file wins.
     if not document.data.get("project") and environ.get("GOOGLE_CLOUD_PROJECT"):
         document.data["project"] = environ["GOOGLE_CLOUD_PROJECT"]
         origins["project",] = "GOOGLE_CLOUD_PROJECT"

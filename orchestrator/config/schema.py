@@ -57,7 +57,7 @@ def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _limit(place: dict[str, Any], setting: Setting) -> None:
-    """Add the limits that the rules of core hold, so that an editor shows them while one types."""
+    """Add the limits that the rules hold, so that an editor shows them while one types."""
     catalog = load_catalog()
     limits: Mapping[str, dict[str, Any]] = {
         "name": {"pattern": f"^{NAME_PATTERN}$", "maxLength": NAME_LENGTH},

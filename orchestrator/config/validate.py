@@ -2,7 +2,7 @@
 Plain values to a Spec, or to every complaint about them.
 
 pydantic finds what has the wrong type. What it refused is then replaced by a stand-in, so that the
-rules of `core.check` can look at all the rest in the same run.
+rules of `config.rules` can look at all the rest in the same run.
 """
 
 from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ def span_text(seconds: float) -> str:
 
 
 def usd_text(usd: float) -> str:
-    """Return an amount with as many digits as say something."""
+    """Return an amount: cents, or below a dollar four digits."""
     return f"{usd:.2f} USD" if usd >= 1 else f"{usd:.4f} USD"
 
 

@@ -70,7 +70,6 @@ def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
     """Return the incarnation a node was made for: from its label, else from its name, else None."""
     label = resource_labels.get(INCARNATION_LABEL, "")
     match = re.search(r"-tpu-g(\d+)$", name)
-    # The label first: a name can be chosen by whoever makes a machine by hand.
     if label.isdigit():
         return int(label)
     return int(match[1]) if match else None

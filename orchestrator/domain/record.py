@@ -20,7 +20,6 @@ LATEST_TRY = 60.0
 """Seconds after the last try over SSH after which its failures are too old to count, and longest pause."""
 CONFIRMED_AFTER = 30.0
 """Seconds between two looks at an absence before it is believed: our choice (docs/facts.md 8)."""
-# STOPPED is not in it: a stopped node can be started again, these two never (docs/facts.md 1.4).
 TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 
 

@@ -23,7 +23,7 @@ def reshaped(record: Record, shape: Shape) -> Record:
     before = record.node.shape
     if before is None or before == shape:
         return replace(record, node=replace(record.node, shape=shape))
-    # Written down now: by tomorrow the file says another type, and the bill would be counted by it.
+    # Written down now: from here on the file says another type, and the bill would be counted by it.
     spans = tuple(_priced_by(before, span) for span in record.spans)
     return replace(
         record, node=replace(record.node, shape=shape, unwanted=newest_incarnation(record)), spans=spans

@@ -73,7 +73,7 @@ class Blueprint:
             metadata=self._metadata(scripts),
             service_account=self.vm_account,
             scopes=vm_scopes(self.spec),
-            # Google ends the VM by itself then: the last guard of the bill when no tpuctl runs.
+            # Google itself ends the VM then, also when no tpuctl runs any more.
             ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
             external_ip=vm.external_ip,
             interface=self._interface,

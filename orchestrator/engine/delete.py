@@ -241,7 +241,7 @@ class Sweep:
         ]
 
     def _on_their_way(self) -> tuple[Leftover, ...]:
-        """Return what was ordered and has not shown yet: it will, after this command has said that all is gone."""
+        """Return what was ordered and is not listed yet: it would appear after `down` had said that all is gone."""
         # An operation that the API calls running for ever is not waited for: the list shows what it made.
         recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_DEADLINE]
         self._coming = [o for o in recent if not self._done(o)]

@@ -1,4 +1,4 @@
-"""Passes, and the only sleep."""
+"""Repeat passes; the only place where the controller sleeps between them."""
 
 import contextlib
 import threading

@@ -63,7 +63,7 @@ NESTED = {
     "on_demand": "deadline.on_demand",
     "flex_start": "deadline.flex_start",
     "progress": "deadline.progress",
-    # Old words, and they stay: machines and earlier versions read these keys.
+    # Old words, and they stay: earlier versions read these keys, and write them.
     "mute": "silence.never_reported",
     "beacons": "silence.reports_at_boot",
     "sightings": "first_seen",

@@ -27,7 +27,7 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
         ("capacity", _capacity(vm.spot), _capacity(wanted.spot)),
         ("external address", _address(vm), "yes" if wanted.external_ip else "no"),
     )
-    # What the API does not show differs from nothing.
+    # What the API does not show is unknown, and no difference.
     return tuple(f"{what} {has}, the file wants {want}" for what, has, want in pairs if has and has != want)
 
 

@@ -142,7 +142,7 @@ def _won(record: Record, incarnation: int, listed: dict[int | None, Node], now: 
 
 
 def _led(record: Record, listed: dict[int | None, Node]) -> Record:
-    """Let the candidate lead that is nearest to being of use."""
+    """Make the candidate that is closest to READY the newest TPU."""
     leader = _newest(record)
     refused = _refused(record)
     best = max((leader, *candidates(record)), key=lambda c: _rank(c, listed, gone=refused and c is leader))

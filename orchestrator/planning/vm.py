@@ -28,7 +28,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting=f"VM: not known ({vm.why})")
     asked = [o for o in record.operations if o.kind is Kind.VM]
     late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_DEADLINE]
-    # A second request beside a running one is refused, or comes to make a second machine.
+    # One request at a time: a second one beside it is refused, and the refusal would count.
     if len(late) < len(asked):
         return Step(waiting="VM: an operation is running", wake_in=5.0)
     if isinstance(world.bucket, Absent) and record.bucket.observed:

@@ -125,7 +125,7 @@ def numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version: (2, 13, 0) for 2.13.0+cpu."""
     found: list[int] = []
     for part in version.partition("+")[0].split("."):
-        # Release candidates and local versions count as their numbers: no rule here needs more.
+        # A release candidate counts by the numbers before it: no rule here needs more.
         if not part.isdigit():
             break
         found.append(int(part))
@@ -235,7 +235,7 @@ def runs_fairseq(spec: Spec, facts: SourceFacts) -> str | None:
 
 
 def is_lost(path: str, committed: str = "") -> bool:
-    """Say whether a literal path lies on the machine's own disk, outside *kept* (which the agent commits)."""
+    """Say whether a literal path is on the machine's own disk, outside *committed* (what the agent commits)."""
     plain = path.strip("\"'")
     # A path that a variable completes may lie anywhere: what is not known is not called lost.
     if not plain or "$" in plain or "://" in plain or plain.startswith(("-", "{")):

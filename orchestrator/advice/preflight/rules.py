@@ -53,7 +53,7 @@ _ORDER: Final = (Level.STOP, Level.WARN, Level.NOTE)
 def preflight(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
     """Return everything that the rules find, the worst first."""
     found = [finding for each in RULES for finding in each(spec, catalog, facts)]
-    # Stable: within a level the order of the rules stays, which is the order of harm.
+    # Stable: within a level the order of the rules stays.
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.level)))
 
 

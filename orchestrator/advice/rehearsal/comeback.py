@@ -123,7 +123,7 @@ def _few(steps: list[int]) -> str:
 
 
 def _parts(blow: Blow, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
-    """Return the seconds of each part that is known; of the first step only where steps are *told*."""
+    """Return the seconds of each part that is known; the first step's only where the job *tells_steps*."""
     marks = {**after.timings, "": blow.at}
     return {
         name: max(0.0, marks[end] - marks[begin])

@@ -164,7 +164,7 @@ class Moment:
             return cls(sign, Duration.parse(value))
         if sign is LifeSign.LOG:
             try:
-                # Compiled now: a pattern that is none must not end a rehearsal that has run for minutes.
+                # Compiled now: a broken pattern must not end a rehearsal that has run for minutes.
                 re.compile(value)
             except re.error as error:
                 raise ValueError(f"{value!r} is not a regular expression: {error}") from error

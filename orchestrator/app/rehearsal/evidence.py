@@ -122,7 +122,7 @@ class RunEvidence:
         return [Save(step, newest) for step in steps]
 
     def shown(self, beats: list[Heartbeat], moment: Moment) -> Shown:
-        """Return what the machine has shown whose workers' last reports are *beats*."""
+        """Return what a machine has shown; *beats* are its workers' last reports."""
         slowest = min(beats, key=newest_step)
         step = newest_step(slowest)
         incarnation = slowest.incarnation

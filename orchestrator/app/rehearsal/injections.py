@@ -170,7 +170,7 @@ class Blows:
 
     def _look(self) -> World:
         session = self._stage.session
-        # The record of `watch` is read, never written: two writers would disturb what is rehearsed.
+        # The record of `watch` is read and never written: a second writer would disturb what is rehearsed.
         with contextlib.suppress(TpuctlError):
             session.records.load()
         return observe(

@@ -127,8 +127,7 @@ class Run:
         body = {
             "name": self.name,
             **({"project": self.wanted.project} if self.wanted.project else {}),
-            # Spot, with a budget, a ttl and self-deletion: if this computer
-            # dies now, each of them ends the bill.
+            # With a ttl and self-deletion below: if this computer dies now, the machines end all the same.
             "tpu": {"type": self.kind, "zones": [self.zone], "spot": True},
             "vm": {"machine": "e2-small", "disk_gb": 10},
             "job": {

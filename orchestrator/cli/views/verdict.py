@@ -126,7 +126,7 @@ def _bytes(verdict: RehearsalVerdict) -> str:
 
 
 def _strength(verdict: RehearsalVerdict) -> list[str]:
-    """Say it where nothing shows that the model is the same."""
+    """Warn where nothing shows that both runs have made the same model."""
     if (
         not verdict.survives
         or verdict.same_loss is not None
