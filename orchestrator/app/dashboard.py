@@ -36,7 +36,7 @@ def serve_dashboard(
     facts_of(session, memory)
 
     def fresh() -> str:
-        # A watcher goes on meanwhile: the record of the last request may be older than its incarnation.
+        # A watcher goes on meanwhile: it may have asked for another TPU since the last request.
         session.records.load()
         return page(facts_of(session, memory), live=True)
 

@@ -34,8 +34,8 @@ def read_plan(path: Path) -> Approved:
     """Read a plan; raise UsageError when the file is none, or is not as it was written."""
     try:
         body = dict(json.loads(path.read_bytes()))
-        # Against edits and cut files only: who can write the file can write a checksum too. A forged plan is
-        # refused all the same, since `up` compares it with a fresh one before it acts.
+        # Against edits and cut files only: who can write the file can write a checksum too. So a plan of
+        # somebody else is to be trusted no more than their deployment file.
         whole = body.pop(CHECKSUM, "") == checksum(body)
         found = replace(Approved.from_dict(body), path=str(path))
     except (OSError, ValueError, TypeError) as error:

@@ -64,7 +64,7 @@ def settings_options(function: F) -> F:
 cloud_option = click.option(
     "--cloud",
     type=click.Choice(["gcp", "local"]),
-    # The real cloud by default: who forgets the flag is asked for a login and never trains on a rehearsal.
+    # The real cloud by default: a rehearsal must never be taken for a real run.
     default="gcp",
     envvar="TPUCTL_CLOUD",
     show_default=True,

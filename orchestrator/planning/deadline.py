@@ -195,7 +195,7 @@ def _best(s: Situation, why: str) -> ModeChoice | None:
 
 def _worth(s: Situation, offer: Offer) -> float:
     """Return the price of an hour of progress: its share of cold starts and lost work is paid as well."""
-    # Never 0 or below: a place that takes TPUs before they work would have an infinite price, or none.
+    # Never 0 or below: where TPUs go before they have worked the price would be infinite, or negative.
     useful = max(0.05, (offer.life - s.loss / 2) / (offer.life + s.cold))
     return offer.usd_hour / useful
 
