@@ -16,9 +16,9 @@ IMAGES = f"/compute/v1/projects/{IMAGE_PROJECT}/global/images/family"
 def a_zone_with_three():
     """Return a lab with two running VMs, one of them spot, and a stopped one."""
     lab = a_lab()
-    lab.vm("a1", labels={"tier": "x"})
+    lab.vm("a1", labels={"tier": "x", "cores": "2"})
     lab.vm("b1", labels={"tier": "y"}, **SPOT_VM)
-    lab.vm("b2")
+    lab.vm("b2", labels={"cores": "10"})
     lab.ok("POST", f"{VMS}/b2/stop")
     lab.after(1)
     return lab
@@ -38,6 +38,9 @@ def a_zone_with_three():
         ("scheduling.preemptible=true", ["b1"]),
         ("NOT name=a1 AND status=RUNNING", ["b1"]),
         ("-name:b", ["a1"]),
+        ("labels.cores>9", ["b2"]),
+        ("labels.cores<=9.5", ["a1"]),
+        ("name>a9", ["b1", "b2"]),
     ],
 )
 def test_filters_choose_as_documented(expression, names):
@@ -66,6 +69,36 @@ def test_pages_and_order():
     names = [vm["name"] for page in (first, second) for vm in page["items"]]
     assert names == ["b2", "b1", "a1"]
     assert "nextPageToken" not in second
+
+
+@pytest.mark.parametrize("order", ["name", "creationTimestamp", "creationTimestamp%20desc"])
+def test_a_list_that_shrinks_between_two_pages_loses_nothing_that_stayed(order):
+    """The last one shown is deleted, and one before it: the next page still begins where the first ended."""
+    lab = a_lab()
+    for name in "abcd":
+        lab.vm(f"vm-{name}")
+    page = f"{VMS}?maxResults=2&orderBy={order}"
+    first = lab.ok("GET", page)
+    for vm in first["items"]:
+        lab.ok("DELETE", f"{VMS}/{vm['name']}")
+    lab.after(60)
+    rest = lab.ok("GET", f"{page}&pageToken={first['nextPageToken']}")
+    assert len({vm["name"] for vm in first["items"] + rest["items"]}) == 4
+
+
+def test_a_page_token_that_was_not_given_is_refused():
+    """Neither an offset nor any other text is one."""
+    lab = a_zone_with_three()
+    for made_up in (
+        "x",
+        "p1",
+        "cC0x",
+        "W10=",
+        "NQ==",
+        "bnVsbA==",
+    ):  # the last four: p-1, [], 5, null in base64
+        status, answer = lab.call("GET", f"{VMS}?maxResults=1&pageToken={made_up}")
+        assert (status, answer["error"]["errors"][0]["reason"]) == (400, "invalid"), made_up
 
 
 def test_an_aggregated_list_warns_for_empty_zones():

@@ -182,6 +182,21 @@ def test_lists_come_in_pages():
     assert seen == [["n0", "n1"], ["n2", "n3"], ["n4"]]
 
 
+def test_a_node_deleted_between_two_pages_hides_no_other():
+    """The page token names where the last page ended; a made-up one is 400 INVALID_ARGUMENT."""
+    lab = a_lab()
+    for name in "abcd":
+        lab.ok("POST", f"{NODES}?nodeId={name}", node_body())
+    lab.after(30)
+    token = lab.ok("GET", f"{NODES}?pageSize=2")["nextPageToken"]
+    lab.ok("DELETE", f"{NODES}/a")
+    lab.after(60)
+    rest = lab.ok("GET", f"{NODES}?pageSize=2&pageToken={token}")["nodes"]
+    assert [node["name"].rsplit("/", 1)[1] for node in rest] == ["c", "d"]
+    status, answer = lab.call("GET", f"{NODES}?pageToken=cC0x")
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+
+
 def test_guest_attributes_are_read_by_worker_and_path():
     """What a machine wrote comes back for that worker under its namespace."""
     lab = a_lab()

@@ -1,8 +1,10 @@
 """Pages, filters and orders of lists."""
 
 import base64
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.emulator.http.compute_shapes import link
@@ -16,33 +18,71 @@ _TERM = re.compile(
     re.VERBOSE,
 )
 _NESTED_OR = re.compile(r"\([^()]*\sOR\s[^()]*\)")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _LARGEST_PAGE = 500
+_MARK = "after "
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 Shown = dict[str, Any]
 
 
-def page(items: Sequence[Any], size: str, token: str, largest: int, reason: str) -> tuple[Sequence[Any], str]:
+@dataclass(frozen=True)
+class Order:
+    """By what a list is sorted: *key* is different for each item, and the same for as long as the item exists."""
+
+    key: Callable[[Any], str]
+    backwards: bool = False
+
+    def after(self, items: Iterable[Any], last: str) -> list[Any]:
+        """Return *items* in this order, those behind the key *last* only if it is not empty."""
+        found = sorted(items, key=self.key, reverse=self.backwards)
+        if not last:
+            return found
+        return [one for one in found if (self.key(one) < last if self.backwards else self.key(one) > last)]
+
+
+def page(
+    items: Iterable[Any], order: Order, size: str, token: str, largest: int, reason: str
+) -> tuple[Sequence[Any], str]:
     """
     Return one page and the token of the next (empty after the last).
 
-    The token carries the name after which to go on, so a list that changes between pages
-    repeats and skips nothing else. Errors: ApiError 400 with *reason*.
+    The token carries the key of the last item shown and not a number of items, so what comes or goes
+    between two pages makes no other item appear twice or never. Errors: ApiError 400 with *reason*.
     """
     try:
         count = min(int(size or 0) or largest, largest)
-        after = int(base64.urlsafe_b64decode(token).decode().removeprefix("p")) if token else 0
+        last = _read_token(token) if token else ""
     except ValueError:
         raise ApiError(400, reason, "Invalid value for page size or page token.") from None
     if count < 0:
         raise ApiError(400, reason, "Page size cannot be negative.")
-    rest = len(items) > after + count
-    following = base64.urlsafe_b64encode(f"p{after + count}".encode()).decode() if rest else ""
-    return items[after : after + count], following
+    found = order.after(items, last)
+    shown = found[:count]
+    return shown, _token(order.key(shown[-1])) if len(found) > count else ""
 
 
-def rpc_page(request: Request, items: Sequence[Any], largest: int) -> tuple[Sequence[Any], str]:
+def _token(last: str) -> str:
+    return base64.urlsafe_b64encode(f"{_MARK}{last}".encode()).decode()
+
+
+def _read_token(token: str) -> str:
+    """Return the key in a token; raises ValueError for one that `_token` did not make."""
+    text = base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    last = text.removeprefix(_MARK)
+    if not last or last == text:
+        raise ValueError(token)
+    return last
+
+
+def rpc_page(request: Request, items: Iterable[Any], order: Order, largest: int) -> tuple[Sequence[Any], str]:
     """Return the page that a request of an RPC service asks for; errors: ApiError 400."""
     size, token = request.query.get("pageSize", ""), request.query.get("pageToken", "")
-    return page(items, size, token, largest, "INVALID_ARGUMENT")
+    return page(items, order, size, token, largest, "INVALID_ARGUMENT")
 
 
 def matching(expression: str) -> Callable[[Item], bool]:
@@ -75,14 +115,14 @@ def _all_of(text: str, whole: str) -> list[Callable[[Item], bool]]:
 
 
 def _test(found: re.Match[str]) -> Callable[[Item], bool]:
-    field, operator, wanted = found["field"], found["op"], found["value"].strip("\"'()")
+    field, sign, wanted = found["field"], found["op"], found["value"].strip("\"'()")
     negated = bool(found["neg"])
-    if operator in ("eq", "ne"):
+    if sign in ("eq", "ne"):
         _check_pattern(wanted)
 
     def holds(item: Item) -> bool:
         value = _value(item, field.split("."))
-        return _compare(value, operator, wanted) is not negated
+        return _compare(value, sign, wanted) is not negated
 
     return holds
 
@@ -105,27 +145,30 @@ def _value(item: Any, path: Sequence[str]) -> Any:
     return item
 
 
-def _compare(value: Any, operator: str, wanted: str) -> bool:
-    if operator in ("!=", "ne"):
-        return not _compare(value, "eq" if operator == "ne" else "=", wanted)
+def _compare(value: Any, sign: str, wanted: str) -> bool:
+    if sign in ("!=", "ne"):
+        return not _compare(value, "eq" if sign == "ne" else "=", wanted)
     if value is None:
         return False
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if operator == "eq":
+    if sign == "eq":
         return re.fullmatch(wanted, text) is not None
-    if operator == "=":
+    if sign == "=":
         return text == wanted or (text.startswith("http") and text.endswith(wanted) and "/" in wanted)
-    if operator == ":":
+    if sign == ":":
         return wanted == "*" or wanted.lower() in text.lower()
-    return {"<": text < wanted, ">": text > wanted, "<=": text <= wanted, ">=": text >= wanted}[operator]
+    # JSON has integers of 64 bits, such as `sizeGb`, as text; without this 20 would be more than 100.
+    numbers = _NUMBER.fullmatch(text) and _NUMBER.fullmatch(wanted)
+    return _COMPARISONS[sign](float(text), float(wanted)) if numbers else _COMPARISONS[sign](text, wanted)
 
 
-def ordered(items: Sequence[Item], order: str) -> Sequence[Item]:
-    """Return *items* in the order `name` (default), `creationTimestamp` or `creationTimestamp desc`."""
+def _order(order: str) -> Order:
+    """Return the order `name` (default), `creationTimestamp` or `creationTimestamp desc`; errors: ApiError 400."""
     field, _, direction = (order or "name").partition(" ")
     if field not in ("name", "creationTimestamp") or direction not in ("", "desc", "asc"):
         raise ApiError(400, "invalid", f"Invalid value for field 'orderBy': '{order}'.")
-    return sorted(items, key=lambda item: str(item.get(field, "")), reverse=direction == "desc")
+    # Names repeat across zones, and times anywhere: the link tells two such items apart.
+    return Order(lambda item: f"{item.get(field, '')}\n{item['selfLink']}", backwards=direction == "desc")
 
 
 def listed(request: Request, kind: str, path: str, items: Iterable[Shown]) -> Response:
@@ -167,9 +210,9 @@ def out_of_reach(key: str, path: str, scopes: Sequence[str]) -> Response:
 
 def _chosen(request: Request, items: Iterable[Shown]) -> tuple[Sequence[Any], str]:
     test: Callable[[Any], bool] = matching(request.query.get("filter", ""))
-    found = ordered([item for item in items if test(item)], request.query.get("orderBy", ""))
+    order = _order(request.query.get("orderBy", ""))
     size, token = request.query.get("maxResults", ""), request.query.get("pageToken", "")
-    return page(found, size, token, _LARGEST_PAGE, "invalid")
+    return page(filter(test, items), order, size, token, _LARGEST_PAGE, "invalid")
 
 
 def _no_results(scope: str) -> dict[str, Any]:

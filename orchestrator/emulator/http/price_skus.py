@@ -5,9 +5,10 @@ They are those of `tpu_prices_published.csv`, so a refresh settles what is a ran
 """
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
-from orchestrator.emulator.http.paging import rpc_page
+from orchestrator.emulator.http.paging import Order, rpc_page
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state.tables import rows
 
@@ -21,7 +22,7 @@ def billing_routes(router: Router) -> None:
 
 
 def _answer(request: Request, service: str) -> Response:
-    shown, token = rpc_page(request, _skus(service), MOST)
+    shown, token = rpc_page(request, _skus(service), Order(itemgetter("name")), MOST)
     return Response.of({"skus": list(shown), "nextPageToken": token})
 
 

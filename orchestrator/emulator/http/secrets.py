@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import google_crc32c
@@ -10,7 +11,7 @@ import google_crc32c
 from orchestrator.emulator.http.dispatch import body_of
 from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.metadata_tree import token_of
-from orchestrator.emulator.http.paging import rpc_page
+from orchestrator.emulator.http.paging import Order, rpc_page
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.api_errors import ApiError, cases
@@ -22,6 +23,8 @@ from orchestrator.emulator.state.world import LocalCloud
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 PAGE = 25000
+_BY_NAME = Order(itemgetter("name"))
+_NEWEST_FIRST = Order(lambda version: version["name"].rpartition("/")[2].zfill(9), backwards=True)
 _P = "/v1/projects/{project}/secrets"
 _S = _P + "/{name}"
 _V = _S + "/versions"
@@ -89,7 +92,7 @@ class SecretRequests:
         )
 
     def list(self, request: Request) -> Response:
-        return _listed(request, "secrets", [self._secret(one) for one in self._secrets.all()])
+        return _listed(request, "secrets", [self._secret(one) for one in self._secrets.all()], _BY_NAME)
 
     def get(self, _: Request, name: str) -> Response:
         return Response.of(self._secret(self._secrets.get(name)))
@@ -110,8 +113,8 @@ class SecretRequests:
 
     def versions(self, request: Request, name: str) -> Response:
         """Answer ListSecretVersions, the newest first."""
-        found = reversed(self._secrets.get(name).versions)
-        return _listed(request, "versions", [self._version(name, one) for one in found])
+        found = self._secrets.get(name).versions
+        return _listed(request, "versions", [self._version(name, one) for one in found], _NEWEST_FIRST)
 
     def version(self, _: Request, name: str, version: str) -> Response:
         return Response.of(self._version(name, self._secrets.version(name, version)))
@@ -166,8 +169,8 @@ def _etag(body: dict[str, Any]) -> str:
     return base64.b64encode(hashlib.sha256(repr(body).encode()).digest()[:9]).decode()
 
 
-def _listed(request: Request, key: str, items: list[dict[str, Any]]) -> Response:
-    shown, token = rpc_page(request, items, PAGE)
+def _listed(request: Request, key: str, items: list[dict[str, Any]], order: Order) -> Response:
+    shown, token = rpc_page(request, items, order, PAGE)
     body: dict[str, Any] = {key: list(shown), "totalSize": len(items)} if items else {}
     return Response.of({**body, "nextPageToken": token} if token else body)
 

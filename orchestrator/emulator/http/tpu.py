@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from orchestrator.emulator.http.dispatch import Call, body_of, named
 from orchestrator.emulator.http.metadata_tree import items_json
-from orchestrator.emulator.http.paging import rpc_page
+from orchestrator.emulator.http.paging import Order, rpc_page
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.tpu_shapes import node_json, operation_json, queued_json
 from orchestrator.emulator.state import body_shapes, constraints, node_rules, reservations, tables
@@ -17,6 +18,7 @@ from orchestrator.emulator.state.world import LocalCloud
 
 VERSIONS = ("/v2", "/v2alpha1")
 _LARGEST_PAGE = 500
+_NAME, _PATH = attrgetter("name"), attrgetter("path")
 _P = "/projects/{project}/locations"
 _Z = _P + "/{zone}"
 Table = list[tuple[str, str, str, Callable[[Call], Response]]]
@@ -99,14 +101,15 @@ class _Answers:
         key: str,
         items: Sequence[Any],
         show: Callable[[Any], Any],
+        by: Callable[[Any], str],
         silent: Sequence[str] = (),
     ) -> Response:
         """
-        Build one page of a list; only the items on the page are turned into JSON, by *show*.
+        Build one page of a list, sorted *by*; only the items on the page are turned into JSON, by *show*.
 
         Each page names the zones that were not reached; on which pages Google names them is not known.
         """
-        chosen, following = rpc_page(request, items, _LARGEST_PAGE)
+        chosen, following = rpc_page(request, items, Order(by), _LARGEST_PAGE)
         more = {"nextPageToken": following} if following else {}
         places = {"unreachable": [self._parent(zone) for zone in silent]} if silent else {}
         return Response.of({key: [show(item) for item in chosen], **more, **places})
@@ -120,7 +123,7 @@ class NodeRequests(_Answers):
     def list(self, call: Call) -> Response:
         """Answer ListNodes of a zone, or of all (`-`); places that were not reached are named."""
         nodes, silent = self._cloud.tpu.listed(call.zone)
-        return self._listed(call.request, "nodes", nodes, node_json, silent)
+        return self._listed(call.request, "nodes", nodes, node_json, _PATH, silent)
 
     def get(self, call: Call) -> Response:
         return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
@@ -173,7 +176,7 @@ class QueuedRequests(_Answers):
     def list(self, call: Call) -> Response:
         """Answer ListQueuedResources of a zone, or of all (`-`), as ListNodes does."""
         found, silent = self._cloud.queued.listed(call.zone)
-        return self._listed(call.request, "queuedResources", found, self._shown, silent)
+        return self._listed(call.request, "queuedResources", found, self._shown, _PATH, silent)
 
     def get(self, call: Call) -> Response:
         return Response.of(self._shown(self._cloud.queued.get(call.zone, call.name)))
@@ -195,7 +198,7 @@ class OperationRequests(_Answers):
     def list(self, call: Call) -> Response:
         known, scope = self._cloud.kernel.state.operations.values(), f"zones/{call.zone}"
         own = [op for op in known if op.api is Api.TPU and op.scope == scope and not op.forgotten]
-        return self._listed(call.request, "operations", own, self._operation_json)
+        return self._listed(call.request, "operations", own, self._operation_json, _NAME)
 
     def get(self, call: Call) -> Response:
         return self._operation(self._find(call))
@@ -256,7 +259,7 @@ class Catalog(_Answers):
 
         def every(call: Call) -> Response:
             node_rules.check_zone(self._cloud.kernel, call.zone)
-            return self._listed(call.request, key, list(names(call.zone)), partial(shown, call.zone))
+            return self._listed(call.request, key, list(names(call.zone)), partial(shown, call.zone), str)
 
         def get(call: Call) -> Response:
             node_rules.check_zone(self._cloud.kernel, call.zone)
@@ -271,7 +274,7 @@ class Catalog(_Answers):
         """Answer ListLocations with the zones that the project may see."""
         hidden = self._cloud.settings.hidden_zones
         zones = [zone for zone in tables.zone_types() if zone not in hidden]
-        return self._listed(call.request, "locations", zones, self._location)
+        return self._listed(call.request, "locations", zones, self._location, str)
 
     def location(self, call: Call) -> Response:
         node_rules.check_zone(self._cloud.kernel, call.zone)
@@ -290,7 +293,7 @@ class Catalog(_Answers):
         """Answer ListReservations of v2alpha1."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         found = reservations.in_zone(self._cloud.kernel, call.zone)
-        return self._listed(call.request, "reservations", found, self._reservation)
+        return self._listed(call.request, "reservations", found, self._reservation, _NAME)
 
     def _reservation(self, one: reservations.Reservation) -> dict[str, Any]:
         kind = one.accelerator
