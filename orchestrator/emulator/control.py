@@ -22,7 +22,7 @@ from orchestrator.emulator.address import CONTROL, PREFIX, Address, local_folder
 from orchestrator.emulator.machines.environment import client_variables
 from orchestrator.emulator.machines.host_settings import STANDARD_PORT, HostSettings, Tools, network_of
 from orchestrator.emulator.machines.socket_owner import unix_connection
-from orchestrator.emulator.start_options import Options, load_options, save_options, without_ports
+from orchestrator.emulator.start_options import PORT_TAKEN, Options, load_options, save_options, without_ports
 from orchestrator.errors import LocalCloudError
 from orchestrator.private_folders import private_folder
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
 PORT_TRIES = 3
-TAKEN = "address already in use"
 END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
 LOCK_SECONDS = 60.0
 """Seconds to wait for another command that is starting the local cloud just now."""
@@ -43,6 +42,10 @@ Match all
   Include ~/.ssh/config
   Include /etc/ssh/ssh_config
 """
+
+
+class PortTakenError(LocalCloudError):
+    """Report that another program holds a port of the local cloud."""
 
 
 def ensure_running(
@@ -77,8 +80,8 @@ def _started(folder: Path, tools: Callable[[], Tools], *, on_demand: bool, new: 
         tries -= 1
         try:
             return _start(folder, tools, on_demand=on_demand)
-        except LocalCloudError as error:
-            if not tries or TAKEN not in error.message:
+        except PortTakenError:
+            if not tries:
                 raise
             save_options(folder, without_ports(load_options(folder)))
 
@@ -106,11 +109,8 @@ def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Addr
     tail = (folder / "daemon.log").read_text(errors="replace")[-600:].strip()
     last = tail.splitlines()[-1] if tail else "no word from it"
     read = f"read {folder / 'daemon.log'}, then run: tpuctl local reset"
-    raise LocalCloudError(
-        f"the local cloud did not start: {last}",
-        hint=END_IT if TAKEN in last else read,
-        changed="no deployment was touched",
-    )
+    kind, hint = (PortTakenError, END_IT) if child.returncode == PORT_TAKEN else (LocalCloudError, read)
+    raise kind(f"the local cloud did not start: {last}", hint=hint, changed="no deployment was touched")
 
 
 def _environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -46,7 +47,7 @@ from orchestrator.emulator.machines.socket_owner import (
     unix_connection,
     unix_listening,
 )
-from orchestrator.emulator.start_options import Options, load_options, save_options
+from orchestrator.emulator.start_options import PORT_TAKEN, Options, load_options, save_options
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.blobs import FolderBlobs
@@ -318,4 +319,10 @@ def _allow_many_connections() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), Tools(*sys.argv[3:]), on_demand=sys.argv[2] == "on-demand"))
+    try:
+        asyncio.run(run(Path(sys.argv[1]), Tools(*sys.argv[3:]), on_demand=sys.argv[2] == "on-demand"))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        traceback.print_exc()  # whoever started it shows the last line
+        sys.exit(PORT_TAKEN)

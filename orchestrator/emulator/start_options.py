@@ -24,6 +24,8 @@ LOOPBACK, LISTENING = 127, "0A"
 PACKAGE_LOCK = {"instant": 3.0, "scaled": 6.0, "realistic": 240.0}
 """Seconds by latency profile."""
 PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port", "iap_port")
+PORT_TAKEN = 98
+"""Exit status of a daemon that found one of them taken; Linux's number of that error."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,23 @@ def test_a_new_cloud_takes_other_ports_where_one_was_just_taken(taken):
     }
 
 
+def test_a_text_alone_moves_no_port(monkeypatch, tmp_path):
+    """What the daemon left with says that a port is taken; an error that only reads like it is another one."""
+    monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
+    other = LocalCloudError("the local cloud did not start: control.socket: address already in use")
+    calls = []
+
+    def fails(*_, **__):
+        calls.append(1)
+        raise other
+
+    monkeypatch.setattr(control, "_start", fails)
+    with pytest.raises(LocalCloudError) as caught:
+        control.ensure_running()
+    assert caught.value is other
+    assert len(calls) == 1
+
+
 @pytest.mark.e2e
 def test_a_known_cloud_keeps_its_ports(taken):
     """Machines and shells know them: the error names what is taken, and nothing is changed."""
