@@ -1,6 +1,8 @@
 """The command line's front door: it knows the names of the commands and imports only the one that is run."""
 
 import importlib
+import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -64,6 +66,9 @@ ELSEWHERE = {
     "--version": ("version",),
 }
 """What people type who know other tools, by what it is called here; each is a hint, none a command."""
+
+READER_GONE = 141
+"""What shells show for a program that ended by SIGPIPE, as `cat` and `git` do: 0 would call half a command done."""
 
 
 class LazyGroup(click.Group):
@@ -144,7 +149,31 @@ def main(args: list[str] | None = None) -> None:
 
 def run(args: list[str] | None = None) -> int:
     """Run a command and return its exit code: one place for expected errors, interrupts and bugs."""
-    words = sys.argv[1:] if args is None else args
+    try:
+        return _run(sys.argv[1:] if args is None else args)
+    except (BrokenPipeError, SystemExit):
+        # click and rich both make SystemExit(1) of a write that nobody reads.
+        if not _reader_gone():
+            raise
+        return READER_GONE
+
+
+def _reader_gone() -> bool:
+    """Say whether what read our output, such as `head`, has ended; the rest of it goes nowhere then."""
+    gone = [fd for fd in (1, 2) if _closed(fd)]
+    for fd in gone:
+        # Python flushes both streams at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+    return bool(gone)
+
+
+def _closed(fd: int) -> bool:
+    watch = select.poll()
+    watch.register(fd, 0)
+    return any(event & select.POLLERR for _, event in watch.poll(0))
+
+
+def _run(words: list[str]) -> int:
     try:
         # Without standalone mode click returns the status of an Exit instead of raising it.
         status = cli.main(args=list(words), prog_name="tpuctl", standalone_mode=False)
@@ -164,9 +193,6 @@ def run(args: list[str] | None = None) -> int:
             error.show()
             return error.exit_code
         return _failed(_in_our_words(error), words)
-    except BrokenPipeError:
-        # Whoever read the output, such as `head`, has had enough of it: that is no failure.
-        return 0
     except Exception as error:
         from orchestrator.cli.console import show_unexpected
 

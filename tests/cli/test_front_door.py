@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import subprocess
 import sys
 
 import click
@@ -21,8 +23,6 @@ LIGHT = {"orchestrator", "orchestrator.cli", "orchestrator.cli.main", "orchestra
 @pytest.mark.parametrize("word", ["--help", "--version"])
 def test_help_and_version_import_almost_nothing(word, tmp_path):
     """The first word of a newcomer is answered at once: this list is the whole of ours."""
-    import subprocess
-
     program = (
         "import runpy, sys, json, atexit\n"
         "atexit.register(lambda: print('\\n' + json.dumps(sorted(sys.modules))))\n"
@@ -190,3 +190,31 @@ def test_the_sentence_of_a_command_is_never_cut_off(capsys):
     """Groups list their commands with whole sentences at 80 columns."""
     for group in ("secret", "notify", "local"):
         assert "..." not in here(capsys, group, "--help")[1].replace("[ARGS]...", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "stream"),
+    [
+        (["--help"], "stdout"),
+        (["up", "--help"], "stdout"),
+        (["schema"], "stdout"),
+        (["local", "status"], "stdout"),
+        (["local", "status", "--json"], "stdout"),
+        (["check", "train.py"], "stdout"),
+        (["up", "--nope"], "stderr"),
+    ],
+)
+def test_a_reader_who_has_gone_is_no_failure_of_ours(words, stream, tmp_path):
+    """As in `tpuctl ... | head -1`: the status of a program that SIGPIPE ended, and not a word about it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    (tmp_path / "train.py").write_text("print('step')\n")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", *words], cwd=tmp_path, check=False, timeout=120,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writer},
+            env=environment(TPUCTL_LOCAL_DIR=str(tmp_path / "cloud")),
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (141, b"", b"")
