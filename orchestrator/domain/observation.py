@@ -245,7 +245,11 @@ class Operation:
 
 @dataclass(frozen=True)
 class OperationResult:
-    """Hold what a poll of an operation showed; *retry*, *message* and the next step are set when it failed."""
+    """
+    Hold what a poll of an operation showed; *retry*, *message* and the next step are set when it failed.
+
+    *forgotten* says that the service does not know it any more: it is over, and how it ended only lists can show.
+    """
 
     operation: Operation
     done: bool
@@ -253,6 +257,7 @@ class OperationResult:
     code: str = ""
     message: str = ""
     hint: str = ""
+    forgotten: bool = False
 
 
 @dataclass(frozen=True)

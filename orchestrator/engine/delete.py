@@ -261,7 +261,7 @@ class Sweep:
 
     def _succeeded(self, operation: Operation) -> bool:
         result = self._polled(operation)
-        return result is not None and result.done and result.retry is None
+        return result is not None and result.done and result.retry is None and not result.forgotten
 
     def _absent(self, operation: Operation) -> bool:
         """Say whether the API knows no such machine: a deletion that succeeded may have had no effect."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.domain.observation import Operation, OperationResult
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.errors import NotFoundError, Retry, TpuctlError
+from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.google.client_errors import translate_compute, translate_status, translated
 from orchestrator.google.lean_imports import imported
 
@@ -127,8 +127,8 @@ def polled(operation: Operation, look: Callable[[], OperationResult]) -> Operati
     try:
         return look()
     except NotFoundError as error:
-        # Not a failure: whether it had succeeded is not known any more.
-        return OperationResult(operation, True, Retry.UNKNOWN, error.code, error.message)
+        # Neither a success nor a failure: taken for one, it would make a second TPU or lose a machine.
+        return OperationResult(operation, True, None, error.code, error.message, forgotten=True)
     except TpuctlError as error:
         return OperationResult(operation, False, message=error.message)
 

@@ -98,8 +98,8 @@ class ComputeVms:
         """Look at an operation once; a DONE operation that carries an error is a failure."""
         clients = self._clients
         result = operations.poll_compute(clients.zone_operations, clients.project, operation, clients.reading)
-        if result.done and result.retry is not None:
-            # It has failed: the same id would only bring the same failure back.
+        if result.retry is not None or result.forgotten:
+            # It has failed, or may have: the same id would only bring the same failure back.
             self._ids.spend(operation.id)
         return result
 

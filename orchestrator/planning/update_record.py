@@ -146,6 +146,8 @@ def _learn_operation(record: Record, result: OperationResult, now: float) -> Rec
         return record
     ended, failed = result.operation, result.retry is not None
     record = replace(record, operations=tuple(o for o in record.operations if o.id != ended.id))
+    if result.forgotten:
+        return record
     what, newest = (ended.kind, ended.verb), ended.incarnation == record.node.incarnation
     # A VM keeps its name, so a failed start leaves it accepted, and a failed create does not.
     if failed and ended.kind is Kind.VM and ended.verb in MAKING:

@@ -310,7 +310,7 @@ def an_operation_that_nobody_remembers_is_over(way, value):
     place = f"projects/local-project/locations/{ZONE}/operations/" if value is Kind.NODE else ""
     port = way.nodes if value is Kind.NODE else way.vms
     result = way.ok(port.poll, Operation(f"{place}operation-0", value, Verb.CREATE, "x", ZONE))
-    assert (result.done, result.retry) == (True, Retry.UNKNOWN)
+    assert (result.done, result.retry, result.forgotten) == (True, None, True)
 
 
 @each([0, 2, 7])

@@ -15,7 +15,7 @@ from orchestrator.domain.observation import (
     VmState,
 )
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.record import CONFIRMED_AFTER, Record, Refusal
+from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, Record, Refusal
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import learn
@@ -42,6 +42,17 @@ def test_a_stockout_in_the_operation_becomes_a_refusal():
     assert learned.operations == ()
     assert not learned.node.accepted
     assert [(r.zone, r.retry) for r in learned.refusals] == [(ZONE, Retry.CAPACITY)]
+
+
+@pytest.mark.parametrize("verb", [Verb.CREATE, Verb.DELETE])
+def test_a_forgotten_operation_is_no_result(verb):
+    """The TPU whose create or deletion it was is neither refused nor gone; nor is one in a race."""
+    orders = tuple(replace(CREATE, id=f"o{n}", verb=verb, incarnation=n) for n in (1, 2))
+    known = record(operations=orders, incarnation=2, rivals=(Candidate(1, ZONE, NOW, accepted=True),))
+    forgotten = tuple(OperationResult(order, done=True, forgotten=True) for order in orders)
+    learned = learn(known, world(nodes=Unknown("503"), operations=forgotten))
+    assert (learned.node, learned.race, learned.refusals) == (known.node, known.race, ())
+    assert learned.operations == ()
 
 
 def test_a_running_operation_stays_on_the_record():

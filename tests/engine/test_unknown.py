@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.domain.observation import NodeState, Unknown
+from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Response
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
@@ -74,6 +75,34 @@ def test_a_partial_list_is_no_proof_of_absence(lab, monkeypatch):
         assert result.plan.empty
         lab.wait(60)
     assert lab.mutations() == before
+
+
+@pytest.mark.parametrize("way", ["node", "queued"])
+def test_a_create_whose_operation_is_forgotten_is_not_a_failed_one(lab, monkeypatch, way):
+    """The service does not know it any more, and a list is old: one absence makes neither a second TPU nor a VM."""
+    controller = lab.controller(a_spec(tpu__request=way))
+    controller.want()
+    made = {f"tpu.{'nodes' if way == 'node' else 'queuedResources'}.create": 1, "compute.instances.insert": 1}
+    while not made.items() <= lab.mutations().items():
+        controller.one_pass()
+    real = lab.wire.answer
+
+    def forgetful(request, limit):
+        if request.method == "GET" and request.path.endswith(("/nodes", "/queuedResources")):
+            return Response.of({})
+        if request.method == "GET" and ("/operations/" in request.path or "/instances" in request.path):
+            reason = "NOT_FOUND" if request.path.startswith("/v2/") else "notFound"
+            return plain_error(request, 404, reason, "not found")
+        return real(request, limit)
+
+    monkeypatch.setattr(lab.wire, "answer", forgetful)
+    for _ in range(2):
+        controller.one_pass()
+        lab.wait(25)
+    assert (controller.record.operations, controller.record.refusals) == ((), ())
+    monkeypatch.setattr(lab.wire, "answer", real)
+    controller.up()
+    assert made.items() <= lab.mutations().items()
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_a_forgotten_operation_is_done_with_an_unknown_end():
     operation = lab.nodes.create(a_node())
     gone = type(operation)(operation.id + "0", Kind.NODE, Verb.CREATE, operation.name, ZONE)
     result = lab.nodes.poll(gone)
-    assert (result.done, result.retry) == (True, Retry.UNKNOWN)
+    assert (result.done, result.retry, result.forgotten) == (True, None, True)
 
 
 def test_a_failed_look_at_an_operation_leaves_it_open():
