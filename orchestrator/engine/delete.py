@@ -23,7 +23,7 @@ from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, newest_incarnation
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
-from orchestrator.engine.observe import FAULTS, as_error, zones_to_look_at
+from orchestrator.engine.observe import FAULTS, as_error, poll, zones_to_look_at
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.errors import (
     AuthError,
@@ -256,25 +256,18 @@ class Sweep:
         return tuple(coming)
 
     def _done(self, operation: Operation) -> bool:
-        result = self._polled(operation)
-        return result is not None and result.done
+        return self._polled(operation).done
 
     def _succeeded(self, operation: Operation) -> bool:
         result = self._polled(operation)
-        return result is not None and result.done and result.retry is None and not result.forgotten
+        return result.done and result.retry is None and not result.forgotten
 
     def _absent(self, operation: Operation) -> bool:
         """Say whether the API knows no such machine: a deletion that succeeded may have had no effect."""
         return isinstance(self._adapter(operation.kind).observe(operation.name, operation.zone), Absent)
 
-    def _polled(self, operation: Operation) -> OperationResult | None:
-        """Look at an operation; one that the cloud has forgotten is done, and None means that nobody knows."""
-        try:
-            return self._adapter(operation.kind).poll(operation)
-        except NotFoundError:
-            return OperationResult(operation, done=True)
-        except TpuctlError:
-            return None
+    def _polled(self, operation: Operation) -> OperationResult:
+        return poll(self._adapter(operation.kind), operation)
 
     def _adapter(self, kind: Kind) -> Nodes | Vms:
         return self._nodes if kind is Kind.NODE else self._cloud.vms

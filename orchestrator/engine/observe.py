@@ -25,13 +25,13 @@ from orchestrator.domain.observation import (
     World,
 )
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.ports import Cloud, Nodes
+from orchestrator.domain.ports import Cloud, Nodes, Vms
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.engine.race_claim import read_claim, round_to_look_up
-from orchestrator.errors import UNFORESEEN, NotFoundError, Retry, TpuctlError, UnknownCloudError
+from orchestrator.errors import UNFORESEEN, Retry, TpuctlError, UnknownCloudError
 from orchestrator.planning.tpu_types import types_of
 
 T = TypeVar("T")
@@ -111,13 +111,16 @@ def observe(
             lambda: (wide or WideLook()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
         beats = pool.submit(_guarded, lambda: reports.read(record.node.incarnation))
-        polled = pool.map(lambda operation: _poll(cloud, operation), record.operations)
+        polled = pool.map(
+            lambda operation: poll(cloud.nodes if operation.kind is Kind.NODE else cloud.vms, operation),
+            record.operations,
+        )
         return World(
             bucket=bucket_sight.result(),
             vm=vm_sight.result(),
             nodes=node_sight.result(),
             heartbeats=_of(beats.result(), script=False),
-            operations=tuple(r for r in polled if r is not None),
+            operations=tuple(polled),
             observed_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
             claim=_guarded(lambda: claimed(node_sight.result())),
@@ -188,12 +191,9 @@ def as_error(fault: Exception) -> TpuctlError:
     return fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
 
 
-def _poll(cloud: Cloud, operation: Operation) -> OperationResult | None:
-    """Poll one operation; one that the cloud has forgotten is over, its effect is seen elsewhere."""
-    adapter = cloud.nodes if operation.kind is Kind.NODE else cloud.vms
+def poll(adapter: Nodes | Vms, operation: Operation) -> OperationResult:
+    """Poll one operation; whatever hinders it, a fault of ours too, leaves the operation open."""
     try:
         return adapter.poll(operation)
-    except NotFoundError:
-        return OperationResult(operation, done=True)
-    except TpuctlError:
-        return None
+    except FAULTS as fault:
+        return OperationResult(operation, done=False, message=as_error(fault).message)

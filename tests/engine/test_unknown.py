@@ -2,9 +2,11 @@
 
 import pytest
 
-from orchestrator.domain.observation import NodeState, Unknown
+from orchestrator.domain.observation import NodeState, Present, Unknown
+from orchestrator.domain.plan import Kind
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Response
+from orchestrator.errors import NotFoundError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 LOOKS = {
@@ -103,6 +105,28 @@ def test_a_create_whose_operation_is_forgotten_is_not_a_failed_one(lab, monkeypa
     monkeypatch.setattr(lab.wire, "answer", real)
     controller.up()
     assert made.items() <= lab.mutations().items()
+
+
+@pytest.mark.parametrize("fault", [ValueError("no such month"), NotFoundError("no such project")])
+def test_an_operation_that_cannot_be_polled_stays_open_and_the_pass_goes_on(lab, monkeypatch, fault):
+    """One answer that nobody has foreseen hides that operation, and nothing else."""
+    controller = lab.controller(a_spec())
+    controller.want()
+    while not controller.record.operations:
+        controller.one_pass()
+    lab.wait(120)
+    open_ones, poll = controller.record.operations, type(controller.cloud.vms).poll
+
+    def malformed(self, operation):
+        raise fault
+
+    monkeypatch.setattr(type(controller.cloud.vms), "poll", malformed)
+    result = controller.one_pass()
+    assert isinstance(result.world.nodes, Present)
+    assert controller.record.operations == tuple(o for o in open_ones if o.kind is Kind.VM) != ()
+    monkeypatch.setattr(type(controller.cloud.vms), "poll", poll)
+    controller.up()
+    assert controller.record.operations == ()
 
 
 @pytest.mark.parametrize(
