@@ -28,7 +28,6 @@ from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.errors import (
     AuthError,
     LeaseHeldError,
-    NotFoundError,
     TpuctlError,
     TransientError,
 )
@@ -283,22 +282,21 @@ class Sweep:
             return
         self._asked[name] = now
         kind, what = (Kind.NODE, "TPU") if isinstance(machine, Node) else (Kind.VM, "VM")
+        # The intent is on this computer before the call. A bucket out of reach must stop no deletion.
+        entry = self._journal.intend(Change(kind, Verb.DELETE, name, "down", zone), in_bucket=False)
         try:
-            # The intent is on this computer before the call. A bucket out of reach must stop no deletion.
-            entry = self._journal.intend(Change(kind, Verb.DELETE, name, "down", zone), in_bucket=False)
             operation = self._adapter(kind).delete(name, zone)
             if operation is None:
                 self._gone.add(name)  # The API says without doubt that it is not there.
             else:
                 self._deletions[name] = replace(operation, started_at=self._clock.now())
-            self._journal.result(entry, "ok", in_bucket=False)
-        except NotFoundError:
-            return
         except FAULTS as fault:
             # One machine that cannot be deleted keeps no other from it; the next round asks again.
-            why = as_error(fault).message
-            self._sink(Event(self._clock.now(), "delete-failed", f"{what} {name}: {why}"))
+            error = as_error(fault)
+            self._journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
+            self._sink(Event(self._clock.now(), "delete-failed", f"{what} {name}: {error.message}"))
             return
+        self._journal.result(entry, "ok", in_bucket=False)
         self._sink(Event(self._clock.now(), "delete", f"{what} {name}: deletion asked for"))
 
     def bucket(self, name: str) -> Leftover | None:

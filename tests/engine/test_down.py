@@ -1,5 +1,6 @@
 """`down`: everything that carries our label goes, nothing else does, and what is left is said."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -35,6 +36,17 @@ def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
     assert controller.sweep().machines() == ()
     assert lab.mutations() == before
     assert before["tpu.nodes.delete"] == before["compute.instances.delete"] == 1
+
+
+def test_a_deletion_that_fails_is_no_open_intent(lab):
+    """The journal has the refusal beside what was tried: `explain` must not say that nobody knows how it ended."""
+    controller = lab.up()
+    lab.cloud.fail_next("compute.instances.delete", ["permission denied"])
+    controller.sweep().machines()
+    lines = [json.loads(line) for line in (lab.folder / "state" / "journal.jsonl").read_text().splitlines()]
+    asked = [line["id"] for line in lines if line["part"] == "intent" and line["why"] == "down"]
+    outcomes = {line["id"]: line["outcome"] for line in lines if line["part"] == "result"}
+    assert sorted(outcomes.get(one, "open")[:7] for one in asked) == ["TPU-202", "ok", "ok"]
 
 
 def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
