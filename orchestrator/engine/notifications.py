@@ -122,11 +122,13 @@ class Outbox:
         for name, receiver in list(one.receivers.items()):
             try:
                 receiver.send(one.notice)
-            except TpuctlError as error:
+            # Foreign code sends too. Whatever it raises must not end the thread that tells the others.
+            except Exception as error:
                 if one.tries == 0 or one.tries + 1 >= MOST_TRIES:
-                    self.say(
-                        Event(self.clock.now(), "failure", f"not told of {one.notice.event}: {error.message}")
-                    )
+                    # Of a foreign error only its type: its text may hold the address, which is a secret.
+                    text = f"{name}: {type(error).__name__}"
+                    why = error.message if isinstance(error, TpuctlError) else text
+                    self.say(Event(self.clock.now(), "failure", f"not told of {one.notice.event}: {why}"))
             else:
                 del one.receivers[name]
         one.tries += 1

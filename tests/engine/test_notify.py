@@ -104,6 +104,25 @@ def test_a_notice_is_told_once_however_often_it_is_due():
     assert sorted(shelf.held) == [SENT + f"d-done-{n}" for n in (1, 2, 3)]
 
 
+def test_a_receiver_that_breaks_ends_no_notifications():
+    """Foreign code may raise anything: it is said once, without its text, and tried again; the others are told."""
+
+    class Broken(Ear):
+        def send(self, notice):
+            if self.fails:
+                self.fails -= 1
+                raise RuntimeError(SECRET)
+            super().send(notice)
+
+    broken, ear, said, clock = Broken("broken", fails=2), Ear(), [], VirtualClock()
+    box = outbox(Shelf(), broken, ear, clock=clock, said=said)
+    box.add([notice()])
+    while (pause := box.deliver()) is not None:
+        clock.advance(pause)
+    assert broken.heard == ear.heard == ["d-done-1"]
+    assert [event.text for event in said] == ["not told of done: broken: RuntimeError"]
+
+
 @pytest.mark.parametrize("cut", [OUTBOX, SENT, ""])
 def test_a_killed_loop_forgets_nothing(cut):
     """Killed before the outbox, after telling, before telling: the next loop tells it, with the same id."""
