@@ -278,7 +278,7 @@ def bring_data(parts: Parts) -> Optional[JobOutcome]:
     """
     Return None when the data that the code asks for is here, else how the attempt ends.
 
-    Raises Interrupted at once when the agent is to end; what has come by then is kept.
+    Raises JobInterrupted at once when the agent is to end; what has come by then is kept.
     """
     data = Data(parts.settings.layout, parts.bucket)
     if not data.wants():

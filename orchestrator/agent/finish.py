@@ -37,7 +37,7 @@ class Finish:
 
     def ending(self, attempt: Attempt, outcome: JobOutcome) -> Optional[Ending]:
         """
-        Return the ending, None when the gang goes on instead. Raises Interrupted.
+        Return the ending, None when the gang goes on instead. Raises JobInterrupted.
 
         Without a checkpoint that every worker has a part of, the job is not done, whatever its exit status.
         """
@@ -47,8 +47,8 @@ class Finish:
             if not first_ended(parts, attempt):
                 return None
             parts.patiently("commit an empty part", parts.committer.follow_first)
-        # Every worker's part must be committed first: only then a list of the bucket tells whether it is
-        # whole.
+        # Every worker's part must be committed first: only
+        # then a list of the bucket tells whether it is whole.
         if not all_ended(parts, attempt, outcome.reason):
             return None
         newest = parts.patiently("look for checkpoints", self._committed)
@@ -69,7 +69,7 @@ class Finish:
         return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(brought)}")
 
     def ended_earlier(self) -> None:
-        """Raise Interrupted when an earlier machine has kept what this very job had trained to its end."""
+        """Raise JobInterrupted when an earlier machine has kept what this very job had trained to its end."""
         earlier = self._parts.patiently("look for unclaimed files", self.rescue.earlier)
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
@@ -92,8 +92,8 @@ class Finish:
         gone_by = (orders.ended_at or time.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
         why = Why.NOTICE if notice else Why.FAILED
-        # A thread of its own, because no call to the bucket can be interrupted and the machine may go at any
-        # time.
+        # A thread of its own, because no call to the bucket can
+        # be interrupted and the machine may go at any time.
         work = threading.Thread(
             target=self.rescue.in_time, name="rescue", daemon=True,
             args=(why, record.attempt, committed, record.trains_since, seconds),

@@ -20,7 +20,7 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
     Commit everything that the job has finished, waiting for the bucket as long as it takes.
 
     With *at_end* the job itself is finished, so that outputs are whole now. Return what could not be
-    committed, empty when all is. Raises Interrupted.
+    committed, empty when all is. Raises JobInterrupted.
     """
     trouble = ""
     for _try in range(LAST_TRIES):
@@ -60,7 +60,7 @@ def commit_in_time(parts: Parts) -> None:
 
 
 def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
-    """Commit what the job has finished, and return what its end means then. Raises Interrupted."""
+    """Commit what the job has finished, and return what its end means then. Raises JobInterrupted."""
     if outcome.code == 0:
         parts.local.rest(in_order=True)
     trouble = last_commit(parts, at_end=outcome.verdict is JobVerdict.DONE)

@@ -65,9 +65,8 @@ class Agent:
             except UnsafeError as error:
                 ending = Ending(EndingKind.GAVE_UP, str(error))
             self._leave(ending)
-        except (
-            Exception
-        ) as error:  # Whatever it is, the job must not outlive its agent; cron starts a new one.
+        except Exception as error:
+            # Whatever it is, the job must not outlive its agent; cron starts a new one.
             traceback.print_exc()
             clear(self._settings.layout.root, self._player.record.living_session())
             self._parts.status.set(message=f"the agent ended by {error!r}")
@@ -98,7 +97,7 @@ class Agent:
         NoticeWatch(parts.metadata, self._preempted).start()
 
     def _live(self) -> Ending:
-        """Return how a finished job ends. Raises Interrupted or UnsafeError for every other end."""
+        """Return how a finished job ends. Raises JobInterrupted or UnsafeError for every other end."""
         parts = self._parts
         living = clear(self._settings.layout.root, self._player.record.living_session())
         while living:

@@ -88,12 +88,12 @@ class Orders:
         return self._ending is not None
 
     def check(self) -> None:
-        """Raise Interrupted when the agent was asked to end."""
+        """Raise JobInterrupted when the agent was asked to end."""
         if self._ending is not None:
             raise JobInterrupted(self._ending)
 
     def wait(self, seconds: float) -> None:
-        """Wait, shorter when an order comes; raises Interrupted."""
+        """Wait, shorter when an order comes; raises JobInterrupted."""
         self.check()
         self._wake.wait(seconds)
         # An order between `wait` and `clear` is not lost: `check` comes after both.

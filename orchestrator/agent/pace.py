@@ -44,8 +44,8 @@ class Pace:
         if every != "auto":
             return float(every) if every else None
         with self._lock:
-            # A long quiet run counts while it lasts, else only ends would, and the interval would be too
-            # short.
+            # A long quiet run counts while it lasts, else only
+            # ends would, and the interval would be too short.
             now = [] if self._began is None else [Life(time.monotonic() - self._began, lost=False)]
             lives = [*(self._earlier or ()), *self._here, *now]
             declared = self._settings.checkpoints.save_seconds

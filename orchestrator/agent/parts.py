@@ -63,7 +63,7 @@ class Parts:
         """
         Return what *call* returns, trying until it succeeds; the heartbeat says what is in the way.
 
-        Raises FinalError from the call, and Interrupted.
+        Raises FinalError from the call, and JobInterrupted.
         """
         failures = 0
         while True:

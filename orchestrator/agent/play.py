@@ -48,7 +48,7 @@ class Player:
         """
         Run the job for this attempt to its end. When it returns or raises, no process of the job is left.
 
-        Raises Interrupted after the job was asked to stop, had its grace, and its last commit was tried.
+        Raises JobInterrupted after the job was asked to stop, had its grace, and its last commit was tried.
         """
         parts = self._parts
         parts.committer.end()
@@ -101,7 +101,7 @@ class Player:
         return outcome
 
     def _wait(self, task: Task[T]) -> T:
-        """Return what came of a task, or raise it; raises Interrupted at once when the agent is to end."""
+        """Return what came of a task, or raise it; raises JobInterrupted at once when the agent is to end."""
         while task.is_alive():
             self._parts.orders.wait(TICK)
         return task.result()
@@ -186,8 +186,8 @@ class Player:
         """Start a command and watch it to its end; *framework* is None for a command that trains nothing."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
-            # What it says is of the start before; a job that reports nothing would seem to stand at that
-            # step.
+            # What it says is of the start before; a job that
+            # reports nothing would seem to stand at that step.
             layout.progress.unlink()
         self._follower.begin(trains=framework is not None)
         parts.log.begin_tail()

@@ -73,7 +73,7 @@ class Rescue:
         """
         Bring *files* of a job that has ended, waiting for the bucket as long as it takes.
 
-        Raises Interrupted; the next agent, or the last word of this one, goes on with it.
+        Raises JobInterrupted; the next agent, or the last word of this one, goes on with it.
         """
         manifest = self._manifest(attempt.attempt, Why.ENDED if committed is None else Why.BESIDE)
         return self._bring(*files, manifest, self._parts.patiently)
@@ -261,8 +261,8 @@ def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:
     found = []
     named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
     numbers = sorted(int(one) for one in named if one.isdecimal() and int(one) <= incarnation)
-    # Of a deployment that was replaced a hundred times, old files are sent again rather than all manifests
-    # read.
+    # Of a deployment that was replaced a hundred times, old
+    # files are sent again rather than all manifests read.
     for number in numbers[-REMEMBERED:]:
         for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
             held = bucket.read(name) if parse_name(name) else None

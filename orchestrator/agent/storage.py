@@ -204,8 +204,8 @@ class JobBucket:
         with path.open("wb") as file:
             reply = self._call("GET", target, SECONDS + size / gcloud.SLOWEST, sink=file, limit=size)
             file.flush()
-            # The caller renames the file: without it the name could outlive a loss of power, and the bytes
-            # not.
+            # The caller renames the file: without it the name
+            # could outlive a loss of power, and the bytes not.
             os.fsync(file.fileno())
         if reply.status == 404:
             raise TornError(f"gs://{self.name}/{name} is not there")

@@ -142,7 +142,6 @@ def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
 
 
 def _kind(machine: Node | Vm) -> str:
-
     return "VM" if isinstance(machine, Vm) else "TPU"
 
 

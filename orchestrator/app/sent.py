@@ -146,7 +146,6 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
 
 
 def _home(home: NotSent) -> str:
-
     file, _, line = home.verdict.line.rpartition(":")
     why = f"{file} line {line}" if file else "a key, by its name"
     return f"{home.path} {size_text(home.size)} ({why})"

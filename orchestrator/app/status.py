@@ -119,7 +119,6 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
 
 
 def _resources(session: Session, world: World, record: Record) -> list[dict[str, str]]:
-
     rows = []
 
     def add(kind: str, name: str, zone: str, state: str) -> None:
@@ -179,7 +178,6 @@ def loop_of(holder: Any, age: float) -> dict[str, Any]:
 
 
 def _workers(world: World) -> list[dict[str, Any]]:
-
     beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
     return [
         {

@@ -109,8 +109,8 @@ def parse(data: bytes, where: str) -> Manifest:
         files = tuple(_file(one) for one in value["files"])
         _check_apart(one.name for one in files)
         numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
-        # Manifests of older releases have neither attempt, format, links nor times; their step counts as
-        # proven.
+        # Manifests of older releases have neither attempt,
+        # format, links nor times; their step counts as proven.
         attempt = int(value.get("attempt", 0))
         own_step = value.get("told", numbers["step"])
         return Manifest(

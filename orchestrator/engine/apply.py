@@ -213,8 +213,8 @@ class Actor:
 
     def _create_vm(self, change: Change, world: World) -> str:
         order = self._blueprint.vm_order(self._records.current)
-        # Only noted, not written: a kill here loses no more than the answer, and the VM is found by its
-        # label.
+        # Only noted, not written: a kill here loses no more
+        # than the answer, and the VM is found by its label.
         self._remember(self._cloud.vms.create(order))
         self._records.update_later(
             lambda record: replace(

@@ -87,8 +87,8 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     superseded = [
         n for n in world.known_nodes if n is not current and n not in unknown and not may_win(n, record)
     ]
-    # Losers, and what an earlier process left: they cost money, so they go even while nothing else is
-    # decided.
+    # Losers, and what an earlier process left: they cost
+    # money, so they go even while nothing else is decided.
     old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))

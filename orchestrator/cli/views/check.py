@@ -88,7 +88,6 @@ def count(findings: Sequence[Finding]) -> str:
 
 
 def _print(finding: Finding, console: Console, width: int) -> None:
-
     console.print(Text(f"  {finding.rule}  {finding.where}", "bold", overflow="fold"), width=width)
     for label, text in (("", finding.message), ("change: ", finding.fix)):
         console.print(

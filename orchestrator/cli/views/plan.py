@@ -82,7 +82,6 @@ def count(plan: Plan) -> str:
 
 
 def _facts(preview: Preview, source: str) -> Table:
-
     table = Table.grid(padding=(0, 2))
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
     facts = {
@@ -124,7 +123,6 @@ def _way(region: str, home: str, usd: float | None) -> str:
 
 
 def _change(preview: Preview, change: Change) -> Table:
-
     colour = _COLOURS[change.verb]
     table = Table.grid(padding=(0, 1))
     table.add_column(width=1)
@@ -144,7 +142,6 @@ def _change(preview: Preview, change: Change) -> Table:
 
 
 def _prices(preview: Preview) -> Table:
-
     price = preview.hourly
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column(f"USD per hour in {price.zone}")

@@ -41,8 +41,8 @@ def state_in(path: Path) -> Any:
         if zipped:
             with zipfile.ZipFile(str(path)) as archive:
                 entry = next(one for one in archive.infolist() if one.filename.endswith("data.pkl"))
-                # A zip may unpack to a thousand times its size, and this process shares the machine with the
-                # job.
+                # A zip may unpack to a thousand times its size,
+                # and this process shares the machine with the job.
                 if entry.file_size > _LARGEST:
                     return None
                 return _Reader(io.BytesIO(archive.read(entry))).load()

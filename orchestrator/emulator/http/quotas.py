@@ -19,7 +19,6 @@ _PATH = "/v1/projects/{project}/locations/global/services/tpu.googleapis.com/quo
 
 
 def quota_routes(router: Router, cloud: LocalCloud) -> None:
-
     def answer(_: Request, project: str, quota: str) -> Response:
         settings = cloud.settings
         if API in settings.disabled_apis:
