@@ -113,14 +113,15 @@ def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -
     """
     Return the earliest time to ask for *kind* in *zone* again.
 
-    The pause doubles from the first delay up to its cap, and jitter makes it up to half shorter or longer.
+    The pause doubles, up to its cap, with each refusal of the last one's class since a success; those of other
+    classes in between do not end the count. Jitter makes it up to half shorter or longer.
     """
     here = [r for r in record.refusals if r.zone == zone and r.kind is kind]
     if not here:
         return 0.0
     last = here[-1]
-    streak = sum(1 for r in here if r.retry is last.retry)
-    delay = Backoff(FIRST_DELAY[last.retry], LONGEST_DELAY[last.retry]).after(streak)
+    alike = sum(1 for r in here if r.retry is last.retry)
+    delay = Backoff(FIRST_DELAY[last.retry], LONGEST_DELAY[last.retry]).after(alike)
     return last.at + delay * (0.5 + _fraction(spec, record, last))
 
 
