@@ -76,7 +76,6 @@ class Session:
         self._forgiving = forgiving
         self._only_looks = only_looks
         self._lists = lists
-        self.interrupted = False
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
         # Time to live and budget are measured with it: a clock that is set back must not give hours away.
@@ -258,7 +257,6 @@ class Session:
         # The sweep acts by the stored spec of that very place, so there is no other place to mistake it for.
         if command != "expire":
             check_place(self.choice, self.spec.name, self.project, self.folder)
-        self.interrupted = False
         self.holder = this_process(command, self.clock.now(), yields)
         wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
         # The lock of this computer first: it costs no call, and its holder may be asked to step aside.
