@@ -19,6 +19,7 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.atomic_files import disk_trouble, write_atomically
 from orchestrator.engine.loop import raise_bucket_gone
+from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.reconcile import Pass, Reconciler
 from orchestrator.engine.record_format import decode
 from orchestrator.errors import LeaseHeldError, TpuctlError
@@ -49,8 +50,8 @@ def sweep_expired(session: Session) -> None:
         if (spec.project, spec.name) == (session.project, session.spec.name):
             continue
         say(f"{spec.name}: its time to live of {spec.watch.ttl} is over and nobody watched; its machines go")
-        other = Session(session.choice, Aside(session.reporter), spec)
         try:
+            other = Session(session.choice, Aside(session.reporter), spec)
             # Only with its lease: its own watch, here or on another computer, ends it better than we do.
             with other.alone("expire"):
                 if not _over(spec, other.records.current, session.clock.now()):
@@ -62,8 +63,9 @@ def sweep_expired(session: Session) -> None:
                 say(f"  not now: {why}")
         except LeaseHeldError as held:
             say(f"  left to its holder: {held.message}")
-        except TpuctlError as error:
-            say(f"  not now: {error.message}")
+        except FAULTS as fault:
+            # A fault of ours too: the command that was typed is about another deployment.
+            say(f"  not now: {as_error(fault).message}")
 
 
 class Aside(Reporter):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.reconcile import Reconciler
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
@@ -62,3 +63,18 @@ def test_a_bucket_that_takes_no_more_holds_up_no_command_about_another_deploymen
     other.run("status")
     cloud.wait(120)
     assert cloud.nodes() == {}
+
+
+def test_an_unforeseen_fault_in_its_pass_ends_no_command_about_another_deployment(cloud, monkeypatch):
+    """It is said, and the command does its own work."""
+    abandoned = User(cloud, watch__ttl="2h")
+    other = User(cloud, "other", beside=abandoned, name="other")
+    abandoned.up()
+    cloud.wait(TTL + 60)
+
+    def faulty(self):
+        raise KeyError("a state of tomorrow")
+
+    monkeypatch.setattr(Reconciler, "one_pass", faulty)
+    said = other.run("status")
+    assert (said.code, "  not now: a fault of this tpuctl" in said.err) == (0, True)
