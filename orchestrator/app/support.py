@@ -189,14 +189,6 @@ def _about(choice: Choice) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _doctor(choice: Choice) -> list[dict[str, str]]:
-    return [one.as_dict() for one in diagnose(choice).findings]
-
-
-def _record(session: Session) -> Any:
-    return json.loads((session.folder / "record.json").read_bytes())
-
-
 def _settings(spec: Spec) -> dict[str, Any]:
     body = dump(spec)
     body["job"]["env"] = {name: f"left out, {len(text)} characters" for name, text in spec.job.env.items()}

@@ -59,14 +59,6 @@ class Summary:
         """Return the summary as `--json` prints it."""
         return {**asdict(self), "recoveries": [{**asdict(r), "total": r.total} for r in self.recoveries]}
 
-    def typical(self) -> dict[str, float]:
-        """Return the median seconds of each part of recovery."""
-        return (
-            {part: median(r.parts[part] for r in self.recoveries) for part in PARTS}
-            if self.recoveries
-            else {}
-        )
-
 
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, started_at: float,
