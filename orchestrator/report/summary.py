@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from statistics import median
 
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat, Phase
