@@ -1,15 +1,26 @@
 """The report as a page that renews itself: served on this computer only, to whoever has the token."""
 
 import socket
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.report import ReportMemory, facts_of
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import open_session
+from orchestrator.app.session import Session, open_session
+from orchestrator.app.top import Deployments
+from orchestrator.domain.clean_text import cut
 from orchestrator.errors import UsageError
-from orchestrator.report.page import page
+from orchestrator.report.page import LiveFacts, PageFacts, page
+
+LONGEST_LINE = 400
+"""Characters of a line of the job's log that are shown."""
+NEIGHBOURS_SECONDS = 15.0
+"""Seconds between two looks at all deployments: without a watcher each is some requests."""
 
 
 def serve_dashboard(
@@ -30,15 +41,14 @@ def serve_dashboard(
             f"the dashboard needs {error.name}", hint="pip install 'tpuctl[dashboard]'",
             changed="nothing was changed", code="TPU-138",
         ) from error  # fmt: skip
-    session = open_session(choice, name, reporter, only_looks=True)
-    sweep_expired(session)
-    memory = ReportMemory(session.store)
-    facts_of(session, memory)
+    pages = Pages(choice, name, reporter)
+    pages.first()
+    others = Neighbours(choice, failed)
+    threading.Thread(target=others.follow, name="deployments", daemon=True).start()
 
-    def fresh() -> str:
-        # A watcher goes on meanwhile: it may have asked for another TPU since the last request.
-        session.records.load()
-        return page(facts_of(session, memory), live=True)
+    def fresh(wanted: str) -> str:
+        facts, live = pages.look(wanted)
+        return page(facts, replace(live, deployments=others.rows))
 
     with listening(port) as listener:
         app = Dashboard(fresh, listener.getsockname()[1], failed)
@@ -48,6 +58,52 @@ def serve_dashboard(
             app, log_level="critical", access_log=False, lifespan="off", server_header=False, ws="none"
         )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+class Pages:
+    """Look at the deployment of the command line, or at another one of this computer by its name."""
+
+    def __init__(self, choice: Choice, name: str | None, reporter: Reporter) -> None:
+        self._choice, self._name, self._reporter = choice, name, reporter
+        self._open: dict[str, tuple[Session, ReportMemory]] = {}
+
+    def first(self) -> None:
+        """Look once before anything is served, so that what is wrong is said at the terminal."""
+        session, memory = self._opened("")
+        sweep_expired(session)
+        facts_of(session, memory)
+
+    def look(self, wanted: str) -> tuple[PageFacts, LiveFacts]:
+        """Return what the page of *wanted* tells, "" for the one of the command line."""
+        session, memory = self._opened(wanted)
+        # A watcher goes on meanwhile: it may have asked for another TPU since the last request.
+        session.records.load()
+        log = tuple(cut(line, LONGEST_LINE) for line in memory.tail.read())
+        return facts_of(session, memory), LiveFacts(log, shown=session.spec.name)
+
+    def _opened(self, wanted: str) -> tuple[Session, ReportMemory]:
+        if wanted not in self._open:
+            session = open_session(self._choice, wanted or self._name, self._reporter, only_looks=True)
+            self._open[wanted] = session, ReportMemory(session.store)
+        return self._open[wanted]
+
+
+class Neighbours:
+    """Know how all deployments of this computer are, as `tpuctl top` does; *rows* are empty until it has looked."""
+
+    def __init__(self, choice: Choice, failed: Callable[[Exception], None]) -> None:
+        self._deployments = Deployments(choice)
+        self._failed = failed
+        self.rows: Sequence[Mapping[str, Any]] = ()
+
+    def follow(self) -> None:
+        """Look again and again, beside the page: one deployment that does not answer holds no other one up."""
+        while True:
+            try:
+                self.rows = self._deployments.rows()
+            except Exception as error:  # A bug: the page goes on with the rows that it has.
+                self._failed(error)
+            time.sleep(NEIGHBOURS_SECONDS)
 
 
 def listening(port: int) -> socket.socket:

@@ -14,11 +14,12 @@ from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import VmSpec
 from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.event_log import read_events
 from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.job_logs import JobLog
-from orchestrator.engine.published_status import read_curve
-from orchestrator.errors import UsageError
+from orchestrator.engine.job_logs import JobLog, LogTail
+from orchestrator.engine.published_status import Point, read_curve
+from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import FEW, Losses, PrintedLines, losses
@@ -40,13 +41,35 @@ def write_report(
     return path, facts
 
 
+TAIL_LINES = 40
+"""Lines of the log that the dashboard shows."""
+SAVES_SECONDS = 30.0
+"""Seconds for which the list of checkpoints serves: each look at it is some requests."""
+MOST_SAVES = 200
+"""Checkpoints that are marked; more would be one black line."""
+
+
 class ReportMemory:
     """Keep from one look to the next what was read: each byte that leaves the cloud costs, whoever wrote it."""
 
     def __init__(self, store: Store) -> None:
         self.reports = Heartbeats(store)
         self.log = JobLog(store, 0)
+        self.tail = LogTail(store, 0, TAIL_LINES)
         self.printed = PrintedLines()
+        self._saved: tuple[float, tuple[tuple[int, float], ...]] = (0.0, ())
+
+    def checkpoints(self, session: Session) -> tuple[tuple[int, float], ...]:
+        """Return step and time of each complete checkpoint; manifests are read once in half a minute."""
+        looked, found = self._saved
+        if not looked or session.clock.now() - looked >= SAVES_SECONDS:
+            try:
+                saved = read_checkpoints(session.store, session.spec.job.checkpoint)
+            except TpuctlError:
+                return found  # Marks on an axis: no reason to show nothing of the rest.
+            found = tuple((one.step, one.saved_at) for one in reversed(saved) if one.complete)
+            self._saved = (session.clock.now(), found[-MOST_SAVES:])
+        return self._saved[1]
 
 
 def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
@@ -65,6 +88,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     memory = memory or ReportMemory(session.store)
     found = memory.reports.read(None)
     beats = found.value if isinstance(found, Present) else ()
+    points = read_curve(session.store)
     return PageFacts(
         status=body_of(session, looked, holder_of(session, world)),
         record=record,
@@ -72,7 +96,9 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         events=read_events(session.store),
         summary=summary_of(session, memory.reports),
         spending=spending(session.spec, session.catalog, record, beats, world.observed_at),
-        losses=_losses(session, beats, memory),
+        losses=_losses(session, beats, memory, points),
+        points=points,
+        checkpoints=memory.checkpoints(session),
         now=world.observed_at,
         rehearsed=session.choice.cloud == "local",
     )
@@ -103,9 +129,10 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     )
 
 
-def _losses(session: Session, beats: Sequence[Heartbeat], memory: ReportMemory) -> Losses:
-    """Return the loss by step; the job's log is read only where no watcher has points enough."""
-    points = read_curve(session.store)
+def _losses(
+    session: Session, beats: Sequence[Heartbeat], memory: ReportMemory, points: Sequence[Point]
+) -> Losses:
+    """Return the loss by step; the job's log is read only where the watcher has few *points*."""
     if len(points) >= FEW:
         return losses(points, beats)
     lines = ((incarnation, line) for incarnation, _, line in memory.log.new_lines())

@@ -13,6 +13,8 @@ LONGEST_LINE = 1 << 20
 """Bytes after which a line that does not end is given out in parts."""
 ALL_RESTS = 64 << 20
 """Bytes of all lines together that have not ended; beyond that they are given out in parts."""
+TAIL = 64 << 10
+"""Bytes of a log that are read for its last lines."""
 _SEGMENT = re.compile(rf"{LOGS}g(\d{{1,9}})/w(\d{{1,4}})/(\d+)\.log", re.ASCII)
 
 
@@ -28,7 +30,7 @@ class JobLog:
 
     def new_lines(self) -> Iterator[tuple[int, int, str]]:
         """Yield (incarnation, worker, line) for everything written since the last call."""
-        for (incarnation, worker), name, size in self._segments():
+        for (incarnation, worker), name, size in log_segments(self._store, self._worker):
             while self._read.get(name, 0) < size:
                 found = self._store.read(name, self._read.get(name, 0), PIECE)
                 if found is None or not found.data:
@@ -53,10 +55,40 @@ class JobLog:
             if rest:
                 yield incarnation, worker, rest.decode(errors="replace")
 
-    def _segments(self) -> list[tuple[tuple[int, int], str, int]]:
-        found = []
-        for stored in self._store.list(LOGS):
-            match = _SEGMENT.fullmatch(stored.name)
-            if match and int(match[2]) < MOST_WORKERS and self._worker in (None, int(match[2])):
-                found.append(((int(match[1]), int(match[2])), stored.name, stored.size))
-        return sorted(found)
+
+class LogTail:
+    """Return the last lines of one worker's log at each read; what was read before is not read again."""
+
+    def __init__(self, store: Store, worker: int, lines: int) -> None:
+        self._store = store
+        self._worker = worker
+        self._lines = lines
+        self._name, self._end, self._held = "", 0, b""
+
+    def read(self) -> list[str]:
+        """Return the lines of the newest segment, at most as many as asked for, out of its last 64 kB."""
+        segments = log_segments(self._store, self._worker)
+        if not segments:
+            return []
+        _, name, size = segments[-1]
+        if name != self._name:
+            self._name, self._end, self._held = name, 0, b""
+        start = max(self._end, size - TAIL)
+        if start < size:
+            found = self._store.read(name, start, size - start)
+            if found is None:
+                return []
+            self._held = ((self._held if start == self._end else b"") + found.data)[-TAIL:]
+            self._end = start + len(found.data)
+        lines = self._held.decode(errors="replace").replace("\r", "\n").splitlines()
+        return lines[-self._lines :]
+
+
+def log_segments(store: Store, worker: int | None) -> list[tuple[tuple[int, int], str, int]]:
+    """Return ((incarnation, worker), object, size) of each part of the log, in order; *worker* None is all."""
+    found = []
+    for stored in store.list(LOGS):
+        match = _SEGMENT.fullmatch(stored.name)
+        if match and int(match[2]) < MOST_WORKERS and worker in (None, int(match[2])):
+            found.append(((int(match[1]), int(match[2])), stored.name, stored.size))
+    return sorted(found)

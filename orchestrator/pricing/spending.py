@@ -185,7 +185,10 @@ def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> 
         beat = reports.get(incarnation_of(span.name, {}) or 0)
         end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
         first = Use.STARTING if index == 0 else Use.RECOVERING
-        found += _of_node(span.since, max(span.since, end), beat, first, lost=following is not None)
+        found += stretches_of(
+            span.since, max(span.since, end), beat, first,
+            lost=following is not None, lives=following is None and span.until is None,
+        )  # fmt: skip
         if following is not None:
             found.append(Stretch(end, max(end, following.since), Use.RECOVERING))
     return tuple(part for part in found if part.until > part.since)
@@ -201,10 +204,17 @@ def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat
     )
 
 
-def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool) -> list[Stretch]:
-    """Return the uses of one TPU's time; *lost* says that another one took its place."""
+def stretches_of(
+    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, lives: bool
+) -> list[Stretch]:
+    """
+    Return the uses of one TPU's time; *first* is that of the time until its first step.
+
+    *lost* says that another one took its place, *lives* that it exists.
+    """
     if beat is None:
-        return [Stretch(since, end, Use.UNKNOWN)]
+        # One that exists and has not reported yet is on its way; of one that is gone nobody knows.
+        return [Stretch(since, end, first if lives else Use.UNKNOWN)]
     if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
         # The job ran and reported no step: nobody knows what of that was training.
         began = _within(since, beat.timings["spawned"], end)
@@ -219,7 +229,9 @@ def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lo
     if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED} and not lost:
         useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
     elif lost:
-        useful, rest = _within(began, beat.committed_at or began, end), Use.LOST
+        # A machine that had saved its last step lost no work: what follows is already the way back.
+        saved = beat.step is not None and (beat.committed_step or -1) >= beat.step
+        useful, rest = _within(began, beat.committed_at or began, end), Use.RECOVERING if saved else Use.LOST
     else:
         useful, rest = end, Use.IDLE
     return [Stretch(since, began, first), Stretch(began, useful, Use.TRAINING), Stretch(useful, end, rest)]

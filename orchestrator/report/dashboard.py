@@ -40,7 +40,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
-Answer = Callable[[], Awaitable[Response]]
+Answer = Callable[[Request], Awaitable[Response]]
 Scope = Mapping[str, Any]
 
 
@@ -48,23 +48,24 @@ class Dashboard:
     """
     Answer HTTP, as an ASGI application: *page* makes the page, *port* is the one it is served at.
 
-    *failed* is told of each bug: the browser learns nothing of it.
+    *page* gets the name of the deployment that the address asks for, "" for none; it refuses with a
+    TpuctlError. *failed* is told of each bug: the browser learns nothing of it.
     """
 
-    def __init__(self, page: Callable[[], str], port: int, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, page: Callable[[str], str], port: int, failed: Callable[[Exception], None]) -> None:
         self._page = page
         self._failed = failed
         # Held while the page is made: tabs that ask meanwhile wait for it instead of asking the cloud too.
         self._lock = threading.Lock()
-        self._made: tuple[float, str] = (0.0, "")
+        self._made: dict[str, tuple[float, str]] = {}
         self.token = secrets.token_urlsafe(32)
         self.folder = f"/{secrets.token_urlsafe(16)}/"
         self.port = port
         self.routes: Mapping[str, Answer] = {
             self.folder: self._whole,
             f"{self.folder}page": self._whole,
-            f"{self.folder}style.css": lambda: _text(asset("style.css"), "text/css"),
-            f"{self.folder}live.js": lambda: _text(asset("live.js"), "text/javascript"),
+            f"{self.folder}style.css": lambda _: _text(asset("style.css"), "text/css"),
+            f"{self.folder}live.js": lambda _: _text(asset("live.js"), "text/javascript"),
         }
 
     @property
@@ -92,7 +93,7 @@ class Dashboard:
         if route is None:
             return PlainTextResponse("there is no such page\n", 404)
         try:
-            return await route()
+            return await route(request)
         except TpuctlError as error:
             return PlainTextResponse(f"{error.message} ({error.code})\n", 503)
         except Exception as error:  # What went wrong is nobody's business over HTTP.
@@ -130,17 +131,18 @@ class Dashboard:
         )
         return response
 
-    async def _whole(self) -> Response:
-        return Response(await run_in_threadpool(self._fresh), media_type="text/html")
+    async def _whole(self, request: Request) -> Response:
+        wanted = request.query_params.get("deployment", "")
+        return Response(await run_in_threadpool(self._fresh, wanted), media_type="text/html")
 
-    def _fresh(self) -> str:
+    def _fresh(self, wanted: str) -> str:
         """Return the page; several tabs that ask at the same time cost one look."""
         with self._lock:
-            made, text = self._made
+            made, text = self._made.get(wanted, (0.0, ""))
             if not text or time.monotonic() - made >= REUSED_SECONDS:
-                self._made = (0.0, "")
-                text = self._page()
-                self._made = (time.monotonic(), text)
+                text = self._page(wanted)
+                # One page at most for each deployment there is: of others none is made.
+                self._made[wanted] = (time.monotonic(), text)
             return text
 
 

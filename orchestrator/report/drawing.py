@@ -4,18 +4,30 @@ Numbers for inline SVG: times and values as shares of a drawing's width and heig
 Bars and words are placed in percent, so that a drawing fits any width while its words keep their size.
 """
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from math import floor, log10
+from math import ceil, floor, log10
+from typing import Any
 
 from orchestrator.report.curve import Losses
-from orchestrator.report.timeline import KINDS, Timeline
+from orchestrator.report.timeline import Timeline
 
 LEAST = 0.3
 """Least width of a bar in percent, so that a short one can be seen."""
-HIGH, WIDE = 200, 1000
-"""Size of the drawing of a curve in its own units."""
-TICKS = 4
+WIDE, HIGH, LOW = 1000, 200, 120
+"""Width and heights of the drawings of a curve in their own units."""
+HOVER = 100
+"""Most points of a curve that show their values under the mouse."""
+MOST_TICKS = 5
+"""Parts of an axis: more words than that do not fit on a telephone."""
+_DAY = 86400
+_TIMES = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
+    _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY, 90 * _DAY, 365 * _DAY, 3650 * _DAY,
+)  # fmt: skip
+"""Seconds between two marks of an axis of time."""
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
 @dataclass(frozen=True)
@@ -27,33 +39,72 @@ class Tick:
     anchor: str = "middle"
 
 
-def clock_text(at: float, *, day: bool = False, seconds: bool = False) -> str:
-    """Return a time of day in UTC, with the date where *day* says so."""
-    shape = ("%m-%d " if day else "") + ("%H:%M:%S" if seconds else "%H:%M")
-    return datetime.fromtimestamp(at, timezone.utc).strftime(shape)
+@dataclass(frozen=True)
+class Axis:
+    """Hold the two ends of an axis, which are never the same, and the round numbers on it."""
+
+    low: float
+    high: float
+    values: tuple[float, ...]
+    step: float
+
+    def place(self, value: float) -> float:
+        """Return where a value stands, in percent from the low end, and within the drawing."""
+        return round(min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low))), 3)
+
+    def text(self, value: float) -> str:
+        """Return a number of this axis with as many digits as it takes to tell it from the next one."""
+        large = next(((size, sign) for size, sign in _LARGE if abs(value) >= size), None)
+        if large and abs(value) < 1e15:
+            return f"{value / large[0]:.4g}{large[1]}"
+        digits = max(0, -floor(log10(self.step)))
+        return f"{value:,.{digits}f}" if digits <= 6 and abs(value) < 1e15 else f"{value:.6g}"
+
+
+def axis(low: float, high: float, *, outwards: bool = True) -> Axis:
+    """Return an axis over the values from *low* to *high*; its ends are round numbers where *outwards*."""
+    # Never a width of 0, also for a flat curve and for one at 0; and a curve that is flat but for the last
+    # digits of a float has no round numbers between its ends.
+    if high - low <= 1e-12 * max(abs(low), abs(high)):
+        room = (abs(high) or 1.0) * 0.05
+        low, high = low - room, high + room
+    raw = (high - low) / MOST_TICKS
+    size = 10.0 ** floor(log10(raw))
+    step = next((factor * size for factor in (1, 2, 5) if factor * size >= raw), 10 * size)
+    first, last = ceil(low / step), floor(high / step)
+    if outwards:
+        first, last = floor(low / step), ceil(high / step)
+        low, high = first * step, last * step
+    values = tuple(float(f"{n * step:.12g}") for n in range(first, min(last, first + 12) + 1))
+    return Axis(low, high, values, step)
+
+
+def across(found: Axis, step_text: Callable[[float], str]) -> list[Tick]:
+    """Return the marks of an axis from left to right; words at its ends stay inside."""
+    marks = ((found.place(value), step_text(value)) for value in found.values)
+    return [Tick(at, text, "start" if at < 4 else "end" if at > 96 else "middle") for at, text in marks]
 
 
 def time_ticks(since: float, until: float) -> list[Tick]:
-    """Return the marks of an axis of time."""
-    span = until - since
-    ends = {0: "start", TICKS: "end"}
-    return [
-        Tick(
-            100 * n / TICKS,
-            clock_text(since + span * n / TICKS, day=span > 86400, seconds=span < 1800),
-            ends.get(n, "middle"),
-        )
-        for n in range(TICKS + 1)
-    ]
+    """Return the marks of an axis of time in UTC: round times, and the date where a day begins."""
+    step = next((one for one in _TIMES if (until - since) / one < MOST_TICKS), _TIMES[-1])
+    first = ceil(since / step)
+    times = tuple(float(n * step) for n in range(first, floor(until / step) + 1))[: 2 * MOST_TICKS]
+    dated = until - since > _DAY
+    return across(Axis(since, until, times, step), lambda at: time_text(at, seconds=step < 60, dated=dated))
 
 
-def lanes(drawn: Timeline) -> list[dict[str, object]]:
+def time_text(at: float, *, seconds: bool = False, dated: bool = False) -> str:
+    """Return a time of day in UTC; midnight is the day that begins where *dated*."""
+    moment = datetime.fromtimestamp(at, timezone.utc)
+    if dated and at % _DAY == 0:
+        return f"{moment:%b} {moment.day}"
+    return f"{moment:%H:%M:%S}" if seconds else f"{moment:%H:%M}"
+
+
+def lanes(drawn: Timeline) -> list[dict[str, Any]]:
     """Return each machine's line: bars and marks with their places in percent."""
-    span = drawn.until - drawn.since
-
-    def place(at: float) -> float:
-        return round(100 * (at - drawn.since) / span, 3)
-
+    place = Axis(drawn.since, drawn.until, (), 1).place
     return [
         {
             "name": lane.name,
@@ -64,8 +115,8 @@ def lanes(drawn: Timeline) -> list[dict[str, object]]:
                 {
                     "x": place(bar.since),
                     "width": max(LEAST, round(place(bar.until) - place(bar.since), 3)),
-                    "kind": bar.kind,
-                    "text": KINDS[bar.kind],
+                    "kind": "vm" if lane.number is None else bar.use.name.lower(),
+                    "text": "VM runs" if lane.number is None else bar.use.value,
                     "seconds": bar.until - bar.since,
                 }
                 for bar in lane.bars
@@ -78,48 +129,67 @@ def lanes(drawn: Timeline) -> list[dict[str, object]]:
     ]
 
 
-def curve(found: Losses) -> dict[str, object] | None:
-    """Return the polylines of the curve, one for each incarnation, and its axes; None without two points."""
+def progress(
+    points: Iterable[tuple[float, int, float | None, int]], drawn: Timeline, target: int | None
+) -> dict[str, Any] | None:
+    """Return the steps by time, below the machines and with their axis; None without two points."""
+    parts: dict[int, list[tuple[float, float]]] = {}
+    for at, step, _, number in points:
+        if drawn.since <= at <= drawn.until and step < 10**15:
+            parts.setdefault(number, []).append((at, float(step)))
+    steps = [step for part in parts.values() for _, step in part]
+    if len(steps) < 2:
+        return None
+    whole = max(*steps, float(target or 0) if target and target < 20 * max(steps) else 0.0)
+    return _plot(
+        parts, Axis(drawn.since, drawn.until, (), 1), axis(0.0, whole), lambda at: time_text(at, seconds=True),
+        LOW,
+    )  # fmt: skip
+
+
+def curve(found: Losses) -> dict[str, Any] | None:
+    """Return the lines of the loss, one for each incarnation, and its axes; None without two steps."""
     points = [point for part in found.values() for point in part]
     # One step has no width to divide by.
     if len({step for step, _ in points}) < 2:
         return None
-    low, high = min(y for _, y in points), max(y for _, y in points)
-    # Never 0, also for a flat curve and for one at 0: it is divided by below.
-    room = (high - low or abs(high) or 1.0) * 0.05
-    low, high = low - room, high + room
     first, last = min(x for x, _ in points), max(x for x, _ in points)
-
-    def x(step: int) -> float:
-        return round(WIDE * (step - first) / (last - first), 2)
-
-    def y(loss: float) -> float:
-        return round(HIGH * (high - loss) / (high - low), 2)
-
-    lines = [
-        {
-            "incarnation": number,
-            "points": " ".join(f"{x(step)},{y(loss)}" for step, loss in part),
-            "resumes": round(100 * x(part[0][0]) / WIDE, 2),
-        }
-        for number, part in found.items()
-    ]
-    steps = sorted({first, *(round(first + (last - first) * n / TICKS) for n in range(1, TICKS)), last})
-    anchors = {first: "start", last: "end"}
-    return {
-        "lines": lines,
-        "xs": [Tick(x(step) * 100 / WIDE, f"{step}", anchors.get(step, "middle")) for step in steps],
-        "ys": [Tick(y(value) * 100 / HIGH, f"{value:g}") for value in _round_values(low, high)],
-        "wide": WIDE,
-        "high": HIGH,
+    across_ = axis(float(first if first > last / 10 else 0), float(last), outwards=False)
+    upwards = axis(min(y for _, y in points), max(y for _, y in points))
+    parts = {number: [(float(step), loss) for step, loss in part] for number, part in found.items()}
+    drawn = _plot(parts, across_, upwards, lambda step: f"step {step:,.0f}")
+    step, loss = min(points, key=lambda point: point[1])
+    lowest = {
+        "x": across_.place(step),
+        "y": 100 - upwards.place(loss),
+        "text": f"{loss:.4g} at step {step:,}",
     }
+    return {**drawn, "xs": across(across_, across_.text), "lowest": lowest, "place": across_.place}
 
 
-def _round_values(low: float, high: float) -> list[float]:
-    """Return three to six round numbers between two values."""
-    raw = (high - low) / 4
-    size = 10.0 ** floor(log10(raw))
-    step = next((factor * size for factor in (1, 2, 5, 10) if factor * size >= raw), 10 * size)
-    start = floor(low / step) + 1
-    values = [round(n * step, 10) for n in range(start, start + 12)]
-    return [value for value in values if low < value < high]
+def _plot(
+    parts: Mapping[int, Sequence[tuple[float, float]]], wide: Axis, high: Axis, name: Callable[[float], str],
+    tall: int = HIGH,
+) -> dict[str, Any]:  # fmt: skip
+    """Return lines through the points of *parts*, one for each TPU, and some of the points for the mouse."""
+    every = [point for part in parts.values() for point in part]
+    return {
+        "lines": [
+            {
+                "number": number,
+                "points": " ".join(
+                    f"{wide.place(x) * WIDE / 100:.2f},{(100 - high.place(y)) * tall / 100:.2f}"
+                    for x, y in part
+                ),
+            }
+            for number, part in parts.items()
+        ],
+        "ys": [Tick(100 - high.place(value), high.text(value)) for value in high.values],
+        "hover": [
+            {"x": wide.place(x), "y": round(100 - high.place(y), 3), "text": f"{y:,.5g} at {name(x)}"}
+            for x, y in every[:: -(-len(every) // HOVER)]
+        ],
+        "lowest": None,
+        "wide": WIDE,
+        "high": tall,
+    }

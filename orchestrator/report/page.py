@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import __version__
+from orchestrator.domain.amounts import rate_text, span_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.record import Record
@@ -17,7 +18,7 @@ from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import Losses
 from orchestrator.report.summary import PARTS, Summary
-from orchestrator.report.timeline import KINDS, Timeline, timeline
+from orchestrator.report.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,16 +26,18 @@ if TYPE_CHECKING:
 UNKNOWN = "not known"
 NEWEST = 300
 """Events that the page shows; earlier ones are counted."""
-USE_KINDS = {
-    Use.TRAINING: "train", Use.LOST: "lost", Use.RECOVERING: "recovering", Use.STARTING: "starting",
-    Use.IDLE: "idle", Use.UNKNOWN: "unknown",
-}  # fmt: skip
-SIGNS = (("\N{MULTIPLICATION SIGN}", "preempted or failed"), ("✓", "done"))
+SIGNS = {"preempted": "\N{MULTIPLICATION SIGN}", "failed": "\N{MULTIPLICATION SIGN}", "done": "✓"}
+BAD = frozenset({"failed", "unclaimed", "spent", "refused"})
+"""Outcomes that nobody hoped for."""
 
 
 @dataclass(frozen=True)
 class PageFacts:
-    """Hold all that the page tells. *status* is what `status --json` prints; *now* is the end of the account."""
+    """
+    Hold all that the page tells. *status* is what `status --json` prints; *now* is the end of the account.
+
+    *points* are the watcher's (time, step, loss, incarnation), *checkpoints* (step, time) of those in the bucket.
+    """
 
     status: Mapping[str, Any]
     record: Record
@@ -45,15 +48,31 @@ class PageFacts:
     losses: Losses
     now: float
     rehearsed: bool
+    points: Sequence[tuple[float, int, float | None, int]] = ()
+    checkpoints: Sequence[tuple[int, float]] = ()
 
 
-def page(facts: PageFacts, *, live: bool = False) -> str:
+@dataclass(frozen=True)
+class LiveFacts:
+    """
+    Hold what only the dashboard shows: the end of the job's *log*, and the *deployments* of this computer.
+
+    Those are the rows of `tpuctl top`; *shown* is the name of the one whose page this is.
+    """
+
+    log: Sequence[str] = ()
+    deployments: Sequence[Mapping[str, Any]] = ()
+    shown: str = ""
+
+
+def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
     """Return the page; *live* is for the dashboard, which serves style and script beside it."""
     style = asset("style.css")
+    drawn = timeline(facts.record.spans, facts.beats, facts.events, facts.now)
     values = {
         **_head(facts),
-        **_machines(timeline(facts.record.spans, facts.beats, facts.events, facts.now)),
-        **_curve(facts.losses),
+        **_machines(facts, drawn),
+        **_curve(facts, drawn),
         **_money(facts),
         "uses": _uses(facts),
         "goodput": facts.summary.goodput,
@@ -93,22 +112,17 @@ def _environment() -> "Environment":
 
     # autoescape: names, messages and events come from machines, and the page runs in the user's browser.
     made = Environment(
-        loader=FileSystemLoader(_folders()), undefined=StrictUndefined, autoescape=True, trim_blocks=True
+        loader=FileSystemLoader(_folders()),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters.update(
-        span=_span, stamp=_stamp, percent=lambda share: f"{share:.1%}", usd=_usd,
+        span=span_text, stamp=_stamp, percent=lambda share: f"{share:.1%}", usd=_usd,
         as_is=Markup,
     )  # fmt: skip
     return made
-
-
-def _span(seconds: float) -> str:
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    return (
-        f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
-    )
 
 
 def _stamp(at: float) -> str:
@@ -116,77 +130,139 @@ def _stamp(at: float) -> str:
 
 
 def _usd(usd: float | None) -> str:
-    return "unknown" if usd is None else f"{usd:.4f}" if usd < 1 else f"{usd:.2f}"
+    """Return an amount with at least two digits that count: a rehearsal costs parts of a cent."""
+    if usd is None:
+        return UNKNOWN
+    if 0 < usd < 0.0001:
+        return "<$0.0001"
+    return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.4f}"
 
 
 def _head(facts: PageFacts) -> dict[str, Any]:
     status, summary = facts.status, facts.summary
     outcome = status["outcome"]
     nexts = "; ".join(status["next"])
-    headline = f"{outcome}: {facts.record.reason or 'the deployment has ended'}" if outcome else nexts
-    if not outcome and not nexts:
+    headline = (facts.record.reason or "the deployment has ended") if outcome else nexts
+    if not headline:
         headline = "the job runs" if status["workers"] else "nothing runs"
-    phases = sorted({worker["phase"] for worker in status["workers"]})
-    target = status["target_steps"]
+    phases = sorted({worker["phase"] for worker in status["workers"]} - {"run"})
+    phases = phases or ["running"] * bool(status["workers"])
     saved = [w["checkpoint"] for w in status["workers"] if w["checkpoint"] is not None]
     ages = [w["checkpoint_age_s"] for w in status["workers"] if w["checkpoint_age_s"] is not None]
-    age = f"{_span(max(ages))} old" if ages and not outcome else ""
-    least = "at least " if summary.redone_at_least else ""
-    counted = f"{least}{summary.steps_redone} steps redone"
-    redone = f"steps redone: {UNKNOWN}" if summary.steps_redone is None else counted
+    redone = UNKNOWN if summary.steps_redone is None else f"{summary.steps_redone:,}"
+    lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
     began = f"began {_stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
+    number = status["incarnation"]
+    free = " A rehearsal on the local cloud: nothing is billed." if facts.rehearsed else ""
     return {
         "name": status["name"],
+        "state": outcome or ", ".join(phases) or "-",
         "headline": headline,
-        "alarm": outcome in {"failed", "unclaimed", "spent", "refused"},
-        "about": f"Project {status['project']}, {began}as of {_stamp(facts.now)} UTC",
+        "alarm": outcome in BAD,
+        "over": bool(outcome),
+        "about": f"Project {status['project']}, {began}as of {_stamp(facts.now)} UTC.{free}",
         "rehearsed": facts.rehearsed,
+        "hero": _hero(facts),
+        "bar": _bar(facts),
         "tiles": [
-            _tile("state", outcome or ", ".join(phases) or "-", f"incarnation {status['incarnation']}"),
-            _tile(
-                "step",
-                UNKNOWN if summary.steps is None else f"{summary.steps}",
-                f"of {target}" if target else "",
-            ),
-            _tile("newest checkpoint", f"{min(saved)}" if saved else "none", age),
-            _tile("preemptions", f"{summary.preemptions}", redone),
-            _tile(
-                "goodput",
-                UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
-                "time for kept steps",
-            ),
-            _tile(
-                "cost",
-                f"{_usd(facts.spending.usd)} USD",
-                "a rehearsal: nothing is billed" if facts.rehearsed else "an estimate",
-            ),
+            _tile("newest checkpoint", f"step {min(saved):,}" if saved else "none",
+                  f"{span_text(max(ages))} old" if ages and not outcome else ""),
+            _tile("loss", UNKNOWN if summary.loss is None else f"{summary.loss:.4g}",
+                  "" if lowest is None else f"lowest: {lowest:.4g}"),
+            _tile("TPUs used", f"{number}", ""),
+            _tile("steps redone", redone, "at least: a TPU went without a last report"
+                  if summary.redone_at_least and redone != UNKNOWN else ""),
+            _tile("goodput", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
+                  "of the time went into steps that count"),
         ],
         "foot": f"tpuctl {__version__}. {facts.spending.prices.date_text}. Costs are estimates, not a bill.",
-    }
+    }  # fmt: skip
 
 
 def _tile(title: str, value: str, more: str) -> dict[str, str]:
     return {"title": title, "value": value, "more": more}
 
 
-def _machines(drawn: Timeline) -> dict[str, Any]:
-    shown = {bar.kind for lane in drawn.lanes for bar in lane.bars}
+def _hero(facts: PageFacts) -> list[dict[str, str]]:
+    """Return what a run has come to, in a few large words: steps, time, preemptions, and money."""
+    summary, spent = facts.summary, facts.spending
+    lost = summary.preemptions
+    found = [] if summary.steps is None else [_tile("", f"{summary.steps:,}", "steps")]
+    if summary.wall_seconds:
+        found.append(_tile("in", span_text(summary.wall_seconds), ""))
+    # Survived is what trains again, or has ended well: a loss of this minute is not yet.
+    survived = "survived" if facts.status["outcome"] == "done" or _trains(facts) else ""
+    found.append(
+        _tile("", f"{lost or 'no'}", f"preemption{'' if lost == 1 else 's'} {survived if lost else ''}")
+    )
+    if spent.usd:
+        found.append(_tile("", _usd(spent.usd), "at spot prices" if facts.rehearsed else "spent"))
+    # What has no known price would make the saving look larger, or smaller, than it is.
+    if spent.ondemand_usd > spent.usd and not spent.unknown:
+        share = 1 - spent.usd / spent.ondemand_usd
+        found.append(_tile("", f"{share:.0%}", f"saved ({_usd(spent.ondemand_usd)} on demand)"))
+    return found
+
+
+def _trains(facts: PageFacts) -> bool:
+    """Say whether the newest TPU is at work."""
+    workers = facts.status["workers"]
+    return bool(workers) and all(worker["phase"] == "run" for worker in workers)
+
+
+def _target(facts: PageFacts) -> int | None:
+    totals = (worker.get("total_steps") for worker in facts.status["workers"])
+    return facts.status["target_steps"] or next(filter(None, totals), None)
+
+
+def _bar(facts: PageFacts) -> dict[str, Any] | None:
+    """Return how far the job is, None where its end is not known."""
+    target, step = _target(facts), facts.summary.steps
+    if not target or step is None:
+        return None
+    text = f"step {step:,} of {target:,}, {min(1.0, step / target):.0%}"
+    rates = [worker.get("rate") for worker in facts.status["workers"]]
+    if _trains(facts) and all(rates):
+        text += f", {rate_text(min(rates))}"
+    eta = facts.status.get("eta_s")
+    if eta is not None and not facts.status["outcome"]:
+        until = _stamp(facts.now + eta)[0 if eta > 86400 else 11 : 16]
+        text += f", about {span_text(eta)} left (until {until} UTC)"
+    return {"share": round(min(100.0, 100 * step / target), 2), "text": text}
+
+
+def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
+    lanes = drawing.lanes(drawn)
+    shown = {(bar["kind"], bar["text"]) for lane in lanes for bar in lane["bars"]}
+    order = [*(use.name.lower() for use in Use), "vm"]
     kinds = {mark.kind for lane in drawn.lanes for mark in lane.marks}
-    signs = [sign for sign, due in zip(SIGNS, (kinds - {"done"}, "done" in kinds), strict=True) if due]
+    place = drawing.Axis(drawn.since, drawn.until, (), 1).place
+    inside = [(step, at) for step, at in facts.checkpoints if drawn.since <= at <= drawn.until]
     return {
-        "lanes": drawing.lanes(drawn),
+        "lanes": lanes,
         "times": drawing.time_ticks(drawn.since, drawn.until),
-        "kinds": [(kind, text) for kind, text in KINDS.items() if kind in shown],
-        "signs": signs,
+        "kinds": sorted(shown, key=lambda one: order.index(one[0])),
+        "signs": [(sign, kind) for kind, sign in SIGNS.items() if kind in kinds],
+        "lost_at": [(place(at), number) for number, at in drawn.losses.items()],
+        "progress": drawing.progress(facts.points, drawn, _target(facts)),
+        "saved_at": [(place(at), step) for step, at in inside],
     }
 
 
-def _curve(losses: Losses) -> dict[str, Any]:
-    points = [(number, *point) for number, part in losses.items() for point in part]
-    first, last = (
-        (f"{p[2]:.4g} at step {p[1]}" if p else "" for p in (points[0], points[-1])) if points else ("", "")
-    )
-    return {"curve": drawing.curve(losses), "first_loss": first, "last_loss": last}
+def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
+    found = drawing.curve(facts.losses)
+    if found is None:
+        return {"curve": None, "lost_by_step": [], "saved_by_step": []}
+    reached = {number: part[-1][0] for number, part in facts.losses.items()}
+    reached.update({b.incarnation: b.step for b in facts.beats if b.worker == 0 and b.step is not None})
+    place, points = found.pop("place"), [point for part in facts.losses.values() for point in part]
+    first, last = (f"{loss:.4g} at step {step:,}" for step, loss in (points[0], points[-1]))
+    low, high = min(step for step, _ in points), max(step for step, _ in points)
+    return {
+        "curve": {**found, "first": first, "last": last},
+        "lost_by_step": [(place(reached[n]), n) for n in drawn.losses if low <= reached.get(n, -1) <= high],
+        "saved_by_step": [(place(step), step) for step, _ in facts.checkpoints if low <= step <= high],
+    }
 
 
 def _uses(facts: PageFacts) -> list[dict[str, Any]]:
@@ -201,7 +277,7 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
         width = 100 * lasted / whole
         rows.append(
             {
-                "text": use.value, "kind": USE_KINDS[use], "seconds": lasted, "share": lasted / whole,
+                "text": use.value, "kind": use.name.lower(), "seconds": lasted, "share": lasted / whole,
                 "x": round(at, 3), "width": round(width, 3), "usd": facts.spending.uses.get(use.value, 0.0),
             }
         )  # fmt: skip
@@ -211,11 +287,11 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
 
 def _money(facts: PageFacts) -> dict[str, Any]:
     spent = facts.spending
-    notes = [f"Wasted by preemptions: {_usd(spent.wasted_usd)} USD."]
+    notes = [f"Wasted by preemptions: {_usd(spent.wasted_usd)}."]
     if spent.rate_usd:
-        notes.append(f"What exists now costs {_usd(spent.rate_usd)} USD per hour.")
+        notes.append(f"What exists now costs {_usd(spent.rate_usd)} per hour.")
     if spent.budget_usd is not None:
-        notes.append(f"Budget: {spent.budget_usd:g} USD, {spent.usd / spent.budget_usd:.0%} spent.")
+        notes.append(f"Budget: {_usd(spent.budget_usd)}, {spent.usd / spent.budget_usd:.0%} spent.")
     if spent.unknown:
         notes.append(f"No price is known for {', '.join(spent.unknown)}; the sums leave it out.")
     return {

@@ -1,22 +1,34 @@
 // Ask for the page again every few seconds and put its new content in place of the old one.
 "use strict";
 const EVERY = 5000;
-const note = document.getElementById("live");
+let updated = Date.now();
+let trouble = "";
+
+function tell() {
+  const seconds = Math.round((Date.now() - updated) / 1000);
+  document.getElementById("age").textContent = `updated ${seconds} s ago`;
+  document.getElementById("live").textContent = trouble;
+}
 
 async function refresh() {
   try {
-    const answer = await fetch("page", { headers: { Accept: "text/html" } });
+    const answer = await fetch("page" + location.search, { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(await answer.text());
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-    const now = document.querySelector("main");
-    const open = [...now.querySelectorAll("details")].map((one) => one.open);
-    fresh.querySelectorAll("details").forEach((one, index) => { one.open = open[index] ?? one.open; });
-    now.replaceWith(fresh);
-    note.textContent = "";
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.title = fresh.title;
+    document.querySelector("main").replaceWith(fresh.querySelector("main"));
+    updated = Date.now();
+    trouble = "";
   } catch (error) {
-    note.textContent = "no news from tpuctl dashboard: " + error.message;
+    trouble = "no news from tpuctl dashboard: " + error.message;
   }
-  setTimeout(refresh, EVERY);
+  tell();
 }
 
-setTimeout(refresh, EVERY);
+tell();
+setInterval(tell, 1000);
+(async function follow() {
+  await new Promise((done) => setTimeout(done, EVERY));
+  await refresh();
+  follow();
+})();

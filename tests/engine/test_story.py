@@ -2,7 +2,7 @@
 
 from orchestrator.engine import job_logs
 from orchestrator.engine.event_log import read_events
-from orchestrator.engine.job_logs import JobLog
+from orchestrator.engine.job_logs import JobLog, LogTail
 
 
 def test_events_are_stored_and_read_back_in_order(lab):
@@ -84,3 +84,23 @@ def test_lines_that_do_not_end_are_held_up_to_one_bound(lab, monkeypatch):
     assert [len(line) for _, _, line in log.new_lines()] == [1000]
     lab.put("logs/g1/w5/000002.log", b"y" * 1000)
     assert list(log.new_lines()) == []
+
+
+def test_the_end_of_the_log_is_that_of_the_newest_machine(lab, monkeypatch):
+    """Its last lines, the one that has no end yet among them; what was there before is not read again."""
+    store = lab.up().cloud.store
+    tail = LogTail(store, 0, 3)
+    assert tail.read() == []
+    lab.put("logs/g1/w0/000001.log", b"old\n" * 9)
+    lab.put("logs/g2/w0/000001.log", b"one\ntwo\n")
+    lab.put("logs/g2/w1/000001.log", b"another worker\n")
+    assert tail.read() == ["one", "two"]
+    reads = []
+    monkeypatch.setattr(store, "read", lambda *a, _read=store.read: reads.append(a) or _read(*a))
+    assert tail.read() == ["one", "two"]
+    assert reads == []
+    lab.put("logs/g2/w0/000001.log", b"one\ntwo\nthree\nfour\rfi")
+    assert tail.read() == ["three", "four", "fi"]
+    assert [(offset, size) for _, offset, size in reads] == [(8, 13)]
+    lab.put("logs/g2/w0/000002.log", b"x" * (2 * job_logs.TAIL) + b"\nend\n")
+    assert [len(line) for line in tail.read()] == [job_logs.TAIL - 5, 3]

@@ -11,7 +11,7 @@ from orchestrator.domain.observation import Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.bill import spent
-from orchestrator.pricing.spending import StoredAmount, Use, spending
+from orchestrator.pricing.spending import StoredAmount, Use, spending, stretches
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import beat, record
 
@@ -207,3 +207,14 @@ def test_storage_is_what_the_bucket_holds_since_it_was_written():
     assert sum(found.days.values()) == pytest.approx(usd)
     assert list(found.days) == sorted(found.days)
     assert (found.storage_gib, found.most_usd) == (10.0, 0.0)
+
+
+def test_a_tpu_that_had_saved_its_last_step_has_lost_none():
+    """After a notice the job saves and stops: the rest of the machine's time is the way back, and no lost work."""
+    after = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 7200)
+    uses = {}
+    for step in (40, 41):
+        saved = beat(timings={"first_step": T0}, step=step, committed_step=40, committed_at=T0 + 3600)
+        found = stretches((NODE, after), [saved], T0 + 7200)
+        uses[step] = [part.use for part in found if part.since == T0 + 3600]
+    assert uses == {40: [Use.RECOVERING], 41: [Use.LOST]}

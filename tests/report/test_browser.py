@@ -8,7 +8,7 @@ import uvicorn
 
 from orchestrator.app.dashboard import listening
 from orchestrator.report.dashboard import Dashboard
-from orchestrator.report.page import page
+from orchestrator.report.page import LiveFacts, page
 from tests.report.browser import Browser, found
 from tests.report.report_kit import facts
 
@@ -16,12 +16,21 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(found() is None, reason="there is no chromium here: apt install chromium"),
 ]
+LIVE = LiveFacts(
+    ("iter 12: loss 3.5", "x" * 400),
+    [
+        {"name": name, "project": "p", "outcome": None, "tpu": "READY", "job": "run, step 3 of 9 (33%), loss 2.5",
+         "checkpoint": "step 3, 9 s old", "preemptions": 2, "cost_usd": 1.5, "seen": None, "problem": ""}
+        for name in ("mine", "a-second-deployment-with-a-long-name")
+    ],
+    shown="mine",
+)  # fmt: skip
 LOOK = """({
   words: document.body.innerText,
   sideways: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   paper: getComputedStyle(document.body).backgroundColor,
   ink: getComputedStyle(document.body).color,
-  bars: [...document.querySelectorAll('rect:not(.track)')].map((one) => {
+  bars: [...document.querySelectorAll('main section rect:not(.track)')].map((one) => {
     const box = one.getBoundingClientRect();
     return [box.left >= 0 && box.right <= innerWidth + 1 && box.width > 0, getComputedStyle(one).fill];
   }),
@@ -96,7 +105,14 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
             assert all(inside for inside, _ in look["bars"])
             assert len({fill for _, fill in look["bars"]}) >= 5, "uses differ in colour"
             assert look["curve"] > width / 6
-            for part in ("What each machine did", "Loss by step", "mine-tpu-g2", hostile[:28], "Wasted by"):
+            for part in (
+                "Timeline",
+                "Loss",
+                "mine-tpu-g2",
+                hostile[:28],
+                "Wasted by",
+                "2 preemptions survived",
+            ):
                 assert part in look["words"]
             papers.add((dark, look["paper"]))
             browser.picture(tmp_path / f"{width}-{'dark' if dark else 'light'}.png")
@@ -105,7 +121,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
         told = ["first news"]
         with listening(0) as listener:
             app = Dashboard(
-                lambda: page(facts(event=told[-1]), live=True), listener.getsockname()[1], pytest.fail
+                lambda wanted: page(facts(event=told[-1]), LIVE), listener.getsockname()[1], pytest.fail
             )
             stop = serve(app, listener)
             try:
@@ -116,9 +132,12 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
                     "its style is in force"
                 )
                 told.append("second news")
-                app._made = (0.0, "")
+                app._made.clear()
                 browser.value("refresh()")
                 assert "second news" in browser.value("document.body.innerText")
+                assert "updated 0 s ago" in browser.value("document.body.innerText")
+                assert "iter 12: loss 3.5" in browser.value("document.body.innerText")
+                assert browser.value(LOOK)["sideways"] <= 0, "with the list of deployments and the log"
                 assert browser.value("document.cookie") == ""
                 assert browser.complaints == []
                 assert app.token not in sent_to_another_port(browser)

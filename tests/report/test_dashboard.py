@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from orchestrator.cli.commands.dashboard import Bugs
-from orchestrator.errors import TransientError
+from orchestrator.errors import TransientError, UsageError
 from orchestrator.report.dashboard import COOKIE, HEADERS, OPEN, Dashboard
 
 PORT = 4711
 HOST = f"127.0.0.1:{PORT}"
 
 
-def made(page=lambda: "<main>told</main>", failed=pytest.fail):
+def made(page=lambda wanted: "<main>told</main>", failed=pytest.fail):
     """Return a dashboard that nobody listens for; *failed* is told of its bugs."""
     return Dashboard(page, PORT, failed)
 
@@ -121,13 +121,32 @@ def test_nothing_can_be_changed(method):
     assert ask(app, "/page", method=method, token=app.token)[0] == 405
 
 
+def test_the_address_names_another_deployment():
+    """Each has a page of its own, and one that is not known here is refused in words."""
+
+    def page(wanted):
+        if wanted == "other":
+            raise UsageError("no deployment 'other'", changed="nothing was changed")
+        return f"<main>told of {wanted or 'mine'}</main>"
+
+    app = made(page)
+    asked = {
+        query: ask(app, f"{app.folder}page", token=app.token, query=query)[::2]
+        for query in ("", "deployment=second", "deployment=other")
+    }
+    assert asked[""] == (200, "<main>told of mine</main>")
+    assert asked["deployment=second"] == (200, "<main>told of second</main>")
+    assert asked["deployment=other"][0] == 503
+    assert "no deployment 'other'" in asked["deployment=other"][1]
+
+
 def test_what_goes_wrong_is_told_without_its_inside(capsys, tmp_path, monkeypatch):
     """An error of ours in its words, a bug in none; the terminal has one line of it, and a file."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     bug = ZeroDivisionError("secret inside")
     answers = [TransientError("the bucket does not answer"), bug, bug, None]
 
-    def page():
+    def page(wanted):
         error = answers.pop(0)
         if error:
             raise error

@@ -10,9 +10,10 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
+from orchestrator.pricing.spending import Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import MOST, losses
-from orchestrator.report.page import NEWEST, page, style_hash
+from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash
 from orchestrator.report.timeline import timeline
 from tests.kit.records import changed
 from tests.report.report_kit import ZONE, T, beat, facts
@@ -48,8 +49,9 @@ def test_the_page_tells_the_whole_story():
     """Machines, loss, time, money, ways back, events."""
     words = Reader(page(facts())).words
     for part in (
-        "mine", "done: all is done", "mine-tpu-g1", "mine-tpu-g3", "mine-vm", "steps 113 to 260",
-        "being made", "lost work", "Goodput", "TPU v", "recovering", "TPU mine-tpu-g1 is PREEMPTED",
+        "mine done", "all is done", "mine-tpu-g1", "mine-tpu-g3", "mine-vm", "steps 113 to 260",
+        "starting", "lost", "Goodput", "56 min 40 s", "2 preemptions survived", "% saved (",
+        "step 400 of 400, 100%", "TPU v", "recovering", "TPU mine-tpu-g1 is PREEMPTED",
         "Wasted by preemptions", "on demand", "2027-01-15 08:17:30",
     ):  # fmt: skip
         assert part in words, part
@@ -74,10 +76,22 @@ def test_the_page_needs_no_network_and_runs_no_script():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_others_wrote_stays_text(text):
     """Names, messages, events, reasons: no element and no attribute comes of them."""
-    plain, hostile = Reader(page(facts())), Reader(page(facts(event=text, reason=text, message=text)))
+    row = {"name": "n", "project": "p", "problem": "", "preemptions": 0, "cost_usd": 0.0}
+    words = dict.fromkeys(("outcome", "tpu", "job", "checkpoint"), "x")
+
+    def live(said):
+        rows = [{**row, **dict.fromkeys(words, said)}, {**row, "name": said}, {**row, "problem": said}]
+        return LiveFacts([said], [{**words, **one} for one in rows])
+
+    plain = Reader(page(facts(), live("x")))
+    hostile = Reader(page(facts(event=text, reason=text, message=text), live(text)))
     names = [(tag, sorted(attributes)) for tag, attributes in plain.elements]
     assert [(tag, sorted(attributes)) for tag, attributes in hostile.elements] == names
-    assert text.replace("\0", "") in "".join(hostile.text).replace("\0", "")
+    told = "".join(hostile.text).replace("\0", "")
+    assert told.count(text.replace("\0", "")) >= 8
+    addresses = [a["href"] for tag, a in hostile.elements if tag == "a"]
+    assert addresses
+    assert all(one.startswith("?deployment=") for one in addresses)
 
 
 def test_a_deployment_that_has_only_begun_has_a_page():
@@ -111,7 +125,7 @@ def lane(span, report, *, followed=False, now=T + 2000, events=()):
     """Return the bars of one TPU as (kind, seconds from its begin to its end)."""
     spans = [span, *([replace(span, name="mine-tpu-g2", since=now)] if followed else [])]
     found = timeline(spans, [report] if report else [], events, now).lanes[0]
-    return [(bar.kind, bar.since - T, bar.until - T) for bar in found.bars]
+    return [(bar.use.value, bar.since - T, bar.until - T) for bar in found.bars]
 
 
 G1 = Span(Kind.NODE, "mine-tpu-g1", ZONE, T, T + 1100)
@@ -121,24 +135,82 @@ G1 = Span(Kind.NODE, "mine-tpu-g1", ZONE, T, T + 1100)
     ("span", "report", "followed", "bars"),
     [
         (G1, beat(1, T, 10, phase=Phase.DONE), False,
-         [("provision", 0, 40), ("setup", 40, 60), ("train", 60, 1000), ("idle", 1000, 1100)]),
-        (G1, beat(1, T, 10), True,
-         [("provision", 0, 40), ("setup", 40, 60), ("train", 60, 900), ("lost", 900, 1000),
-          ("idle", 1000, 1100)]),
-        (G1, beat(1, T, 10, committed_at=None), True,
-         [("provision", 0, 40), ("setup", 40, 60), ("lost", 60, 1000), ("idle", 1000, 1100)]),
-        (replace(G1, until=None), beat(1, T, 10), False,
-         [("provision", 0, 40), ("setup", 40, 60), ("train", 60, 2000)]),
-        (replace(G1, until=None), None, False, [("provision", 0, 2000)]),
-        (G1, None, False, [("unknown", 0, 1100)]),
-        (G1, Heartbeat(1, 0, Phase.BOOT, T + 50, timings={"boot": T + 45}), False,
-         [("provision", 0, 45), ("setup", 45, 1100)]),
+         [("starting", 0, 60), ("training", 60, 1000), ("idle", 1000, 1100)]),
+        (G1, beat(1, T, 10), True, [("starting", 0, 60), ("training", 60, 900), ("lost", 900, 1100)]),
+        (G1, beat(1, T, 10, committed_at=None), True, [("starting", 0, 60), ("lost", 60, 1100)]),
+        (replace(G1, until=None), beat(1, T, 10), False, [("starting", 0, 60), ("training", 60, 2000)]),
+        (replace(G1, until=None), None, False, [("starting", 0, 2000)]),
+        (G1, None, False, [("not known", 0, 1100)]),
+        (G1, Heartbeat(1, 0, Phase.BOOT, T + 50, timings={"boot": T + 45}), False, [("starting", 0, 1100)]),
     ],
     ids=["done", "taken away", "nothing saved", "runs", "being made", "never heard of", "never trained"],
 )  # fmt: skip
 def test_a_machine_s_time_is_told_by_its_last_report(span, report, followed, bars):
     """What was not saved when another TPU took over is lost."""
     assert lane(span, report, followed=followed) == bars
+
+
+def test_the_machines_and_the_account_of_the_time_say_the_same():
+    """One vocabulary: what is red above is lost below, for as many seconds."""
+    found = facts(now=T + 3500)
+    drawn = timeline(found.record.spans, found.beats, found.events, found.now)
+    above = {}
+    for bar in (bar for lane in drawn.lanes if lane.number for bar in lane.bars):
+        above[bar.use] = above.get(bar.use, 0) + bar.until - bar.since
+    below = {}
+    for part in stretches(found.record.spans, found.beats, found.now):
+        below[part.use] = below.get(part.use, 0) + part.until - part.since
+    # Between two TPUs there is none, and no line; that too is recovering.
+    gaps = 2 * 100
+    assert {**above, Use.RECOVERING: above[Use.RECOVERING] + gaps} == pytest.approx(below)
+
+
+def test_a_preemption_runs_through_every_drawing():
+    """At its time through the machines, at its step through the loss."""
+    text = page(facts(points=[(T + 100, 5, 3.0, 1), (T + 900, 90, 2.0, 1)]))
+    for drawing_of in text.split('class="chart"')[1:]:
+        assert drawing_of.split("</section>")[0].count('class="loss"') == 2
+    alone = page(replace(facts(), events=()))
+    assert 'class="loss"' not in alone
+
+
+def test_checkpoints_are_marked_where_they_were_saved():
+    """By time and by step; one of another run is not drawn outside."""
+    words = page(facts(checkpoints=[(113, T + 900), (253, T + 2100), (9_999, T + 90_000)]))
+    assert words.count("checkpoint of step 113") == 2
+    assert "9,999" not in words
+    assert "checkpoint in the bucket" in words
+    assert "checkpoint in the bucket" not in page(facts())
+
+
+def test_a_running_job_shows_how_far_it_is_and_when_it_ends():
+    """The share, the pace, and the time by the clock."""
+    found = facts()
+    worker = {**found.status["workers"][0], "phase": "run", "rate": 2.0, "total_steps": 800}
+    status = {**found.status, "outcome": None, "target_steps": None, "eta_s": 200.0, "workers": [worker]}
+    words = Reader(page(replace(found, status=status))).words
+    assert "step 400 of 800, 50%, 2 steps/s, about 3 min 20 s left (until 09:26 UTC)" in words
+    unknown = {**status, "eta_s": None, "workers": [{**worker, "total_steps": None}]}
+    assert "left (until" not in Reader(page(replace(found, status=unknown))).words
+
+
+def test_a_saving_that_is_not_known_is_not_claimed():
+    """A price that is missing makes each share of the whole wrong."""
+    found = facts()
+    assert "% saved" in Reader(page(found)).words
+    missing = replace(found, spending=replace(found.spending, unknown=("TPU in x",)))
+    assert "% saved" not in Reader(page(missing)).words
+    losing = {**found.status, "outcome": None, "workers": [{**found.status["workers"][0], "phase": "setup"}]}
+    assert "survived" not in Reader(page(replace(found, status=losing))).words, "not yet"
+
+
+@pytest.mark.parametrize("span", [1, 37, 600, 4000, 30_000, 90_000, 500_000, 9e6, 3e8])
+def test_an_axis_of_time_has_few_round_times(span):
+    """Of a minute and of years; on a telephone they do not run into each other."""
+    marks = drawing.time_ticks(T + 17, T + 17 + span)
+    assert len(marks) <= 6
+    assert all(0 <= mark.at <= 100 for mark in marks)
+    assert marks or span < 2
 
 
 def test_bars_and_marks_stay_within_the_drawing():
