@@ -24,12 +24,16 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.record import JobRecord, NodeRecord, Record, Span
 from orchestrator.domain.spec import Spec
+from orchestrator.emulator.address import local_folder
+from orchestrator.emulator.start_options import load_options
 from orchestrator.engine.blueprint import Blueprint
+from orchestrator.errors import UsageError
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.forecast import forecast
 from orchestrator.scripts import agent_zipapp
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.local_data import DataSet
+from orchestrator.ssh.source_files import PLAN_NAMES
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -
     bundle, agent = _digests(source_folder(path, spec), sets)
     expected = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
     # Nobody is asked who is logged in: that may take a call, and this plan needs no network.
-    project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
+    project = project_offline(choice.cloud, spec)
     texts = _first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     shown = preview(spec, expected, catalog, project=project, scripts=texts)
     facts = gather(source_folder(path, spec), skip=path)
@@ -83,13 +87,27 @@ def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -
     return Foreseen(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
 
 
+def project_offline(cloud: str, spec: Spec) -> str | None:
+    """Return the project as far as it is known without a login; the local cloud's own is that of its start."""
+    if cloud == "local":
+        return load_options(local_folder()).project
+    return spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
+
+
 def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts: bool) -> Foreseen:
     """Look at the cloud, and foresee what `up` would change there; nothing but *out* is written."""
     session = Session(choice, reporter)
     with reporter:
         check_place(choice, session.spec.name, session.project, session.folder)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
-    bundle, agent = _digests(source_folder(session.path, session.spec), sets)
+    source = source_folder(session.path, session.spec)
+    if out is not None and out.suffix not in PLAN_NAMES and out.resolve().is_relative_to(source):
+        # It would be sent as code, and so change the very code that the plan is about.
+        raise UsageError(
+            f"--out {out}: a plan among the code needs a name that ends in .json",
+            hint=f"use: --out {out.with_suffix('.json')}", changed="nothing was written",
+        )  # fmt: skip
+    bundle, agent = _digests(source, sets)
     with reporter:
         approved, expected, world = foresee_now(session, bundle, agent)
         account = session.cloud.account.default_service_account

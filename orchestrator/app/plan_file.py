@@ -9,7 +9,7 @@ from orchestrator import __version__
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.wanted import as_wanted, ended
+from orchestrator.app.wanted import as_wanted, ended, trained
 from orchestrator.config.adapter import dump, restore
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.checksum import CHECKSUM, checksum, with_checksum
@@ -22,18 +22,21 @@ from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_moved, sights_of
 from orchestrator.planning.forecast import foresee
 from orchestrator.planning.update_record import learn
+from orchestrator.ssh.source_files import PLAN
 
 
 def write_plan(path: Path, approved: Approved) -> None:
     """Write a plan for `up`."""
-    text = json.dumps(with_checksum(approved.as_dict()), indent=1, sort_keys=True)
-    write_atomically(path.absolute(), text.encode())
+    body = json.dumps(with_checksum(approved.as_dict()), indent=1, sort_keys=True)
+    # The mark comes first: by it the code's bundle leaves the file out where it lies among the code.
+    write_atomically(path.absolute(), PLAN + b" true,\n" + body.encode().removeprefix(b"{\n"))
 
 
 def read_plan(path: Path) -> Approved:
     """Read a plan; raise UsageError when the file is none, or is not as it was written."""
     try:
         body = dict(json.loads(path.read_bytes()))
+        body.pop("tpuctl_plan", None)
         # Against edits and cut files only: who can write the file can write a checksum too. So a plan of
         # somebody else is to be trusted no more than their deployment file.
         whole = body.pop(CHECKSUM, "") == checksum(body)
@@ -75,10 +78,13 @@ def check(session: Session, approved: Approved, bundle: str, agent: str) -> None
 def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan, World]:
     """Return what `up` would do now, without doing it, and what it was foreseen from."""
     spec, known, now = session.spec, session.records.current, session.clock.now()
-    beats = read_heartbeats(session.cloud.store, known.node.incarnation)
-    world = observe(session.cloud, spec, known, session.blueprint.bucket, now)
     # Exactly what `up` will note and learn before its first pass, or every plan would be refused as moved.
-    record = learn(as_wanted(spec, ended(spec, beats, known), bundle, agent, now), world)
+    store = session.cloud.store
+    over = ended(spec, read_heartbeats(store, known.node.incarnation), known)
+    wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over))
+    # With that record: a deployment that is opened again gets a new TPU, and the old one's end is not its end.
+    world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
+    record = learn(wanted, world)
     sights = sights_of(world, learn(known, world))
     plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, record)
     approved = Approved(

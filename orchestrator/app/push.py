@@ -9,17 +9,18 @@ from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
 from orchestrator.app.status import observe_now
-from orchestrator.app.wanted import build_artifacts, want
+from orchestrator.app.wanted import build_artifacts, ended, want
 from orchestrator.contract.object_names import BUNDLES
 from orchestrator.domain.lease import PUSH
 from orchestrator.domain.observation import NodeState, Present, World
-from orchestrator.domain.plan import Kind, Plan
+from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UsageError
 from orchestrator.planning.decide import decide
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job import job_digest, with_digest_of_today
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
 """What a push may change: code, job and what runs beside it, never a machine."""
@@ -98,28 +99,40 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
 def _must_run(session: Session) -> None:
     """Raise UsageError when there is no job that could take new code."""
     record = session.records.current
-    if record.job.bundle and not record.outcome:
-        return
-    state = f"is over ({record.outcome})" if record.outcome else "is not up"
-    raise UsageError(
-        f"{session.spec.name} {state}: there is no running job to push to", hint="run: tpuctl up",
-        changed="nothing was changed", code="TPU-130",
+    if not record.job.bundle:
+        raise _refused(f"{session.spec.name} is not up")
+    # Asked of the reports too: the end may have come while nobody watched, and no record has it then.
+    over = ended(session.spec, read_heartbeats(session.cloud.store, record.node.incarnation), record)
+    if over.outcome:
+        raise _refused(f"the job of {session.spec.name} has finished ({over.outcome})")
+
+
+def _refused(why: str, first: str = "") -> UsageError:
+    return UsageError(
+        f"{why}: there is nothing to push to", hint=f"{first}run: tpuctl up", changed="nothing was changed",
+        code="TPU-130",
     )  # fmt: skip
 
 
 def _plan(session: Session, wanted: WantedPush) -> list[str]:
     """Return in words what a push does; nothing when all machines have what is wanted."""
     now = observe_now(session)
-    record = want(now.record, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
+    # The end that the next pass brings would delete the machines that take the code.
+    if now.plan.outcome is not None:
+        spent = now.plan.outcome is Outcome.SPENT
+        more = "raise watch.budget_usd or watch.ttl, then " if spent else ""
+        raise _refused(f"{session.spec.name} has ended ({now.plan.reason})", more)
+    before = with_digest_of_today(session.spec, now.record)
+    record = want(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
     changes = decide(session.spec, now.world, record, now.usd).changes
-    if not wanted.new(now.record) and not any(c.kind is Kind.JOB for c in changes):
+    if not wanted.new(before) and not any(c.kind is Kind.JOB for c in changes):
         return []
     lines = []
     if wanted.bundle != now.record.job.bundle:
         lines.append(f"code {now.record.job.bundle[:12]} becomes {wanted.bundle[:12]}")
     if wanted.agent != now.record.job.agent:
         lines.append("the agent becomes the one of this tpuctl")
-    if wanted.job != now.record.job.settings:
+    if wanted.job != before.job.settings:
         lines.append("the settings of the job change")
     return [*lines, _restart(now.world)]
 
@@ -148,7 +161,8 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
     mark = f"{wanted.bundle}:{wanted.agent}"
     now = session.clock.now()
     # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
-    session.records.update_later(lambda record: _delivered(record, wanted, mark, now))
+    known = with_digest_of_today
+    session.records.update_later(lambda record: _delivered(known(session.spec, record), wanted, mark, now))
     watcher = session.watcher(_only_ours)
     end = session.clock.monotonic() + PATIENCE
 

@@ -1,7 +1,8 @@
 """The one place where real parts meet: clock, cloud, SSH, record, engine."""
 
+import atexit
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,7 @@ from orchestrator.domain.ports import Cloud, Store
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import Address, address_on_machine
+from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.create_budget_file import CreateBudget
 from orchestrator.engine.deployment import Deployment, any_plan
@@ -98,10 +100,17 @@ class Session:
             return found
         address, fresh = ensure_running()
         if fresh:
+            # A look at what is gone must leave no daemon behind; with a machine in it the cloud stays.
+            atexit.register(self._stop_local)
             self.reporter.say(
                 f"the local cloud was started at {address.endpoint} (stop it with: tpuctl local stop)"
             )
         return address
+
+    def _stop_local(self) -> None:
+        with suppress(TpuctlError, OSError):
+            if stop_if_idle():
+                self.reporter.say("the local cloud had nothing left to do and was stopped")
 
     @cached_property
     def folder(self) -> Path:

@@ -19,9 +19,10 @@ from orchestrator.app.job_data import (
 from orchestrator.app.plan_file import check, open_approved
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
-from orchestrator.app.wanted import as_wanted, build_artifacts, ended
+from orchestrator.app.wanted import as_wanted, build_artifacts, ended, trained
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.domain.record import Record
 from orchestrator.engine.apply import FailedChange
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.heartbeats import read_heartbeats
@@ -145,7 +146,12 @@ def want(parts: Deployment, bundle: str, agent: str) -> None:
     """Note in the record what `up` wants; the first pass writes it, before it makes anything."""
     spec, records, now = parts.spec, parts.records, parts.clock.now()
     beats = read_heartbeats(parts.cloud.store, records.current.node.incarnation)
-    records.update_later(lambda record: as_wanted(spec, ended(spec, beats, record), bundle, agent, now))
+    complete = trained(spec, parts.cloud.store, ended(spec, beats, records.current))
+
+    def wanted(record: Record) -> Record:
+        return as_wanted(spec, ended(spec, beats, record), bundle, agent, now, complete=complete)
+
+    records.update_later(wanted)
 
 
 def _want(

@@ -11,14 +11,16 @@ from orchestrator.app.source_folder import source_folder
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight
 from orchestrator.domain.plan import Outcome
+from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record, newest_incarnation
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of
 from orchestrator.emulator.machines.machine_python import interpreters
 from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job import job_digest, with_digest_of_today
 from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
@@ -92,21 +94,45 @@ def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], record: Record) -> Re
     return replace(record, outcome=Outcome.FAILED.value) if failed else record
 
 
-def as_wanted(spec: Spec, record: Record, bundle: str, agent: str, now: float) -> Record:
-    """Return the record with all that `up` wants: code, agent, the job's settings and the shape of the TPU."""
+def trained(spec: Spec, store: Store, record: Record) -> str:
+    """Say that a job which is done has nothing left to train, empty when it has, or when that cannot be seen."""
+    target = spec.job.target_steps
+    if record.outcome != Outcome.DONE.value or not target:
+        return ""
+    try:
+        found = read_checkpoints(store, spec.job.checkpoint)
+    except TpuctlError:
+        return ""
+    # What only counts saves says nothing about steps.
+    step = next((one.step for one in found if one.complete and not one.counted), 0)
+    return f"checkpoint {step} has reached job.target_steps ({target})" if step >= target else ""
+
+
+def as_wanted(
+    spec: Spec, record: Record, bundle: str, agent: str, now: float, *, complete: str = ""
+) -> Record:
+    """
+    Return the record with all that `up` wants: code, agent, the job's settings and the shape of the TPU.
+
+    *complete* is what `trained` says: such a job stays done, whatever has changed.
+    """
     # A bucket whose machines have other rights than the file gives them gets those first.
     ready = record.bucket.ready and record.bucket.grants == grants_mark(spec)
     record = replace(record, bucket=replace(record.bucket, ready=ready))
-    return want(reshaped(record, shape_of(spec)), bundle, agent, job_digest(spec), now)
+    record = reshaped(with_digest_of_today(spec, record), shape_of(spec))
+    record = want(record, bundle, agent, job_digest(spec), now, complete=complete)
+    return replace(record, reason=complete) if complete else record
 
 
-def want(record: Record, bundle: str, agent: str, job: str, now: float) -> Record:
+def want(record: Record, bundle: str, agent: str, job: str, now: float, *, complete: str = "") -> Record:
     """
     Return the record with what `up` wants: code, agent and the digest of the job's settings.
 
-    New code or settings open an ended deployment again, and reach machines that run already.
+    New code or settings open an ended deployment again, unless its training is *complete*, and reach machines
+    that run already.
     """
-    changed = (bundle, agent, job) != (record.job.bundle, record.job.agent, record.job.settings)
+    # Another agent is that of another tpuctl: an upgrade is no reason to train once more.
+    changed = (bundle, job) != (record.job.bundle, record.job.settings)
     # Machines that took everything from the bucket were never pushed to, and have the old settings too.
     asked = record.job.settings != "" and (record.node.accepted or record.node.requested_at > 0)
     due = record.job.settings_due or ((record.job.pushed != "" or asked) and record.job.settings != job)
@@ -118,7 +144,8 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float) -> Recor
     # `up` after a failure or a spent budget means "try again"; a job that is done begins with new code only.
     over = record.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
     done = record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
-    if over or (done and changed):
+    # A TPU for a job that has nothing left to train would be bought only to learn that.
+    if over or (done and changed and not complete):
         return replace(
             record,
             outcome="",

@@ -35,7 +35,10 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
     data = _with_types(_without_empty_sections(document.data))
     spec, refused = _try(data)
     complaints = list(document.complaints)
-    meant = {key for path, wording in refused.items() if wording.unknown for key in _meant(path)}
+    # A key that is there itself is not what a mistyped one beside it means.
+    given = {dotted(path) for path in document.marks}
+    strange = [path for path, wording in refused.items() if wording.unknown]
+    meant = {key for path in strange for key in _meant(path)} - given
     broken = meant | {dotted(path) for path in refused}
     for path, wording in refused.items():
         # A mistyped required key is one mistake, not a stray and a missing one.

@@ -39,6 +39,7 @@ class StoredCheckpoint:
 
     *incarnation* is None where the job wrote to the bucket itself. *objects* are its files by object name,
     each with the sha256 it must have, empty where none was recorded. *format* is what it was recognised as.
+    *counted* says that *step* may be a number of saves: they tell no step.
     """
 
     step: int
@@ -50,6 +51,7 @@ class StoredCheckpoint:
     why: str
     objects: tuple[tuple[str, str], ...] = ()
     format: str = ""
+    counted: bool = False
 
 
 def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoint]:
@@ -113,6 +115,7 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
             why=why,
             objects=tuple(wanted.items()),
             format=next((one.format for one in verdict.manifests), ""),
+            counted=not all(one.proven for one in verdict.manifests),
         )
 
 

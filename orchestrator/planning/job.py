@@ -1,6 +1,10 @@
 """Decide about the job: the fourth resource, seen through the heartbeats of its workers."""
 
 import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from typing import Any
 
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import of_node
@@ -16,7 +20,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node
-from orchestrator.domain.spec import Spec
+from orchestrator.domain.spec import MemorySpec, Spec
 
 OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 """Last words: a worker that has said one need not report any more."""
@@ -28,6 +32,12 @@ SILENCE = 4
 """Missed heartbeats in a row after which a worker counts as silent."""
 REACH = 6
 """Heartbeats for which SSH to a silent worker may fail before its node is replaced."""
+
+_FIRST_SETTINGS = (
+    "command", "source", "data", "setup", "python", "run_on", "env", "secrets", "checkpoint", "progress", "memory",
+    "target_steps", "failures", "stop_signal", "grace",
+)  # fmt: skip
+"""The settings that there were when the digest was one of their repr, in their order then."""
 
 
 def heartbeat_interval(spec: Spec) -> float:
@@ -51,9 +61,36 @@ def push_mark(spec: Spec, record: Record) -> str:
 
 
 def job_digest(spec: Spec) -> str:
-    """Return a digest of the job's settings, by which `up` sees that running machines have others."""
-    # A new field of the spec changes this digest: the next `up` of a newer tpuctl restarts the job once.
-    return hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
+    """
+    Return a digest of the job's settings, by which `up` sees that running machines have others.
+
+    What no machine is given has no part in it, nor has a setting at its default: a release that adds one must
+    restart no job.
+    """
+    chosen = _chosen(replace(spec.job, source=".", memory=MemorySpec()))
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def with_digest_of_today(spec: Spec, record: Record) -> Record:
+    """Return the record with today's digest where an earlier tpuctl has written its own for the same settings."""
+    before = ", ".join(f"{name}={getattr(spec.job, name)!r}" for name in _FIRST_SETTINGS)
+    # Another definition of the digest is no other job: what runs must not be restarted for an upgrade.
+    if record.job.settings != hashlib.sha256(f"JobSpec({before})".encode()).hexdigest()[:16]:
+        return record
+    return replace(record, job=replace(record.job, settings=job_digest(spec)))
+
+
+def _chosen(part: Any) -> Any:
+    """Return the settings of a section that differ from their defaults, as plain values."""
+    if not is_dataclass(part):
+        return dict(part) if isinstance(part, Mapping) else part
+    found = {}
+    for one in fields(part):
+        value = getattr(part, one.name)
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        if value != default:
+            found[one.name] = _chosen(value)
+    return found
 
 
 def decide_job(spec: Spec, world: World, record: Record) -> Step:

@@ -14,6 +14,10 @@ from orchestrator.ssh.ignore import IgnoreReason, IgnoreVerdict, Rules, first_ru
 LIMIT = 512 * 1024 * 1024
 COUNTED = 20_000
 """Files of a folder that stays at home which are counted; a folder of more is said to be larger."""
+PLAN = b'{"tpuctl_plan":'
+"""How a file of `tpuctl plan --out FILE` begins: it is no code, or it would change the code that it holds."""
+PLAN_NAMES = ("", ".json", ".plan", ".tpuplan")
+"""Suffixes of files that are looked into for that; all others are sent without being read."""
 _NOTHING = "Nothing was sent."
 
 
@@ -118,10 +122,23 @@ def _walk(
             continue
         if is_folder and (Path(item.path) / FETCHED).is_file():
             continue  # Else the model that `fetch` brought would be pushed as new code.
+        if not is_folder and is_plan(Path(item.path)):
+            continue
         entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
         into.entries.append(replace(entry, asked_for=verdict.asked_for))
         if is_folder:
             _walk(root, Path(item.path), path + "/", inner, into, homes=homes)
+
+
+def is_plan(file: Path) -> bool:
+    """Say whether a file was written by `tpuctl plan --out FILE`."""
+    if file.suffix not in PLAN_NAMES or file.is_symlink() or not file.is_file():
+        return False
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(PLAN)) == PLAN
+    except OSError:
+        return False  # Whether it can be sent is judged, and said, below.
 
 
 def _at_home(file: Path, path: str, verdict: IgnoreVerdict) -> NotSent:

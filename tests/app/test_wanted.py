@@ -1,10 +1,13 @@
 """What `up` wants: how it changes the record."""
 
+import hashlib
+import json
 from dataclasses import replace
 
 from orchestrator.app.wanted import ended, want
 from orchestrator.domain.observation import Phase, Present, Unknown
 from orchestrator.domain.record import Record
+from orchestrator.domain.spec import JobSpec, MemorySpec
 from orchestrator.planning.job import job_digest
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, beat, record, spec
@@ -58,6 +61,17 @@ def test_the_digest_follows_every_setting_of_the_job():
     other = replace(base, job=replace(base.job, env={"A": "1"}))
     assert job_digest(base) != job_digest(other)
     assert job_digest(base) == job_digest(replace(base, vm="none"))
+
+
+def test_the_digest_knows_no_defaults():
+    """A setting that a later release adds leaves each digest as it is, and what only `check` reads too."""
+    base = spec()
+    known = replace(
+        base, job=replace(base.job, failures=JobSpec.failures, memory=MemorySpec(params_millions=1))
+    )
+    assert job_digest(base) == job_digest(known)
+    chosen = {"command": base.job.command}
+    assert job_digest(base) == hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
 
 
 def test_an_end_that_nobody_watched_is_taken_from_the_reports():

@@ -132,7 +132,9 @@ class Machines(NoHosts):
             return
         worker.saved = now - (now - worker.since) % SAVE_SECONDS
         step = worker.base + int((worker.saved - worker.since) / STEP_SECONDS)
-        part = Manifest(step, worker.incarnation, worker.index, worker.workers, 1, "x", (STATE,), now)
+        part = Manifest(
+            step, worker.incarnation, worker.index, worker.workers, 1, "x", (STATE,), now, own_step=step
+        )
         self.put(worker, file_name(step, worker.incarnation, worker.index, STATE.name), b"x")
         place = manifest_name(step, worker.incarnation, worker.index)
         self.put(worker, place, part.text().encode())

@@ -75,8 +75,11 @@ def _open(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield from (Problem(key, message, SAFE) for message in exposures(text, about=about))
 
 
+_LOCAL_DIR = "write dir: local, or an absolute path"
+
+
 def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    saving, hint = spec.job.checkpoint, "write dir: local, or an absolute path"
+    saving = spec.job.checkpoint
     if saving.format in _IN_BUCKET and saving.dir == "bucket":
         return
     if saving.format in _IN_BUCKET and "://" in saving.dir:
@@ -90,9 +93,14 @@ def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
             f"the agent verifies and uploads {saving.format} checkpoints, "
             "so the job must write them to a local folder"
         )
-        yield Problem("job.checkpoint.dir", why, hint)
-    elif saving.dir != "local" and not saving.dir.startswith("/"):
-        yield Problem("job.checkpoint.dir", f'"{saving.dir[:60]}" is a relative path', hint)
+        yield Problem("job.checkpoint.dir", why, _LOCAL_DIR)
+
+
+def _folder(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    # Apart from the format, so that a relative path is told beside a wrong format.
+    folder = spec.job.checkpoint.dir
+    if folder not in {"local", "bucket"} and "://" not in folder and not folder.startswith("/"):
+        yield Problem("job.checkpoint.dir", f'"{folder[:60]}" is a relative path', _LOCAL_DIR)
 
 
 def _keep(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -124,7 +132,10 @@ def _progress(spec: Spec, _: Catalog) -> Iterator[Problem]:
 def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.job.target_steps is not None and spec.job.target_steps < 1:
         yield Problem("job.target_steps", "is not above 0", "use at least 1, or leave it out")
-    elif spec.job.target_steps is not None and spec.job.checkpoint.format == "outputs":
+
+
+def _no_target(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if (spec.job.target_steps or 0) > 0 and spec.job.checkpoint.format == "outputs":
         yield Problem("job.target_steps", "a job of format outputs has no steps", "leave it out")
 
 
@@ -194,10 +205,12 @@ RULES = (
     SettingRule(("job.data",), _data),
     SettingRule(("job.command", "job.setup", "job.env"), _open),
     SettingRule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
+    SettingRule(("job.checkpoint.dir",), _folder),
     SettingRule(("job.checkpoint.keep",), _keep),
     SettingRule(("job.checkpoint.marker",), _marker),
     SettingRule(("job.progress",), _progress),
-    SettingRule(("job.target_steps", "job.checkpoint.format"), _target),
+    SettingRule(("job.target_steps",), _target),
+    SettingRule(("job.target_steps", "job.checkpoint.format"), _no_target),
     SettingRule(("job.failures",), _failures),
     SettingRule(("job.grace", "job.checkpoint.format"), _grace),
     SettingRule(("watch.poll",), _poll),

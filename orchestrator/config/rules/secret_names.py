@@ -24,10 +24,14 @@ def _secrets(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
         elif name.startswith("TPUCTL_") or name in RESERVED:
             yield Problem(key, "is set by tpuctl itself", "choose another name")
-        elif name in spec.job.env:
-            yield Problem(key, "is in job.env too", "remove it there")
         if reference(text) is None:
             yield Problem(key, "is not a reference to a secret; its value is not shown here", _HOW)
+
+
+def _once(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for name in spec.job.secrets:
+        if name in spec.job.env:
+            yield Problem(f"job.secrets.{name}", "is in job.env too", "remove it there")
 
 
 def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -44,7 +48,8 @@ def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 RULES = (
-    SettingRule(("job.secrets", "job.env"), _secrets),
+    SettingRule(("job.secrets",), _secrets),
+    SettingRule(("job.secrets", "job.env"), _once),
     SettingRule(("job.command", "job.setup", "job.env"), _written),
 )
 """

@@ -1,0 +1,67 @@
+"""All that is wrong with a deployment file is told in one round, whatever else is wrong with it."""
+
+import json
+from itertools import combinations
+
+import pytest
+
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.load import read
+
+GOOD = {
+    "name": "demo", "tpu": {"type": "v2-8", "zones": ["us-central1-b"]}, "vm": {"disk_gb": 20},
+    "job": {"command": "true"}, "watch": {"poll": "15s"},
+}  # fmt: skip
+STRUCTURE = (
+    ("project", 12), ("tpu.spot", "maybe"), ("tpu.zon", "x"), ("tpu.strategy", "x"), ("vm.disk_gb", "big"),
+    ("job.comand", "x"), ("job.env", 3), ("job.checkpoint.format", "pickle"), ("job.checkpoint.keep", "x"),
+    ("job.grace", "400x"), ("watch.deadline", "yesterday"), ("sidecars.jupyter", {"port": "x"}),
+    ("secure_boot", 3),
+)  # fmt: skip
+VALUES = (
+    ("name", "Bad!"), ("tpu.type", "v9-8"), ("tpu.zones", []), ("vm.zone", "nowhere-1a"), ("bucket.name", "A"),
+    ("job.command", ""), ("job.secrets", {"A": "plain"}), ("job.checkpoint.dir", "rel/.."),
+    ("job.checkpoint.marker", "a/b"), ("job.target_steps", -3), ("job.failures", 0), ("job.python", "2"),
+    ("watch.budget_usd", -1), ("network", "bad net"), ("tags", ["UPPER"]), ("impersonate", "x"),
+    ("notify.webhooks", ["ftp://x"]), ("sidecars.tensorboard", {"port": 80}),
+)  # fmt: skip
+
+
+def complained(*mistakes):
+    """Return the keys that are complained about in a file with these mistakes, each with a place."""
+    file = json.loads(json.dumps(GOOD))
+    for key, value in mistakes:
+        *sections, name = key.split(".")
+        place = file
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    with pytest.raises(ConfigError) as caught:
+        read(json.dumps(file).encode(), "tpuctl.yaml", {}, {})
+    assert all(one.line == 1 and one.col for one in caught.value.complaints)
+    return {one.key for one in caught.value.complaints}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pair
+        for pair in combinations(STRUCTURE + VALUES, 2)
+        if pair != (STRUCTURE[2], ("vm.zone", "nowhere-1a"))
+    ],
+    ids=lambda mistake: mistake[0],
+)
+def test_no_mistake_hides_another_one(one, other):
+    """
+    Each pair of mistakes gives the complaints of both, of whatever kind they are.
+
+    A wrong zone of the VM is judged by the TPU's zones, which a mistyped key may mean: that pair is left out.
+    """
+    assert complained(one, other) >= complained(one) | complained(other)
+
+
+def test_all_mistakes_together_are_told_together():
+    """One file with all of them: nobody corrects it twice."""
+    alone = set().union(*(complained(mistake) for mistake in STRUCTURE + VALUES))
+    # Without its section's right keys nothing is known of what they say.
+    assert alone - complained(*STRUCTURE, *VALUES) <= {"vm.zone"}

@@ -1,0 +1,130 @@
+"""A deployment that has ended: what `plan` foresees of it, what `up` opens again, and what `push` refuses."""
+
+import hashlib
+import json
+
+import pytest
+
+from orchestrator.config.load import load
+from orchestrator.contract.object_names import RECORD
+from orchestrator.domain.checksum import bytes_with_checksum, proven
+from orchestrator.planning.job import job_digest
+from tests.kit.cloud import PROJECT
+from tests.kit.user import User
+
+KEY = b"k" * 32
+DONE = {"phase": "done"}
+
+
+def finished(cloud, user, **words):
+    """Let the job run for a quarter of an hour and report its end, which nobody watches."""
+    user.up()
+    cloud.wait(900)
+    cloud.machines.say("demo", **{**DONE, **words})
+
+
+def verbs(document):
+    """Return verb and kind of each change of a plan."""
+    return [(change["verb"], change["kind"]) for change in document["changes"]]
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["noted", "not noted"])
+@pytest.mark.parametrize("end", [DONE, {"phase": "failed"}], ids=["done", "failed"])
+def test_plan_foresees_that_up_opens_an_ended_deployment_again(cloud, user, end, watched):
+    """The code was changed after the end: a new TPU is planned, and `up` asks for exactly that one."""
+    finished(cloud, user, **end)
+    if watched:
+        user.run("watch", patience=3600)
+    user.write("train.py", "print('other')\n")
+    planned = user.run("plan", "--detailed-exitcode", "--json")
+    assert planned.code == 2
+    assert ("create", "node") in verbs(planned.document)
+    before = len(cloud.asked("tpu.nodes.create"))
+    user.up()
+    assert len(cloud.asked("tpu.nodes.create")) == before + 1
+
+
+def test_a_plan_in_a_file_holds_for_an_ended_deployment(cloud, user):
+    """Nothing has moved between `plan --out` and `up`, so it is carried out; the file may lie among the code."""
+    finished(cloud, user)
+    user.run("watch", patience=3600)
+    user.write("train.py", "print('other')\n")
+    file = user.folder / "src" / "p.json"
+    assert user.run("plan", "--out", str(file)).code == 0
+    assert user.type("up", str(file)).code == 0
+    assert user.run("plan", "--detailed-exitcode").code == 0
+
+
+def test_a_plan_among_the_code_must_look_like_one(cloud, user):
+    """Under another name it would be sent as code, and change the code that it holds."""
+    user.up()
+    said = user.run("plan", "--out", str(user.folder / "src" / "plan.txt"))
+    assert (said.code, "plan.json" in said.err) == (2, True)
+    assert user.run("plan", "--out", str(user.folder / "plan.txt")).code == 0
+
+
+def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
+    """The newest checkpoint has reached the target: `plan` and `up` say so, until the target is raised."""
+    user = User(cloud, job__target_steps=60)
+    finished(cloud, user)
+    user.run("watch", patience=3600)
+    user.down()
+    user.write("train.py", "print('other')\n")
+    assert user.run("plan", "--detailed-exitcode").code == 0
+    said = user.up()
+    assert "has reached job.target_steps (60)" in said.err
+    assert cloud.nodes() == {}
+    user.edit(job__target_steps=600)
+    assert user.run("plan", "--detailed-exitcode").code == 2
+
+
+@pytest.mark.parametrize("end", [DONE, {"phase": "failed"}, {"phase": "unclaimed"}], ids=str)
+def test_push_to_a_job_that_is_over_is_refused_and_the_next_up_runs_the_code(cloud, user, end):
+    """Nobody has noted the end: taken for running, the code would go to machines that the next pass deletes."""
+    finished(cloud, user, **end)
+    user.write("train.py", "print('other')\n")
+    before = cloud.mutations()
+    said = user.run("push")
+    assert (said.code, "TPU-130" in said.err, "tpuctl up" in said.err) == (2, True, True)
+    assert cloud.mutations() == before
+    user.up()
+    assert len(cloud.asked("tpu.nodes.create")) == 2
+
+
+def test_push_at_the_end_of_the_time_to_live_is_refused(cloud):
+    """The next pass deletes the machines, whatever code they have."""
+    user = User(cloud, watch__ttl="2h")
+    user.up()
+    cloud.wait(3 * 3600)
+    user.write("train.py", "print('other')\n")
+    said = user.run("push")
+    assert (said.code, "time to live" in said.err) == (2, True)
+
+
+def test_an_upgrade_of_tpuctl_restarts_no_job_and_reopens_none(cloud, user):
+    """An earlier version wrote its own digest of the same settings, and its agent was another one."""
+    user.up()
+    spec = load(user.folder / "tpuctl.yaml")
+    earlier = hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
+    written = user.state / "gcp" / PROJECT / "demo" / "record.json"
+
+    def downgrade():
+        """Write the record as that version would have, here and in the bucket."""
+        body = json.loads(written.read_bytes())
+        assert body["history"]["job"] == job_digest(spec) != earlier
+        body["history"].update(job=earlier, agent="0" * 64, serial=body["history"]["serial"] + 1)
+        known = {key: body[key] for key in ("schema", "deployment", "writer", "history")}
+        whole = bytes_with_checksum(proven(known, KEY))
+        written.write_bytes(whole)
+        cloud.put_object(RECORD, whole)
+
+    downgrade()
+    assert "settings" not in user.run("push", "--dry-run").err
+    user.up()
+    assert set(cloud.machines.starts.values()) == {1}
+    cloud.wait(900)
+    cloud.machines.say("demo", **DONE)
+    user.run("watch", patience=3600)
+    downgrade()
+    assert "nothing to do" in user.up().err
+    assert len(cloud.asked("tpu.nodes.create")) == 1
