@@ -1,11 +1,15 @@
-"""Write a first deployment file, or a copy of an example."""
+"""Write a first deployment file, a copy of an example, or what a file of another tool becomes."""
 
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.config.document import LARGEST_BYTES
 from orchestrator.config.load import FILE_NAME, read
+from orchestrator.config.others.conversion import Conversion
+from orchestrator.config.others.recognise import convert
 from orchestrator.config.schema import SCHEMA_FILE, json_schema
 from orchestrator.config.starter import init_text
 from orchestrator.domain.suggest import did_you_mean
@@ -27,6 +31,12 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
     # Before anything is written: a wrong name must not leave half a project behind. Without variables of
     # the environment, for the file has to be right by itself.
     read(files[FILE_NAME], FILE_NAME, environ={})
+    _write(folder, files)
+    return folder / FILE_NAME
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write all of the files, or none where one of them is there already."""
     # A link that leads nowhere yet is there too: what it leads to would be written.
     there = sorted(path for path in files if os.path.lexists(folder / path))
     if there:
@@ -39,7 +49,29 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
         # Exclusive: a file that appeared since the check above is not overwritten.
         with (folder / path).open("xb") as file:
             file.write(data)
-    return folder / FILE_NAME
+
+
+def write_converted(folder: Path, other: Path, name: str | None) -> tuple[Path, Conversion]:
+    """
+    Write the deployment file that *other*, a file of another tool, becomes; return it and what became of what.
+
+    Raise UsageError where *other* cannot be read, is of no known tool, or *folder* has a deployment file.
+    """
+    try:
+        # A device or a pipe might never end.
+        if not other.is_file():
+            raise UsageError(f"{other} is not a file", changed="nothing was written", code="TPU-112")
+        with other.open("rb") as file:
+            raw = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {other}: {error.strerror}", hint="check its name and permissions",
+            changed="nothing was written", code="TPU-112",
+        ) from error  # fmt: skip
+    found = convert(raw, str(other), name or _name_of(folder), keep_name=name is None)
+    schema = json.dumps(json_schema(), indent=2) + "\n"
+    _write(folder, {FILE_NAME: found.text.encode(), SCHEMA_FILE: schema.encode()})
+    return folder / FILE_NAME, found
 
 
 def examples_folder() -> Path:

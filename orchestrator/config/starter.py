@@ -41,7 +41,7 @@ What each recipe sets; the rest stays at its default, as comments. They agree wi
 FIRST_TYPE = "v5litepod-4"
 """The largest type of v5e that Google lets a new project have (docs/facts.md 1.6)."""
 
-_ORDER = ("name", "project", "tpu", "vm", "bucket", "job", "service_account", "watch")
+ORDER = ("name", "project", "tpu", "vm", "bucket", "job", "service_account", "watch")
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off")
@@ -72,7 +72,7 @@ def init_text(
     values: dict[str, Any] = {
         "name": name,
         "tpu.type": tpu_type,
-        "tpu.zones": [zone or _first_zone(tpu_type)],
+        "tpu.zones": [zone or first_zone(tpu_type)],
         **RECIPES[recipe],
     }
     if project:
@@ -85,7 +85,7 @@ def init_text(
     return text
 
 
-def _first_zone(tpu_type: str) -> str:
+def first_zone(tpu_type: str) -> str:
     """Return where to start: a zone that the documentation lists, at the lowest known spot price."""
     catalog = load_catalog()
     zones = catalog.zones_of(tpu_type)
@@ -103,7 +103,7 @@ def _file(values: Mapping[str, Any]) -> Iterator[str]:
     yield "#"
     yield "# A deployment of tpuctl. What is commented out shows the default."
     yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."
-    for key in sorted(keys_in(""), key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
+    for key in sorted(keys_in(""), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
         yield ""
         yield from _setting(key, values, "", off=False)
 
@@ -131,7 +131,7 @@ def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> 
             lines = _setting(f"{key}.{name}", values, f"{indent}  ", off=off or not given)
             yield from (_shift(line, indent) if not off and not given else line for line in lines)
         return
-    yield f"{start}{setting.name}: {_yaml(values.get(key, setting.default))}"
+    yield f"{start}{setting.name}: {yaml_value(values.get(key, setting.default))}"
 
 
 def _shift(line: str, indent: str) -> str:
@@ -139,10 +139,10 @@ def _shift(line: str, indent: str) -> str:
     return f"{indent}# {line.removeprefix('# ').removeprefix(indent)}"
 
 
-def _yaml(value: Any) -> str:
+def yaml_value(value: Any) -> str:
     """Write a value on one line of YAML."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_yaml(item) for item in value)}]"
+        return f"[{', '.join(yaml_value(item) for item in value)}]"
     if isinstance(value, Duration):
         return str(value)
     # Words such as `no` and `on` are booleans to YAML 1.1, which editors and other tools still read.

@@ -1,11 +1,14 @@
-"""tpuctl init: a first deployment file, or a copy of an example."""
+"""tpuctl init: a first deployment file, a copy of an example, or what another tool's file becomes."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import json_option
+from orchestrator.cli.views.init import show
+from orchestrator.errors import UsageError
 
 
 @click.command("init")
@@ -13,18 +16,40 @@ from orchestrator.cli.options import json_option
 @click.option(
     "--recipe", help="Copy an example, such as numpy-lm or jax-lm. Default: a commented tpuctl.yaml only."
 )
+@click.option(
+    "--from",
+    "other",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Convert a task of SkyPilot or dstack, or a script that calls xpk or tpunicorn. It is not run.",
+)
 @click.option("--name", help="Name of the deployment. Default: the folder's name.")
 @json_option
-def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -> None:
+def command(folder: Path, recipe: str | None, other: Path | None, name: str | None, as_json: bool) -> None:
     """
     Write a commented tpuctl.yaml into FOLDER, with its schema for editors, or copy an example.
 
-    Where FOLDER has a requirements.txt, the file lets each machine install it.
+    Where FOLDER has a requirements.txt, the file lets each machine install it. With --from, a table shows
+    which settings of the other file are mapped, which are left out and why, and what you have to decide.
     """
-    from orchestrator.app.init import write_first_files
+    from orchestrator.app.init import write_converted, write_first_files
 
-    file = write_first_files(folder, recipe, name)
+    if other is None:
+        file = write_first_files(folder, recipe, name)
+        if as_json:
+            print_json("init", {"file": str(file), "recipe": recipe})
+        else:
+            say(f"{file} is written. Next: tpuctl plan")
+        return
+    if recipe is not None:
+        raise UsageError(
+            "--from and --recipe exclude each other", hint="leave one of them out",
+            changed="nothing was written", code="TPU-101",
+        )  # fmt: skip
+    file, found = write_converted(folder, other, name)
     if as_json:
-        print_json("init", {"file": str(file), "recipe": recipe})
-    else:
-        say(f"{file} is written. Next: tpuctl plan")
+        rows = [asdict(row) for row in found.rows]
+        body = {"file": str(file), "recipe": None, "from": str(other), "tool": found.tool, "rows": rows}
+        print_json("init", body)
+        return
+    show(found)
+    say(f"{file} is written, from a file of {found.tool}. Next: decide what is listed, then tpuctl check")

@@ -70,7 +70,10 @@ _OBSERVED = {"by": str, "age_s": float}
 
 # Programs read these: a key may be added, a removed or renamed one breaks them (SCHEMA_VERSION).
 KINDS: Mapping[str, Any] = {
-    "init": {"file": str, "recipe": maybe(str)},
+    "init": {
+        "file": str, "recipe": maybe(str), "from?": str, "tool?": str,
+        "rows?": [{"verdict": str, "theirs": str, "ours": str, "why": str}],
+    },
     "plan": {
         "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),

@@ -1,0 +1,45 @@
+"""Show what became of another tool's file."""
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.console import columns, put
+
+if TYPE_CHECKING:
+    from orchestrator.config.others.conversion import Conversion, Converted
+
+_TITLES = {"mapped": "Mapped", "left out": "Left out", "decide": "To decide"}
+
+
+def show(found: "Conversion") -> None:
+    """Print three lists: what has a setting now, what has none and why, what a person must decide."""
+    for verdict, title in _TITLES.items():
+        rows = [row for row in found.rows if row.verdict == verdict]
+        if not rows:
+            continue
+        put(f"{title}:")
+        heads = [_about(row) for row in rows]
+        width = min(max(map(len, heads)), 44)
+        for row, head in zip(rows, heads, strict=True):
+            _line(head, _becomes(row), width)
+
+
+def _about(row: "Converted") -> str:
+    return row.ours if row.verdict == "decide" else row.theirs or "(added)"
+
+
+def _becomes(row: "Converted") -> str:
+    if row.verdict != "mapped":
+        return row.why
+    return f"{row.ours}  ({row.why})" if row.why else row.ours
+
+
+def _line(head: str, text: str, width: int) -> None:
+    room = max(30, (columns() or 110) - width - 4)
+    lines = wrap(text, room, break_on_hyphens=False) or [""]
+    if len(head) > width:
+        put(f"  {head}")
+        head = ""
+    for line in lines:
+        put(f"  {head:<{width}}  {line}".rstrip())
+        head = ""

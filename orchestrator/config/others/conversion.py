@@ -1,0 +1,341 @@
+"""What becomes of another tool's file: settings of ours, and a row for everything that it says."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any, Literal
+
+from orchestrator.config.complaints import Complaint, ConfigError
+from orchestrator.config.load import FILE_NAME, read
+from orchestrator.config.schema import SCHEMA_FILE
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.config.starter import FIRST_TYPE, ORDER, first_zone, yaml_value
+from orchestrator.contract.redaction import masked, shapes_in
+from orchestrator.domain.catalog import region_zones
+from orchestrator.domain.clean_text import clean, cut
+from orchestrator.domain.names import region_of
+from orchestrator.errors import UsageError
+
+Verdict = Literal["mapped", "decide", "left out"]
+
+NO_COMMAND = "python3 train.py"
+_WIDTH = 96
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(?:API|ACCESS|PRIVATE|SECRET)_?KEY)(?:_|$)",
+    re.IGNORECASE,
+)
+_V5E = re.compile(r"v5(?:e|lite|lite-?pod)-(\d+)")
+_GKE = {"v4-podslice": ("v4", 2), "v5-lite-device": ("v5litepod", 1), "v5-lite-podslice": ("v5litepod", 1),
+        "v5p-slice": ("v5p", 2), "v6e-slice": ("v6e", 1)}  # fmt: skip
+"""What GKE calls the generations: our name, and what the number of a type counts for each chip."""
+# More than a careful person writes; every round takes one away.
+_MOST_COMPLAINTS = 200
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Say what became of one thing: *theirs* as it stands in the file, *ours* as it is written now."""
+
+    verdict: Verdict
+    theirs: str
+    ours: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Hold the deployment file and its rows, in the order of the other file."""
+
+    tool: str
+    text: str
+    rows: tuple[Converted, ...]
+
+
+class Draft:
+    """Collect settings and rows while a file is read."""
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        self.values: dict[str, Any] = {}
+        self.rows: list[Converted] = []
+
+    def take(self, key: str, value: Any, theirs: str, why: str = "") -> None:
+        """Note a setting; in a mapping such as job.env *value* is added to what is there."""
+        if isinstance(value, Mapping):
+            self.values[key] = {**self.values.get(key, {}), **value}
+            ours = "".join(f"{key}.{name}" for name in value) or key
+        else:
+            self.values[key] = value
+            ours = f"{key}: {_short(value)}"
+        self.rows.append(Converted("mapped", theirs, ours, why))
+
+    def leave(self, theirs: str, why: str) -> None:
+        """Note what is not mapped, and why."""
+        self.rows.append(Converted("left out", theirs, "", why))
+
+    def decide(self, ours: str, why: str, theirs: str = "") -> None:
+        """Note what a person has to decide or do; *ours* begins with the setting that it is about."""
+        self.rows.append(Converted("decide", theirs, ours, why))
+
+    def name(self, text: object, theirs: str) -> None:
+        """Take a name, in the letters that cloud resources may have."""
+        name = re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")[:40].rstrip("-")
+        name = name if re.match("[a-z]", name) else f"job-{name}"[:40].rstrip("-")
+        self.take("name", name, theirs, "" if name == text else "cloud resources allow a-z, 0-9 and - only")
+
+    def variable(self, name: str, value: object, theirs: str) -> None:
+        """Take a variable of the job; what is a secret becomes a reference, and its value is written nowhere."""
+        text = "" if value is None else _plain(value)
+        if _SECRET_NAME.search(name) or shapes_in(text, sure_only=True):
+            self.secret(name, theirs)
+        elif value is None or text == "":
+            self.take("job.env", {name: ""}, theirs)
+            self.decide(f"job.env.{name}", "the file leaves its value to the command line: write it here")
+        else:
+            self.take("job.env", {name: text}, f"{theirs}={_short(text)}")
+
+    def secret(self, name: str, theirs: str) -> None:
+        """Take a variable whose value is a secret, as a reference."""
+        place = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "secret"
+        why = f"its value is not copied; store it with: tpuctl secret set {place}"
+        self.take("job.secrets", {name: f"secret://{place}"}, theirs, why)
+
+    def source(self, folder: str, theirs: str) -> None:
+        """Take the folder with the code, if it is one that lies below the deployment file."""
+        parts = folder.split("/")
+        if folder.startswith(("/", "~")) or "$" in folder or ".." in parts or "://" in folder:
+            self.leave(theirs, "code is sent from the folder of tpuctl.yaml: put the file there")
+        else:
+            self.take("job.source", folder.rstrip("/").removeprefix("./") or ".", theirs)
+
+    def tpu(self, names: Sequence[str], theirs: str) -> None:
+        """Take accelerators in order of preference; those that are no TPU are left out."""
+        found = list(dict.fromkeys(kind for name in names if (kind := tpu_type(name))))
+        if not found:
+            self.leave(theirs, "this is not a TPU")
+            return
+        self.take("tpu.type", found[0], theirs)
+        if found[1:]:
+            self.take("tpu.other_types", found[1:], theirs)
+
+    def spot(self, *, spot: bool, theirs: str) -> None:
+        """Take the kind of capacity; on demand is worth a thought here."""
+        self.take("tpu.spot", spot, theirs)
+        if not spot:
+            why = "true costs less, and tpuctl brings the job back after each preemption"
+            self.decide("tpu.spot", why)
+
+    def reservation(self, name: str, theirs: str) -> None:
+        """Take a reservation, which the API accepts in a queue and without spot only."""
+        self.take("tpu.reservation", name, theirs)
+        self.take("tpu.request", "queued", theirs)
+        self.take("tpu.spot", value=False, theirs=theirs)
+
+    def several_regions(self, theirs: str) -> None:
+        """Allow zones of several regions, where there are some, and say what that costs."""
+        if len({region_of(zone) for zone in self.values.get("tpu.zones", [])}) > 1:
+            self.take("tpu.across_regions", True, theirs)
+            why = "the bucket stays in the first region; traffic to others is billed"
+            self.decide("tpu.across_regions", why)
+
+    def region(self, region: str, theirs: str) -> None:
+        """Take all zones of a region that have the type."""
+        catalog = load_catalog()
+        kind = self.values.get("tpu.type", FIRST_TYPE)
+        inside = [zone for zone in region_zones(catalog, region) if zone in catalog.zones_of(kind)]
+        if inside:
+            self.zones(inside, theirs)
+        else:
+            self.leave(theirs, f"no known zone of it has {kind}")
+
+    def zones(self, zones: Sequence[str], theirs: str) -> None:
+        """Take zones after those that are there already."""
+        both = list(dict.fromkeys([*self.values.get("tpu.zones", []), *zones]))
+        self.take("tpu.zones", both, theirs)
+
+
+def tpu_type(name: str) -> str:
+    """Return the API's name of a TPU type that other tools write in several ways; empty for what is none."""
+    text = name.strip().lower()
+    for theirs, (generation, counted) in _GKE.items():
+        if match := re.fullmatch(rf"(?:tpu-)?{theirs}(?::(\d+))?", text):
+            return f"{generation}-{int(match[1] or 1) * counted}"
+    text = re.sub(r"^tpu[-:]?(?=v\d)|:1$", "", text)
+    if match := _V5E.fullmatch(text):
+        return f"v5litepod-{match[1]}"
+    if match := re.fullmatch(r"(v\d\w*)-(\d+(?:x\d+)+)", text):
+        generation = "v5litepod" if match[1] in ("v5e", "v5litepod") else match[1]
+        same = (kind for kind, one in load_catalog().accelerators.items() if one.topology == match[2])
+        return next((kind for kind in same if kind.startswith(f"{generation}-")), "")
+    return text if re.fullmatch(r"v\d\w*-\d+", text) else ""
+
+
+def finish(draft: Draft, default_name: str) -> Conversion:
+    """Complete what is required, take away what our own rules refuse, and write the file."""
+    if "name" not in draft.values:
+        draft.name(default_name, "")
+    command, setup = draft.values.get("job.command", ""), draft.values.get("job.setup", "")
+    _about_saving(draft, command, setup)
+    for _ in range(_MOST_COMPLAINTS):
+        _complete(draft)
+        text = "\n".join(_file(draft)) + "\n"
+        try:
+            # Without variables: a file that is right only in this terminal must not be written.
+            read(text.encode(), FILE_NAME, environ={})
+        except ConfigError as error:
+            _drop(draft, error.complaints[0])
+        else:
+            return Conversion(draft.tool, text, tuple(_tidy(row) for row in draft.rows))
+    raise UsageError("too much in this file is not possible here", changed="nothing was written")
+
+
+def _complete(draft: Draft) -> None:
+    values = draft.values
+    if "tpu.type" not in values:
+        values["tpu.type"] = FIRST_TYPE
+        draft.decide(
+            f"tpu.type: {FIRST_TYPE}", "the file names no TPU: choose one (tpuctl check: does it fit?)"
+        )
+    if not values.get("tpu.zones"):
+        values["tpu.zones"] = [first_zone(values["tpu.type"])]
+        draft.decide(
+            f"tpu.zones: {values['tpu.zones'][0]}", "the file names no zone that has it: choose yours"
+        )
+    if not values.get("job.command"):
+        values["job.command"] = NO_COMMAND
+        draft.decide("job.command", f"the file has no command that fits: {NO_COMMAND} is a placeholder")
+
+
+def _about_saving(draft: Draft, command: str, setup: str) -> None:
+    """Say what each move needs, whatever the tool: where to save, and where to stop spending."""
+    if "TPUCTL_CHECKPOINT_DIR" not in command:
+        draft.decide(
+            "job.checkpoint",
+            "save to $TPUCTL_CHECKPOINT_DIR and resume from $TPUCTL_RESUME: other files are lost with the machine",
+        )
+    if "watch.budget_usd" not in draft.values:
+        draft.decide("watch.budget_usd", "set a sum at which it stops")
+    if "sky_workdir" in command + setup:
+        draft.decide("job.command", "names ~/sky_workdir; here the job starts in the pushed folder: use .")
+
+
+def _drop(draft: Draft, complaint: Complaint) -> None:
+    """Take away one setting that our own rules refuse, and say why."""
+    key, part = complaint.key.partition("[")[0], ""
+    while key not in draft.values and "." in key:
+        key, _, last = key.rpartition(".")
+        part = f"{last}.{part}" if part else last
+    held = draft.values.get(key)
+    index = re.search(r"\[(\d+)\]", complaint.key)
+    gone = key
+    if isinstance(held, dict) and part in held:
+        held.pop(part)
+        gone = f"{key}.{part}"
+    elif isinstance(held, list) and index and int(index[1]) < len(held):
+        gone = f"{key}: {held.pop(int(index[1]))}"
+    elif key in draft.values:
+        draft.values.pop(key)
+    else:
+        raise ConfigError((complaint,))
+    why = f"{complaint.message}; {complaint.hint}" if complaint.hint else complaint.message
+    # The row that promised it must not stay: it is no longer in the file.
+    shown = gone.partition(":")[0]
+    theirs = next(
+        (row.theirs for row in draft.rows if row.verdict == "mapped" and row.ours.startswith(shown)), ""
+    )
+    if not (isinstance(held, list) and held):
+        draft.rows = [r for r in draft.rows if r.verdict != "mapped" or not r.ours.startswith(shown)]
+    draft.leave(theirs or gone, why)
+    if not held and isinstance(held, dict):
+        draft.values.pop(key, None)
+
+
+def _file(draft: Draft) -> Iterator[str]:
+    yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
+    yield f"# Made by tpuctl init --from, from a file of {draft.tool}. Each setting says where it comes from."
+    yield "# All settings with their defaults: tpuctl init, in another folder."
+    tree: dict[str, Any] = {}
+    for key, value in draft.values.items():
+        *sections, last = key.split(".")
+        place = tree
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+    rank = {name: place for place, name in enumerate(ORDER)}
+    for name in sorted(tree, key=lambda one: rank.get(one, len(rank))):
+        yield ""
+        yield from _setting(draft, name, tree[name], "")
+    open_yet = [row for row in draft.rows if row.verdict == "decide" and not _is_in(tree, row.ours)]
+    without = [row for row in draft.rows if row.verdict == "left out"]
+    for title, lines in (
+        ("DECIDE, of what is not in this file yet:", [f"- {row.ours}: {row.why}" for row in open_yet]),
+        ("Left out:", [f"- {_short(row.theirs)}: {row.why}" for row in without]),
+    ):
+        if lines:
+            yield ""
+            yield f"# {title}"
+            for line in lines:
+                yield from _comment(line, "")
+
+
+def _is_in(tree: Any, ours: str) -> bool:
+    """Say whether the file has the setting that a row is about, and so the row's comment."""
+    for part in ours.partition(":")[0].split("."):
+        if not isinstance(tree, dict) or part not in tree:
+            return False
+        tree = tree[part]
+    return True
+
+
+def _setting(draft: Draft, key: str, value: Any, indent: str) -> Iterator[str]:
+    name = key.rpartition(".")[2]
+    for row in draft.rows:
+        about = row.ours.partition(":")[0]
+        # The rows of a mapping's items stand above the mapping.
+        if about != key and not (key in draft.values and about.startswith(f"{key}.")):
+            continue
+        if row.verdict == "mapped" and row.theirs:
+            yield from _comment(f"From {row.theirs}" + (f": {row.why}" if row.why else ""), indent)
+        elif row.verdict == "decide":
+            yield from _comment(f"DECIDE: {row.why}", indent)
+    if key not in draft.values:
+        yield f"{indent}{name}:"
+        for part, inner in value.items():
+            yield from _setting(draft, f"{key}.{part}", inner, f"{indent}  ")
+    elif isinstance(value, Mapping) and value:
+        yield f"{indent}{name}:"
+        yield from (f"{indent}  {yaml_value(part)}: {yaml_value(inner)}" for part, inner in value.items())
+    elif isinstance(value, str) and _fits_a_block(value):
+        yield f"{indent}{name}: |-"
+        yield from (f"{indent}  {line}" if line else "" for line in value.split("\n"))
+    else:
+        yield f"{indent}{name}: {yaml_value(value) if value != {} else '{}'}"
+
+
+def _fits_a_block(text: str) -> bool:
+    """Say whether YAML's literal block gives this text back as it is."""
+    plain = all(sign.isprintable() or sign in "\n\t" for sign in text)
+    return "\n" in text and plain and text == text.strip() and not text.startswith(("%", "---", "..."))
+
+
+def _comment(text: str, indent: str) -> Iterator[str]:
+    line = " ".join(clean(masked(text)).split())
+    return (f"{indent}# {one}" for one in wrap(line, _WIDTH - len(indent), break_on_hyphens=False))
+
+
+def _tidy(row: Converted) -> Converted:
+    """Return a row that may be printed and stored: no tokens, no control characters, one line each."""
+    parts = (" ".join(clean(masked(text)).split()) for text in (row.theirs, row.ours, row.why))
+    return Converted(row.verdict, *parts)
+
+
+def _plain(value: object) -> str:
+    """Write a scalar of YAML as the shell would see it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _short(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else _plain(value)
+    line = " ".join(text.split())
+    return cut(line, 50)

@@ -1,0 +1,61 @@
+"""Which tool a file is for, told by its content."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.document import LARGEST_BYTES, parse
+from orchestrator.config.others import dstack, skypilot, tpunicorn, xpk
+from orchestrator.config.others.conversion import Conversion, Draft, finish
+from orchestrator.config.others.scripts import commands
+from orchestrator.errors import UsageError
+
+
+def convert(raw: bytes, name: str, deployment: str, *, keep_name: bool = True) -> Conversion:
+    """
+    Return the deployment file that another tool's file *raw* becomes; nothing of it is run.
+
+    *name* is used in complaints, *deployment* names the deployment where the file does not, or
+    in any case without *keep_name*.
+    Raise UsageError (or ConfigError with the place) when it is of no tool that is known here.
+    """
+    draft = _script(raw) or _document(raw, name)
+    if not keep_name:
+        draft.values.pop("name", None)
+        draft.rows = [row for row in draft.rows if not row.ours.startswith("name:")]
+        draft.values["name"] = deployment
+    return finish(draft, deployment)
+
+
+def _script(raw: bytes) -> Draft | None:
+    """Return the draft of a script; None for a file that calls neither xpk nor tpunicorn."""
+    # A script of megabytes is no script; the parser of YAML says the same of larger files.
+    if len(raw) > LARGEST_BYTES or not any(word in raw for word in (b"xpk", b"pu ", b"tpunicorn")):
+        return None
+    found = list(commands(raw.decode("utf-8", "replace")))
+    if any(xpk.is_create(words, "workload") for words in found):
+        return xpk.convert(found)
+    return tpunicorn.convert(found) if any(map(tpunicorn.is_call, found)) else None
+
+
+def _document(raw: bytes, name: str) -> Draft:
+    try:
+        data: Mapping[str, Any] = parse(raw, name).data
+    except ConfigError as error:
+        error.changed = "Nothing was written."
+        error.hint = "the file must be a task of SkyPilot or dstack, or a script that calls xpk or tpunicorn"
+        raise
+    if data.get("type") in dstack.KINDS:
+        return dstack.convert(data)
+    if "tpu" not in data and "job" not in data and any(key in data for key in skypilot.KEYS):
+        return skypilot.convert(data)
+    ours = (
+        "it is a deployment file of tpuctl already"
+        if {"tpu", "job"} & data.keys()
+        else "it is of no tool known here"
+    )
+    raise UsageError(
+        f"{name}: {ours}",
+        hint="give a task of SkyPilot or dstack, or a script that calls xpk workload create or pu create",
+        changed="nothing was written", code="TPU-146",
+    )  # fmt: skip
