@@ -1,26 +1,44 @@
-"""What a deployment has cost, and for what."""
+"""What a deployment has cost, and for what; what is known of it when its data is gone."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
+from orchestrator.app.state_folders import state_folder
 from orchestrator.app.status import observe_now
+from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.observation import Present
+from orchestrator.domain.record import Record
+from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.heartbeats import read_heartbeats
-from orchestrator.errors import TpuctlError
+from orchestrator.engine.record_format import adapter
+from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.pricing.spending import Spending, StoredAmount, spending
+
+BILLS = ".bills.json"
+"""Beside the folder of a deployment, which goes with its data: NAME with this at its end."""
+MOST_BILLS = 50
+SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Hold what a deployment has cost up to now."""
+    """
+    Hold what a deployment has cost up to now.
+
+    *deleted_at* is when it was deleted with its data, None while there may be more to come. *earlier* are
+    deployments of the same name, deleted before with their data, the newest last.
+    """
 
     name: str
     preemptions: int
     spending: Spending
+    deleted_at: float | None = None
+    earlier: tuple["Cost", ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
@@ -31,26 +49,94 @@ class Cost:
             "preemptions": self.preemptions,
             **body,
             "wasted_usd": self.spending.wasted_usd,
+            "saved_usd": self.spending.saved_usd,
             "price_dates": dict(prices["dates"]),
             "hourly": [line.as_dict() for line in self.spending.prices.lines],
+            "deleted_at": self.deleted_at,
+            "earlier": [{"usd": one.spending.usd, "deleted_at": one.deleted_at} for one in self.earlier],
         }
 
 
 def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
-    """Observe a deployment once and sum up what it has cost."""
-    session = open_session(choice, name, reporter)
+    """Observe a deployment once and sum up what it has cost; one that is gone with its data is remembered."""
+    try:
+        session = open_session(choice, name, reporter)
+    except UsageError:
+        # Only `cost` knows a deployment that is gone with its data by its name alone.
+        bills = _every_bill(choice.cloud, name) if name else ()
+        if not bills:
+            raise
+        return _with_earlier(bills[-1], bills[:-1])
     sweep_expired(session)
+    bills = read_bills(session)
+    record = session.records.current
+    if bills and not (record.started_at or record.spans):
+        return _with_earlier(bills[-1], bills[:-1])
     with reporter:
         # Counted up to this observation; machines that are gone by now are known from the record only.
         now = observe_now(session)
-        # All incarnations: those that are gone have cost something too.
-        found = read_heartbeats(session.cloud.store, None)
-        beats = found.value if isinstance(found, Present) else ()
         # An adopted bucket holds objects of other people, whose storage is not this deployment's cost.
         ours = isinstance(now.world.bucket, Present) and not session.spec.bucket.adopt
         stored = _stored(session) if ours else ()
-        spent = spending(session.spec, session.catalog, now.record, beats, now.world.observed_at, stored)
-    return Cost(session.spec.name, now.record.node.preemptions, spent)
+        spent = spending_of(session, now.record, now.world.observed_at, stored)
+    return Cost(session.spec.name, now.record.node.preemptions, spent, earlier=bills)
+
+
+def spending_of(
+    session: Session, record: Record, now: float, stored: tuple[StoredAmount, ...] = ()
+) -> Spending:
+    """Return what all incarnations have cost: those that are gone have cost something too."""
+    found = read_heartbeats(session.cloud.store, None)
+    beats = found.value if isinstance(found, Present) else ()
+    return spending(session.spec, session.catalog, record, beats, now, stored)
+
+
+def keep_bill(session: Session, spent: Spending) -> None:
+    """Remember on this computer what a deployment has cost whose data, and record with it, is being deleted."""
+    bill = Cost(session.spec.name, session.records.current.node.preemptions, spent, session.clock.now())
+    kept = (*read_bills(session), bill)[-MOST_BILLS:]
+    bills = [
+        {"deleted_at": one.deleted_at, "preemptions": one.preemptions,
+         "spending": adapter(Spending).dump_python(one.spending, mode="json")}
+        for one in kept
+    ]  # fmt: skip
+    write_atomically(_place(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
+
+
+def read_bills(session: Session) -> tuple[Cost, ...]:
+    """Return what deployments of this name have cost that were deleted with their data, the newest last."""
+    return _bills(_place(session.folder))
+
+
+def _place(folder: Path) -> Path:
+    return folder.with_name(folder.name + BILLS)
+
+
+def _every_bill(cloud: str, name: str) -> tuple[Cost, ...]:
+    """Return the bills of a name in all projects of this computer, the newest last."""
+    places = state_folder(cloud).glob(f"*/*{BILLS}")
+    found = (bill for path in places if path.name == name + BILLS for bill in _bills(path))
+    return tuple(sorted(found, key=lambda bill: bill.deleted_at or 0.0))
+
+
+def _bills(path: Path) -> tuple[Cost, ...]:
+    try:
+        body = verified(path.read_bytes())
+        name = path.name.removesuffix(BILLS)
+        return tuple(
+            Cost(
+                name, int(one["preemptions"]), adapter(Spending).validate_python(one["spending"]),
+                float(one["deleted_at"]),
+            )
+            for one in {SCHEMA: body["bills"]}[body["schema"]]
+        )  # fmt: skip
+    # Of another version, or damaged: past sums steer nothing, and no command may fail for them.
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+
+
+def _with_earlier(bill: Cost, earlier: tuple[Cost, ...]) -> Cost:
+    return Cost(bill.name, bill.preemptions, bill.spending, bill.deleted_at, earlier)
 
 
 def _stored(session: Session) -> tuple[StoredAmount, ...]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.cost import keep_bill, spending_of
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
@@ -18,6 +19,7 @@ from orchestrator.engine.unclaimed import read_unclaimed
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
 from orchestrator.pricing.bill import rate_now
+from orchestrator.pricing.spending import Spending
 from orchestrator.ssh.keys import forget_key
 
 
@@ -26,13 +28,15 @@ class Down:
     """
     Hold the *leftovers*: our own and the *strays* of other zones that were not touched.
 
-    *remaining_bucket* is the bucket whose data stays, empty without one. *commands* delete what is left.
+    *remaining_bucket* is the bucket whose data stays, empty without one. *commands* delete what is left. *spent*
+    is what it has cost in all, None where that is not known.
     """
 
     name: str
     leftovers: tuple[Leftover, ...]
     remaining_bucket: str
     saved_usd_hour: float
+    spent: Spending | None
     commands: tuple[str, ...]
     idle_cloud_stopped: bool
 
@@ -70,19 +74,20 @@ def take_down(
             has_data = _announce(session, sweep, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
         # Before the approval: afterwards the record no longer knows what was billed.
-        saved = _end_of_costs(session)
+        saved, spent = _end_of_costs(session), _spent(session)
         approve(session.spec.name, delete_data and has_data)
         reporter.now("everything that carries our label is being deleted")
         with reporter:
             ours = delete_all(sweep, bucket if delete_data else "")
         # Only when lists prove that all is gone: what is left can be found by these files alone.
         if not ours:
-            _forget(session, delete_data=delete_data)
+            _forget(session, spent if delete_data else None, delete_data=delete_data)
     foreign = [Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
     leftovers = (*ours, *foreign)
     commands = [*(["tpuctl down"] if ours else []), *(deletion_command(n, session.project) for n in strays)]
     return Down(
-        session.spec.name, leftovers, bucket if has_data and not delete_data else "", saved, tuple(commands),
+        session.spec.name, leftovers, bucket if has_data and not delete_data else "", saved, spent,
+        tuple(commands),
         # The local cloud stops with its last deployment, unless somebody had started it by hand.
         idle_cloud_stopped=not leftovers and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
@@ -172,8 +177,22 @@ def _end_of_costs(session: Session) -> float:
     return round(saved, 4)
 
 
-def _forget(session: Session, *, delete_data: bool) -> None:
-    """Forget what went with the machines, and with the data."""
+def _spent(session: Session) -> Spending | None:
+    """Return what all has cost up to now; None where this computer knows of nothing that was billed."""
+    record = session.records.current
+    # Reports that cannot be read, and prices that trip over a record, keep nothing from being deleted.
+    with suppress(TpuctlError, *UNFORESEEN):
+        return spending_of(session, record, session.clock.now()) if record.spans else None
+    return None
+
+
+def _forget(session: Session, spent: Spending | None, *, delete_data: bool) -> None:
+    """Forget what went with the machines, and with the data; what it has *spent* is kept."""
+    if spent is not None:
+        try:
+            keep_bill(session, spent)
+        except TpuctlError as error:
+            session.reporter.say(f"what it has cost could not be kept: {error.message}", style="warning")
     if delete_data:
         shutil.rmtree(session.folder, ignore_errors=True)
     else:

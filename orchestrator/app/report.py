@@ -12,6 +12,7 @@ from orchestrator.app.status import body_of, holder_of, observe_now
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
+from orchestrator.domain.record import lives
 from orchestrator.domain.spec import VmSpec
 from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.checkpoints import read_checkpoints
@@ -80,7 +81,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     """
     looked = observe_now(session)
     record, world = looked.record, looked.world
-    if not record.started_at:
+    if not (record.started_at or record.spans):
         raise UsageError(
             f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
             changed="nothing was changed", code="TPU-130",
@@ -122,8 +123,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
         beats,
         read_events(session.cloud.store),
         preemptions=record.node.preemptions,
-        started_at=record.started_at,
-        ended_at=ended,
+        wall=sum(until - since for since, until in lives(record, ended)),
         cost_usd=spent(spec, session.catalog, record, ended).known_usd,
         ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
     )

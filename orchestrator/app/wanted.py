@@ -27,6 +27,9 @@ from orchestrator.scripts import agent_zipapp, uv_program
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.local_data import DataSet
 
+MOST_STARTS = 100
+"""Starts of a deployment that are remembered: whoever starts it more often than that reads no older report."""
+
 
 def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
     """Build bundle and agent into the deployment's folder and return their sha256; *sets* are the job's data."""
@@ -136,10 +139,12 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
     # Machines that took everything from the bucket were never pushed to, and have the old settings too.
     asked = record.job.settings != "" and (record.node.accepted or record.node.requested_at > 0)
     due = record.job.settings_due or ((record.job.pushed != "" or asked) and record.job.settings != job)
+    begun = record.starts if record.started_at else started(record, now)
     record = replace(
         record,
         job=replace(record.job, bundle=bundle, agent=agent, settings=job, settings_due=due),
         started_at=record.started_at or now,
+        starts=begun,
     )
     # `up` after a failure or a spent budget means "try again"; a job that is done begins with new code only.
     over = record.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
@@ -152,6 +157,7 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
             reason="",
             refusals=(),
             started_at=now,
+            starts=started(record, now),
             # A new number: the name of a TPU that once was is never used again (decision 1).
             node=replace(record.node, incarnation=newest_incarnation(record) + 1, accepted=False),
             race=replace(record.race, round=0, claimed=False),
@@ -161,3 +167,10 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
             silence=replace(record.silence, never_reported=()),
         )
     return replace(record, refusals=())
+
+
+def started(record: Record, now: float) -> tuple[float, ...]:
+    """Return the times at which the deployment began, with *now* as the newest one."""
+    # Of a record of before they were kept at least the last one is known.
+    known = record.starts or ((record.started_at,) if record.started_at else ())
+    return (*known, now)[-MOST_STARTS:] if now not in known else known

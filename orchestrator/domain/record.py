@@ -215,7 +215,8 @@ class Record:
     *fence* is the token of the lease under which it was last claimed, *expires_at* when TPUs may delete
     themselves (0: never). *sidecars* has digests of their settings by machine. *refusals* are those since the
     last success of their kind. *first_seen* maps a doubtful state to the time since which every look has shown it.
-    *places* is what is remembered of each zone's capacity.
+    *places* is what is remembered of each zone's capacity. *disks* are from when to when VMs existed, running or
+    stopped: their disks are billed. *starts* are the times at which `up` began or opened the deployment again.
     """
 
     # Larger is newer: of two copies that differ this one decides.
@@ -240,6 +241,27 @@ class Record:
     places: Places = ()
     outcome: str = ""
     reason: str = ""
+    disks: tuple[Span, ...] = ()
+    starts: tuple[float, ...] = ()
+
+
+def lives(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
+    """
+    Return from when to when the deployment was up: from each start to the end of its last TPU.
+
+    The newest one lasts until *ended*. A record of before starts were remembered has one life.
+    """
+    nodes = [span for span in record.spans if span.kind is Kind.NODE]
+    first = record.started_at or min((span.since for span in nodes), default=0.0)
+    starts = record.starts or ((first,) if first else ())
+    found = []
+    for start, following in zip(starts, (*starts[1:], None), strict=True):
+        if following is None:
+            found.append((start, max(start, ended)))
+            continue
+        mine = [min(s.until or following, following) for s in nodes if start <= s.since < following]
+        found.append((start, max(mine, default=start)))
+    return tuple(found)
 
 
 def current_node(world: World, record: Record) -> Node | None:

@@ -51,6 +51,7 @@ def closing(record: Record) -> Record:
 def closed(record: Record, now: float) -> Record:
     """Return the record of a deployment whose machines are gone; the next `up` begins a new time to live."""
     spans = tuple(replace(s, until=s.until or now) for s in record.spans)
+    disks = tuple(replace(s, until=s.until or now) for s in record.disks)
     record = closing(record)
     return replace(
         record,
@@ -64,6 +65,7 @@ def closed(record: Record, now: float) -> Record:
         first_seen={},
         job=replace(record.job, pushed=""),
         spans=spans,
+        disks=disks,
         started_at=0.0,
     )
 

@@ -160,6 +160,9 @@ def decode(data: bytes, deployment: str) -> Record:
 
 def _record(stored: Mapping[str, Any]) -> Record:
     nested = _nested(stored)
+    if "disks" not in nested:
+        # Earlier versions billed a VM's disk while the VM ran.
+        nested["disks"] = [span for span in nested.get("spans", ()) if span.get("kind") == Kind.VM.value]
     since = adapter(dict[str, float]).validate_python(nested.pop("first_seen", {}))
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
     stored_operations = nested.get("operations", ())

@@ -50,14 +50,15 @@ def check_record(record: Record) -> None:
     for name, pattern in _MARKS.items():
         _fits(name, getattr(record.job, name), pattern)
     zones = (record.node.zone, *record.zones_used, *(r.zone for r in record.race.rivals))
-    for zone in (*zones, *(s.zone for s in record.spans), *(o.zone for o in record.operations)):
+    spans = (*record.spans, *record.disks)
+    for zone in (*zones, *(s.zone for s in spans), *(o.zone for o in record.operations)):
         _fits("zone", zone, _ZONE)
     for kind in (record.node.type, *(s.type for s in record.spans)):
         _fits("type", kind, _TYPE)
     for refusal in record.refusals:
         # It is stored in front of the message, from which nothing else could be told apart.
         _fits("code", refusal.code, _CODE)
-    for span in record.spans:
+    for span in spans:
         _fits("name", span.name, _NAME)
         if span.kind not in METERS:
             raise ValueError(f"a span of the kind {span.kind.value}")

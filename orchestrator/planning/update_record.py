@@ -60,7 +60,7 @@ def learn(record: Record, world: World) -> Record:
     # After the refusals of this pass: what works now forgives all before it.
     record = _learn_success(record, world)
     record = learn_reports(learn_progress(record, world), world)
-    record = updated(record, spans=_spans(record, world, now))
+    record = updated(record, spans=_spans(record, world, now), disks=_disks(record, world, now))
     # Last: everything above compares this look with the doubtful states of the look before.
     return updated(record, first_seen=_doubtful_since(record, world, now))
 
@@ -77,6 +77,7 @@ def _up_to(record: Record, now: float) -> Record:
     return updated(
         record,
         started_at=min(record.started_at, now),
+        starts=tuple(min(start, now) for start in record.starts),
         node=updated(record.node, requested_at=min(record.node.requested_at, now)),
         bucket=updated(record.bucket, granted_at=min(record.bucket.granted_at, now)),
         ssh=updated(ssh, failed_since=failed_since, next_try_at=next_try_at),
@@ -262,6 +263,16 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
     )
     open_now = {(s.kind, s.name) for s in spans if s.until is None}
     return (*spans, *(span for key, span in live.items() if key not in open_now))
+
+
+def _disks(record: Record, world: World, now: float) -> tuple[Span, ...]:
+    """Open a span for the disk of a VM that exists, running or stopped, and close it when the VM is surely gone."""
+    if isinstance(world.vm, Absent):
+        return tuple(replace(s, until=now) if s.until is None else s for s in record.disks)
+    if not isinstance(world.vm, Present) or any(s.until is None for s in record.disks):
+        return record.disks
+    vm = world.vm.value
+    return (*record.disks, Span(Kind.VM, vm.name, vm.zone, now))
 
 
 def not_older(world: World, record: Record) -> World:

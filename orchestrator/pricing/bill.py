@@ -1,6 +1,7 @@
 """What a deployment has cost up to now, by the price table: an estimate, never a bill."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.domain.catalog import Catalog
@@ -14,7 +15,13 @@ from orchestrator.pricing.cost import Estimate, Hourly, Meter, estimate, hourly
 Priced = tuple[str, bool | None]
 TO_THE_MINUTE = 60.0
 """Seconds for which a look at a node that is being created is not recorded anew: each record is a write."""
-METERS = {Kind.NODE: (Meter.NODE,), Kind.VM: (Meter.VM, Meter.DISK)}
+METERS = {Kind.NODE: (Meter.NODE,), Kind.VM: (Meter.VM,)}
+
+
+def metered(record: Record) -> Iterator[tuple[Span, tuple[Meter, ...]]]:
+    """Yield each stretch in which something was billed, with what was: a stopped VM still has its disk."""
+    yield from ((span, METERS[span.kind]) for span in record.spans)
+    yield from ((span, (Meter.DISK,)) for span in record.disks)
 
 
 def priced_as(spec: Spec, span: Span) -> Spec:
@@ -44,10 +51,10 @@ def rate_now(spec: Spec, catalog: Catalog, record: Record) -> float:
     """Return what one hour of all that exists costs, as far as the prices are known."""
     return sum(
         line.billed_usd or 0.0
-        for span in record.spans
+        for span, meters in metered(record)
         if span.until is None
         for line in hourly(priced_as(spec, span), catalog, span.zone).lines
-        if line.meter in METERS[span.kind]
+        if line.meter in meters
     )
 
 
@@ -55,10 +62,10 @@ def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     """Return the cost of all spans up to *now*, each at the price of its own zone."""
     seconds: dict[tuple[Priced, str], dict[Meter, float]] = defaultdict(lambda: defaultdict(float))
     wanted: dict[Priced, Spec] = {}
-    for span in record.spans:
+    for span, metering in metered(record):
         priced = span.type or spec.tpu.type, span.spot
         wanted.setdefault(priced, priced_as(spec, span))
-        for meter in METERS[span.kind]:
+        for meter in metering:
             # By the type and class that the span had: a change of the file does not change what was billed.
             seconds[priced, span.zone][meter] += max(0.0, (span.until or now) - span.since)
     parts = [

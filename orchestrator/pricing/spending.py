@@ -18,7 +18,7 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
-from orchestrator.pricing.bill import METERS, priced_as, spent
+from orchestrator.pricing.bill import metered, priced_as, spent
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly
 
 
@@ -34,6 +34,8 @@ class Use(Enum):
     STORAGE = "storage"
 
 
+Metered = tuple[Span, tuple[Meter, ...]]
+"""A stretch in which something was billed, with what was."""
 WASTED = (Use.LOST, Use.RECOVERING)
 BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
 """What a machine does before the job runs on it."""
@@ -101,6 +103,11 @@ class Spending:
         """Return what preemptions have cost: work that was lost, and the ways back."""
         return sum(self.uses.get(use.value, 0.0) for use in WASTED)
 
+    @property
+    def saved_usd(self) -> float | None:
+        """Return what the same would have cost more on demand, None where a price is not known."""
+        return None if self.unknown else self.ondemand_usd - self.usd
+
 
 def spending(
     spec: Spec,
@@ -117,11 +124,12 @@ def spending(
     requests and traffic are not in it, and budgets do not count it.
     """
     bill = _Bill(spec, catalog, now)
-    parts = stretches(record.spans, beats, now)
-    uses, days, zones = ({} for _ in range(3)) if not record.spans else _split(bill, record.spans, parts)
+    parts = stretches(record.spans, beats, now, record.starts)
+    billed = tuple(metered(record))
+    uses, days, zones = ({} for _ in range(3)) if not billed else _split(bill, billed, parts)
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     on_demand = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
-    items = (*_items(bill, on_demand, record.spans), *_storage(spec, catalog, stored, now, zones, days, uses))
+    items = (*_items(bill, on_demand, billed), *_storage(spec, catalog, stored, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
     most = spent(spec, catalog, record, now).most_usd
     whole = hourly(spec, catalog, record.node.zone or spec.tpu.zones[0])
@@ -138,7 +146,7 @@ def spending(
         days=dict(sorted(days.items())),
         uses=uses,
         unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
-        rate_usd=sum(bill.rate(span) for span in record.spans if span.until is None),
+        rate_usd=sum(bill.rate(one) for one in billed if one[0].until is None),
         ttl_left=remaining,
         to_ttl_usd=to_ttl,
         budget_usd=budget,
@@ -173,8 +181,15 @@ def _storage(
     return (Item("storage", region, 1, longest, total, total),)
 
 
-def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> tuple[Stretch, ...]:
-    """Return what the time was used for, from the first TPU to *now*; what lies before is idle."""
+def stretches(
+    spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, starts: Sequence[float] = ()
+) -> tuple[Stretch, ...]:
+    """
+    Return what the time was used for, from the first TPU to *now*; what lies before is idle.
+
+    *starts* are the times at which `up` began the deployment: from one TPU to the first one after such a start
+    nothing was recovered from.
+    """
     every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
     # A loser of a race has no part in the story: what the winner did says what the time was used for.
@@ -182,9 +197,12 @@ def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> 
     found: list[Stretch] = []
     for index, span in enumerate(nodes):
         following = nodes[index + 1] if index + 1 < len(nodes) else None
+        anew = index == 0 or _life(starts, span) != _life(starts, nodes[index - 1])
+        if following is not None and _life(starts, span) != _life(starts, following):
+            following = None
         beat = reports.get(incarnation_of(span.name, {}) or 0)
         end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
-        first = Use.STARTING if index == 0 else Use.RECOVERING
+        first = Use.STARTING if anew else Use.RECOVERING
         found += stretches_of(
             span.since, max(span.since, end), beat, first,
             lost=following is not None, lives=following is None and span.until is None,
@@ -192,6 +210,11 @@ def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> 
         if following is not None:
             found.append(Stretch(end, max(end, following.since), Use.RECOVERING))
     return tuple(part for part in found if part.until > part.since)
+
+
+def _life(starts: Sequence[float], span: Span) -> int:
+    """Return in which life of the deployment a TPU was: how many times it had begun by then."""
+    return sum(1 for start in starts if start <= span.since)
 
 
 def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
@@ -248,17 +271,17 @@ class _Bill:
         self._spec, self._catalog, self.now = spec, catalog, now
         self._prices: dict[tuple[str, bool | None, str], Hourly] = {}
 
-    def lines(self, span: Span) -> tuple[PriceLine, ...]:
-        """Return what is priced while the span's machine exists."""
+    def lines(self, one: Metered) -> tuple[PriceLine, ...]:
+        """Return what is priced in a stretch."""
+        span, meters = one
         key = span.type or self._spec.tpu.type, span.spot, span.zone
         if key not in self._prices:
             self._prices[key] = hourly(priced_as(self._spec, span), self._catalog, span.zone)
-        meters = METERS[span.kind]
         return tuple(line for line in self._prices[key].lines if line.meter in meters)
 
-    def rate(self, span: Span) -> float:
+    def rate(self, one: Metered) -> float:
         """Return the known part of the price per hour."""
-        return sum(line.billed_usd for line in self.lines(span) if line.billed_usd is not None)
+        return sum(line.billed_usd for line in self.lines(one) if line.billed_usd is not None)
 
     def seconds(self, span: Span, since: float = 0.0, until: float = float("inf")) -> float:
         """Return for how long the machine existed between two times."""
@@ -266,14 +289,14 @@ class _Bill:
 
 
 def _split(
-    bill: _Bill, spans: Sequence[Span], parts: Sequence[Stretch]
+    bill: _Bill, billed: Sequence[Metered], parts: Sequence[Stretch]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """Return the cost by use, by day (UTC) and by zone; each of them adds up to the whole."""
     uses: dict[str, float] = defaultdict(float)
     days: dict[str, float] = defaultdict(float)
     zones: dict[str, float] = defaultdict(float)
-    for span in spans:
-        rate = bill.rate(span) / 3600
+    for one in billed:
+        span, rate = one[0], bill.rate(one) / 3600
         whole = bill.seconds(span)
         zones[span.zone] += whole * rate
         used = 0.0
@@ -299,11 +322,12 @@ def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
         since = end
 
 
-def _items(bill: _Bill, on_demand: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
+def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator[Item]:
     """Yield the cost of each priced thing by zone; *on_demand* prices the same on demand."""
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
-    for span in spans:
-        for line, other in zip(bill.lines(span), on_demand.lines(replace(span, spot=None)), strict=True):
+    for one in billed:
+        span, dear = one[0], (replace(one[0], spot=None), one[1])
+        for line, other in zip(bill.lines(one), on_demand.lines(dear), strict=True):
             # Apart from spot: only so can people see what the deadline has cost.
             at_full_price = span.spot is False and line.meter is Meter.NODE and not line.minor
             groups[line.what, span.zone, at_full_price].append((span, line, other))

@@ -60,10 +60,14 @@ class Summary:
 
 
 def summarise(
-    beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, started_at: float,
-    ended_at: float, cost_usd: float, ondemand_usd: float,
+    beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
+    cost_usd: float, ondemand_usd: float,
 ) -> Summary:  # fmt: skip
-    """Return the summary of the incarnations that *beats* (the last report of each) and *events* describe."""
+    """
+    Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
+
+    *wall* is for how many seconds the deployment was up.
+    """
     # A machine that was taken away before it trained has no steps to lose.
     trained = (b for b in beats if b.worker == 0 and b.step is not None)
     chain = sorted(trained, key=lambda b: b.incarnation)
@@ -71,7 +75,6 @@ def summarise(
     started = sorted((b for b in beats if b.worker == 0 and _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(beat) for beat in started)
     recoveries = [_recovery(before, after, events) for before, after in pairwise(chain)]
-    wall = max(0.0, ended_at - started_at)
     useful = sum(_useful_seconds(chain, index) for index in range(len(chain)))
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from orchestrator.domain.catalog import Catalog
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
@@ -76,3 +77,74 @@ def test_a_vm_of_our_label_where_nobody_looks_is_told_with_its_command_and_stays
     assert "carries our label, and neither file nor record names its zone: it stays" in said.err
     assert user.cloud.in_use() == []
     assert list(user.cloud.vms()) == ["demo-vm"]
+
+
+def test_down_says_what_was_spent_and_saved(user):
+    """The sums are those of `cost` a moment before, and again when all is gone already."""
+    user.cloud.wait(3600)
+    user.watch(60)
+    cost = user.run("cost", "--json").document
+    found = user.run("down", "--yes", "--json").document
+    assert found["usd"] == pytest.approx(cost["usd"] - stored(cost), rel=0.1)
+    assert found["saved_usd"] == pytest.approx(found["ondemand_usd"] - found["usd"])
+    again = user.down()
+    assert "It cost about" in again.err
+    assert f"{found['saved_usd']:.2f} USD" in again.err
+
+
+def stored(cost):
+    """Return what a cost has for storage, which `down` does not look at."""
+    return sum(item["usd"] for item in cost["items"] if item["what"] == "storage")
+
+
+def test_down_takes_no_unknown_price_for_zero(user, monkeypatch):
+    """Without the price of the TPU there is no sum and no saving, and the TPU is named."""
+    user.watch(60)
+    nothing = {"tpu_price": lambda *_, **__: None}
+    monkeypatch.setattr(Catalog, "tpu_price", nothing["tpu_price"])
+    said = user.down()
+    assert "It cost at least" in said.err
+    assert "no price is known for: TPU v5litepod-8" in said.err
+    assert "saved" not in said.err
+    assert user.run("cost", "--json").document["saved_usd"] is None
+
+
+def test_what_was_spent_is_known_when_the_data_is_gone(user):
+    """`cost` tells it by the file and by the name, and the next deployment of the name begins at zero."""
+    user.watch(3600)
+    found = user.run("down", "--yes", "--delete-data", "--json").document
+    for words in (["cost"], ["cost", "demo"]):
+        said = user.type(*words, "--json") if "demo" in words else user.run(*words, "--json")
+        assert said.document["usd"] == pytest.approx(found["usd"])
+        assert said.document["deleted_at"]
+    assert "deleted with its data on" in user.run("cost").out
+    user.up()
+    cost = user.run("cost", "--json").document
+    assert cost["usd"] < found["usd"] / 2
+    assert [one["usd"] for one in cost["earlier"]] == [pytest.approx(found["usd"])]
+    assert "for an earlier deployment of this name" in user.run("cost").out
+
+
+def test_a_damaged_bill_fails_no_command(user):
+    """Past sums steer nothing: without them `cost` says what it knows."""
+    user.watch(600)
+    user.down("--delete-data")
+    (bills,) = user.state.glob("*/*/demo.bills.json")
+    bills.write_bytes(bills.read_bytes().replace(b"usd", b"used"))
+    assert "has cost nothing yet" in user.run("cost").out
+    assert user.down("--delete-data").code == 0
+
+
+def test_the_report_tells_of_a_deployment_that_is_down(user):
+    """It works whenever `status` does; the uses add up to the whole after a second life too."""
+    user.watch(1800)
+    user.down()
+    assert user.run("report", "--output", str(user.folder / "r.html")).code == 0
+    user.cloud.wait(10 * 3600)
+    user.up()
+    user.watch(1800)
+    summary = user.run("report", "--output", str(user.folder / "r.html"), "--json").document["summary"]
+    assert summary["wall_seconds"] < 3 * 3600
+    cost = user.run("cost", "--json").document
+    assert sum(cost["uses"].values()) == pytest.approx(cost["usd"])
+    assert "recovering" not in cost["uses"]

@@ -1,14 +1,18 @@
 """What a deployment has cost up to now."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.observation import Absent, Present, Unknown, Vm, VmState
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.bill import spent
+from orchestrator.planning.update_record import learn
+from orchestrator.pricing.bill import rate_now, spent
 from orchestrator.pricing.cost import Meter, estimate, hourly
 from tests.planning.planning_kit import make_spec
-from tests.planning.worlds import NOW, record
+from tests.planning.worlds import NOW, record, world
 
 CATALOG = load_catalog()
 SPEC = make_spec(tpu__type="v5litepod-8")
@@ -43,7 +47,37 @@ def test_the_vm_is_billed_with_its_disk():
     """A VM costs its machine and its boot disk, each for the same time."""
     machine = Span(Kind.VM, "v", ZONE, NOW - 3600)
     both = estimate(hourly(SPEC, CATALOG, ZONE), {Meter.VM: 3600.0, Meter.DISK: 3600.0})
-    assert spent(SPEC, CATALOG, record(spans=(machine,)), NOW).known_usd == both.known_usd > 0
+    known = record(spans=(machine,), disks=(machine,))
+    assert spent(SPEC, CATALOG, known, NOW).known_usd == both.known_usd > 0
+
+
+def test_the_disk_of_a_stopped_vm_is_billed_until_the_vm_is_gone():
+    """Stopped, a VM costs its disk alone; what exists costs that much an hour, and nothing once it is deleted."""
+    ran = Span(Kind.VM, "v", ZONE, NOW - 7200, NOW - 3600)
+    disk = estimate(hourly(SPEC, CATALOG, ZONE), {Meter.DISK: 3600.0}).known_usd
+    stopped = record(spans=(ran,), disks=(replace(ran, until=None),))
+    gone = record(spans=(ran,), disks=(ran,))
+    assert spent(SPEC, CATALOG, stopped, NOW).known_usd == pytest.approx(
+        spent(SPEC, CATALOG, gone, NOW).known_usd + disk
+    )
+    assert rate_now(SPEC, CATALOG, stopped) == pytest.approx(disk)
+    assert rate_now(SPEC, CATALOG, gone) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("vm", "still"),
+    [
+        (Present(Vm("v", ZONE, VmState.TERMINATED)), True),
+        (Unknown("the list did not come"), True),
+        (Absent(), False),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_only_a_sure_absence_of_the_vm_ends_the_bill_of_its_disk(vm, still):
+    """A stop ends the bill of the machine alone, and what could not be seen ends nothing."""
+    running = learn(record(), world(vm=Present(Vm("v", ZONE, VmState.RUNNING)), observed_at=NOW - 60))
+    after = learn(running, world(vm=vm, observed_at=NOW))
+    assert [disk.until is None for disk in after.disks] == [still]
 
 
 def test_a_price_that_nobody_knows_is_said_and_not_taken_for_zero():

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Span
+from orchestrator.domain.record import Span, lives
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import StoredAmount, Use, spending, stretches
 from tests.planning.planning_kit import make_spec
@@ -113,14 +113,14 @@ def by_hand(spec, kind, spans, uses, now):
 def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     """Within one per cent, by use, by day and by zone; and each of these adds up to the whole."""
     spec, kind, spans, beats, uses, now = life(random.Random(seed))
-    found = spending(spec, CATALOG, record(spans=spans), beats, now)
+    found = spending(spec, CATALOG, record(**existed(spans)), beats, now)
     hand = by_hand(spec, kind, spans, uses, now)
     told = {**found.uses, **found.zones}
     told |= {f"day {number}": usd for number, usd in enumerate(found.days.values())}
     assert told == pytest.approx(hand, rel=0.01)
     for sums in (found.uses, found.days, found.zones):
         assert sum(sums.values()) == pytest.approx(found.usd)
-    assert found.usd == pytest.approx(spent(spec, CATALOG, record(spans=spans), now).known_usd)
+    assert found.usd == pytest.approx(spent(spec, CATALOG, record(**existed(spans)), now).known_usd)
     assert found.wasted_usd == pytest.approx(hand.get("lost", 0) + hand.get("recovering", 0), rel=0.01)
 
 
@@ -169,7 +169,7 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     """Two days in all, of which one hour is over; the budget ends it earlier."""
     running = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
     here = {"zone": "europe-west4-b", "started_at": T0}
-    found = spending(SPEC, CATALOG, record(spans=(running, VM), **here), [], T0 + 3600)
+    found = spending(SPEC, CATALOG, record(**existed((running, VM)), **here), [], T0 + 3600)
     hour = found.usd
     assert found.rate_usd == pytest.approx(hour)
     assert found.ttl_left == 47 * 3600
@@ -177,7 +177,7 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     assert found.most_usd >= found.usd
     assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
     assert found.ondemand_usd > found.usd
-    over = spending(SPEC, CATALOG, record(spans=(running, VM), outcome="done", **here), [], T0 + 3600)
+    over = spending(SPEC, CATALOG, record(**existed((running, VM)), outcome="done", **here), [], T0 + 3600)
     assert (over.ttl_left, over.to_ttl_usd) == (None, None)
 
 
@@ -218,3 +218,31 @@ def test_a_tpu_that_had_saved_its_last_step_has_lost_none():
         found = stretches((NODE, after), [saved], T0 + 7200)
         uses[step] = [part.use for part in found if part.since == T0 + 3600]
     assert uses == {40: [Use.RECOVERING], 41: [Use.LOST]}
+
+
+def existed(spans):
+    """Return what the record has of machines; a VM that was never stopped had its disk for the same time."""
+    return {"spans": spans, "disks": tuple(span for span in spans if span.kind is Kind.VM)}
+
+
+def test_time_without_a_deployment_is_no_way_back():
+    """Between `down` and the next `up` nothing was recovered from, and the second life begins with a start."""
+    first = Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0, T0 + 3600)
+    second = Span(Kind.NODE, "demo-tpu-g2", "us-central1-b", T0 + 90000, T0 + 93600)
+    done = beat(
+        incarnation=1,
+        phase=Phase.DONE,
+        updated=T0 + 3600,
+        progress_at=T0 + 3500,
+        timings={"first_step": T0 + 100},
+    )
+    again = beat(
+        incarnation=2, phase=Phase.DONE, updated=T0 + 93600, progress_at=T0 + 93500,
+        timings={"first_step": T0 + 90100},
+    )  # fmt: skip
+    known = record(spans=(first, second), starts=(T0, T0 + 89990))
+    found = spending(SPEC, CATALOG, known, [done, again], T0 + 95000)
+    assert set(found.uses) == {"starting", "training", "idle"}
+    assert found.uses["starting"] == pytest.approx(found.usd * 200 / 7200)
+    assert sum(found.uses.values()) == pytest.approx(found.usd)
+    assert lives(known, T0 + 93600) == ((T0, T0 + 3600), (T0 + 89990, T0 + 93600))

@@ -42,6 +42,6 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> No
     # Without the flag nobody is asked: a question alone would be answered in passing.
     over = go_on if take_over else None
     down = take_down(choice, EventPrinter(), approve, delete_data=delete_data, take_over=over)
-    view.show(down, as_json=choice.as_json)
+    view.show(down, rehearsed=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json the list of what is left is on stdout, and the exit code is an error's.
     down.raise_leftovers()

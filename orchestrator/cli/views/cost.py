@@ -1,5 +1,6 @@
 """Show the spending of a deployment as text of at most 80 columns."""
 
+import time
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -7,8 +8,8 @@ from rich.table import Table
 
 from orchestrator.app.cost import Cost
 from orchestrator.cli.console import page, print_json
-from orchestrator.domain.amounts import span_text
-from orchestrator.pricing.spending import Spending
+from orchestrator.domain.amounts import span_text, usd_text
+from orchestrator.pricing.spending import Spending, Use
 
 WIDTH = 80
 LAST_DAYS = 14
@@ -20,26 +21,60 @@ def show(cost: Cost, *, rehearsed: bool, as_json: bool) -> None:
         print_json("cost", cost.as_dict())
         return
     with page() as console:
-        render(cost.name, cost.spending, cost.preemptions, console, rehearsed=rehearsed)
+        render(cost, console, rehearsed=rehearsed)
 
 
-def render(name: str, found: Spending, preemptions: int, console: Console, *, rehearsed: bool) -> None:
+def spent_text(found: Spending, *, rehearsed: bool) -> str:
+    """Return in a sentence what was spent, and what the same would have cost on demand."""
+    verb = "would have cost" if rehearsed else "cost"
+    if found.unknown:
+        return f"It {verb} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
+    saved = found.saved_usd or 0.0
+    share = f" ({saved / found.ondemand_usd:.0%})" if found.ondemand_usd else ""
+    less = (
+        f"; on demand {usd_text(found.ondemand_usd)}, so {usd_text(saved)}{share} saved" if saved > 0 else ""
+    )
+    return f"It {verb} about {usd_text(found.usd)}{less}. An estimate; for what: tpuctl cost"
+
+
+def render(cost: Cost, console: Console, *, rehearsed: bool) -> None:
     """Print the spending on *console*."""
-    width = min(WIDTH, console.width)
+    width, found, preemptions = min(WIDTH, console.width), cost.spending, cost.preemptions
     verb = "would have cost" if rehearsed else "has cost"
-    console.print(f"{name} {verb} about {found.usd:.2f} USD so far", style="bold", markup=False, width=width)
+    sum_text = f"{'at least' if found.unknown else 'about'} {usd_text(found.usd)}"
+    end = f"; deleted with its data {_day(cost.deleted_at)}" if cost.deleted_at else " so far"
+    title = f"{cost.name} {verb} {sum_text}{end}"
+    if not found.items:
+        title = f"{cost.name} has cost nothing yet"
+    console.print(title, style="bold", markup=False, width=width)
     for table in _tables(found):
         console.print()
         console.print(table, width=width)
     console.print()
-    for line in _sentences(found, preemptions):
+    for line in (*_sentences(found, preemptions), *_earlier(cost)):
         console.print(line, markup=False, width=width)
+
+
+def _earlier(cost: Cost) -> list[str]:
+    """Say what earlier deployments of the name have cost."""
+    if not cost.earlier:
+        return []
+    count, usd = len(cost.earlier), sum(one.spending.usd for one in cost.earlier)
+    many = "an earlier deployment" if count == 1 else f"{count} earlier deployments"
+    return [
+        f"Not in it: {usd_text(usd)} for {many} of this name, deleted {_day(cost.earlier[-1].deleted_at)}."
+    ]
+
+
+def _day(at: float | None) -> str:
+    return time.strftime("on %Y-%m-%d", time.gmtime(at or 0.0))
 
 
 def _tables(found: Spending) -> list[Table]:
     if not found.items:
         return []
-    tables = [_items(found), _shares("use", found.uses, found.usd)]
+    uses = {use.value: found.uses[use.value] for use in Use if use.value in found.uses}
+    tables = [_items(found), _shares("use", uses, found.usd)]
     if len(found.zones) > 1:
         tables.append(_shares("zone", found.zones, found.usd))
     days = dict(list(found.days.items())[-LAST_DAYS:])
@@ -50,12 +85,12 @@ def _items(found: Spending) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("resource", overflow="fold")
     table.add_column("zone")
-    for title in ("hours", "USD", "on demand"):
+    for title in ("time", "USD", "on demand"):
         table.add_column(title, justify="right")
     for item in found.items:
         count = f" ({item.machines} machines)" if item.machines > 1 else ""
         cells = (_usd(item.usd), _usd(item.ondemand_usd))
-        table.add_row(f"{item.what}{count}", item.zone, f"{item.seconds / 3600:.2f}", *cells)
+        table.add_row(f"{item.what}{count}", item.zone, span_text(item.seconds), *cells)
     table.add_row("sum", "", "", _usd(found.usd), _usd(found.ondemand_usd), style="bold")
     return table
 
@@ -71,10 +106,14 @@ def _shares(title: str, sums: Mapping[str, float], whole: float) -> Table:
 
 
 def _sentences(found: Spending, preemptions: int) -> list[str]:
-    lines = [
-        f"Wasted by {preemptions} preemption{'' if preemptions == 1 else 's'}: {_usd(found.wasted_usd)} USD."
-    ]
-    lines.append(f"What exists now costs {_usd(found.rate_usd)} USD per hour.")
+    count = f"{preemptions} preemption{'' if preemptions == 1 else 's'}"
+    lines = [f"Wasted by {count}: {usd_text(found.wasted_usd)}."] if preemptions or found.wasted_usd else []
+    if found.saved_usd and found.saved_usd > 0:
+        lines.append(f"Saved against on demand: {usd_text(found.saved_usd)}.")
+    if found.rate_usd:
+        lines.append(f"What exists now costs {usd_text(found.rate_usd)} an hour.")
+    elif found.items:
+        lines.append("Nothing exists now that is billed by the hour.")
     if found.to_ttl_usd is not None and found.ttl_left is not None:
         remaining = span_text(found.ttl_left)
         lines.append(

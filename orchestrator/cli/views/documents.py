@@ -143,14 +143,16 @@ KINDS: Mapping[str, Any] = {
         }],
         "zones": table(float), "days": table(float), "uses": table(float), "unknown": [str],
         "rate_usd": float, "ttl_left": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),
-        "budget_lasts": maybe(float), "wasted_usd": float, "price_dates": table(str), "hourly": [_PRICE_LINE],
+        "budget_lasts": maybe(float), "wasted_usd": float, "saved_usd": maybe(float),
+        "deleted_at": maybe(float), "earlier": [{"usd": float, "deleted_at": float}],
+        "price_dates": table(str), "hourly": [_PRICE_LINE],
     },
     "checkpoints": {
         "name": str,
         "checkpoints": [{
             "step": int, "incarnation": maybe(int), "workers": int, "size": int, "saved_at": float,
             "complete": bool, "why": str, "format": str, "resumes": bool, "verified": maybe(bool),
-            "faults": [str],
+            "faults": [str], "counted": bool,
         }],
         "unclaimed": [{
             "incarnation": int, "complete": bool, "moment": str, "at": float, "size": int, "files": [str],
@@ -179,7 +181,8 @@ KINDS: Mapping[str, Any] = {
     },
     "down": {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
-        "saved_usd_hour": float,
+        "saved_usd_hour": float, "usd": maybe(float), "ondemand_usd": maybe(float), "saved_usd": maybe(float),
+        "unknown": [str],
     },
     "prices": {
         "date": str, "file": str,

@@ -4,9 +4,10 @@ from dataclasses import asdict
 
 from orchestrator.app.down import Down
 from orchestrator.cli.console import print_json, say
+from orchestrator.cli.views.cost import spent_text
 
 
-def show(down: Down, *, as_json: bool) -> None:
+def show(down: Down, *, rehearsed: bool, as_json: bool) -> None:
     """Print that nothing is left; what is left is for the error to tell, and for JSON."""
     if as_json:
         items = [asdict(item) for item in down.leftovers]
@@ -14,6 +15,10 @@ def show(down: Down, *, as_json: bool) -> None:
             "left": items,
             "data_kept": bool(down.remaining_bucket),
             "saved_usd_hour": down.saved_usd_hour,
+            "usd": down.spent.usd if down.spent else None,
+            "ondemand_usd": down.spent.ondemand_usd if down.spent else None,
+            "saved_usd": down.spent.saved_usd if down.spent else None,
+            "unknown": list(down.spent.unknown) if down.spent else [],
         }
         print_json("down", body)
     elif not down.leftovers:
@@ -21,3 +26,5 @@ def show(down: Down, *, as_json: bool) -> None:
             say("the local cloud had nothing left to do and was stopped")
         where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
         say(f"nothing is left of {down.name}{where}", style="green")
+        if down.spent is not None:
+            say(spent_text(down.spent, rehearsed=rehearsed))
