@@ -70,6 +70,7 @@ class TpuctlError(Exception):
             "message": self.message,
             "changed": self.changed,
             "hint": self.hint,
+            "help": f"tpuctl help {self.code}",
         }
 
 

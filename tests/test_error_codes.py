@@ -9,6 +9,7 @@ import pytest
 
 import orchestrator
 from orchestrator import errors
+from orchestrator.cli.commands.help import page_text
 from orchestrator.error_codes import CODES, error_table
 from orchestrator.errors import Retry, TpuctlError
 
@@ -90,9 +91,16 @@ def test_the_table_has_no_code_that_nobody_uses():
 
 
 def test_the_published_table_is_the_one_in_the_code():
-    """docs/errors.md is made by error_table()."""
+    """docs/errors.md has error_table()."""
     published = PACKAGE.parent / "docs" / "errors.md"
+    before, between = published.read_text().split("| code |")[0], "\n## By code\n"
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
-        head = published.read_text().split("| code |")[0]
-        published.write_text(head + error_table())
-    assert published.read_text().endswith("\n\n" + error_table())
+        published.write_text(before + error_table() + between + published.read_text().split(between)[1])
+    assert published.read_text().startswith(before + error_table() + between)
+
+
+def test_each_code_has_its_part_of_the_page_in_order():
+    """What `tpuctl help` prints of it says more than the table."""
+    parts = page_text().split("\n### ")[1:]
+    assert [part.split("\n")[0] for part in parts] == list(CODES)
+    assert [part for part in parts if len(part) < 90] == []

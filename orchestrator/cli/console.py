@@ -96,6 +96,7 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
         say(masked(indented(f"  state: {error.changed}", WIDTH)))
     if error.hint:
         say(masked(indented(f"  next:  {error.hint}", WIDTH)))
+    say(f"  more:  tpuctl help {error.code}")
 
 
 def wants_json(args: Sequence[str]) -> bool:

@@ -44,6 +44,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of tpuctl.yaml.",
     "completion": "Print what makes your shell complete tpuctl's words.",
     "local": "Run and disturb the local cloud.",
+    "help": "Show the help of a command, or what an error code means.",
 }
 
 
@@ -62,7 +63,7 @@ ELSEWHERE = {
     "logs -f": ("follow", "output", "tail"),
     "init": ("new", "recipe", "recipes"),
     "demo": ("quickstart", "tutorial"),
-    "--help": ("commands", "help"),
+    "help": ("commands", "man"),
     "--version": ("version",),
 }
 """What people type who know other tools, by what it is called here; each is a hint, none a command."""

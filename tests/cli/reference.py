@@ -1,4 +1,4 @@
-"""The reference of the commands, made from the commands: docs/commands.md and the man page."""
+"""The reference, made from the program: docs/commands.md, the man page, and the settings in docs/tpuctl-yaml.md."""
 
 import re
 
@@ -6,6 +6,8 @@ import click
 
 from orchestrator import __version__
 from orchestrator.cli.main import COMMANDS, cli
+from orchestrator.config.schema import describe, json_schema
+from orchestrator.config.setting_types import settings
 from orchestrator.error_codes import CODES
 
 MARKDOWN_HEAD = """# Commands
@@ -73,6 +75,86 @@ def markdown():
         )
         parts.append(f"\n\n| option | meaning |\n| --- | --- |\n{rows}\n" if rows else "\n")
     return "".join(parts)
+
+
+SETTINGS_HEAD = """# tpuctl.yaml
+
+All settings of the deployment file, made from its [JSON Schema](tpuctl.schema.json). Only `name`, `tpu.type`,
+`tpu.zones` and `job.command` are required. `tpuctl init` writes a file with every setting as a comment;
+`tpuctl config` shows each value and where it comes from.
+
+A value can be given for one run: `--set tpu.spot=false`, or the variable `TPUCTL_TPU__SPOT=false`. An option wins
+over a variable, a variable over the file. Times are written with a unit: `30s`, `15m`, `6h`, `7d`.
+"""
+
+
+def settings_page():
+    """Return docs/tpuctl-yaml.md: every setting in prose, a chapter for each section of the file."""
+    known, schema = settings(), json_schema()
+    sections = {key: [] for key, one in known.items() if one.section}
+    top = [key for key, one in known.items() if "." not in key and not one.section]
+    for key, one in known.items():
+        if "." in key and not one.section:
+            sections[key.rpartition(".")[0]].append(key)
+    parts = [SETTINGS_HEAD, "\n## The deployment\n", *(_setting(key, known[key], schema) for key in top)]
+    for section, keys in sections.items():
+        parts.append(f"\n## {section}\n\n{describe(section)}{_instead(known[section])}\n")
+        parts += [_setting(key, known[key], schema) for key in keys]
+    return "".join(parts)
+
+
+def _instead(section):
+    return (
+        f" Instead of the section: {' or '.join(f'`{word}`' for word in section.words)}."
+        if section.words
+        else ""
+    )
+
+
+def _setting(key, setting, schema):
+    """Return a setting's paragraph: name, kind of value, default, what it does, limits."""
+    place = schema_part(schema, key)
+    facts = [f"`{_kind(setting, place)}`", "required" if setting.required else _default(setting)]
+    least, most = place.get("minimum"), place.get("maximum")
+    facts += [f"{least} to {most}" if most else f"at least {least}"] if least else []
+    return f"\n### `{key}`\n\n{', '.join(facts)}\n\n{describe(key)}\n"
+
+
+def _kind(setting, place):
+    if setting.words:
+        return " | ".join(setting.words)
+    if setting.mapped:
+        return "mapping"
+    if setting.listed:
+        return "list"
+    kinds = [one for one in (place, *place.get("anyOf", ())) if one.get("type", "null") != "null"]
+    if any("enum" in one for one in kinds):
+        return "name from a list, which editors complete"
+    found = dict.fromkeys(
+        {"string": "text", "integer": "whole number"}.get(k["type"], k["type"]) for k in kinds
+    )
+    if any("d]$" in one.get("pattern", "") for one in kinds):
+        return "time"
+    return " or ".join(found)
+
+
+def _default(setting):
+    if setting.default is None or setting.default in ("", (), {}):
+        return "optional"
+    return (
+        f"default `{str(setting.default).lower() if isinstance(setting.default, bool) else setting.default}`"
+    )
+
+
+def schema_part(schema, key):
+    """Return the part of the schema that describes a setting."""
+    place = schema
+    for part in key.split("."):
+        for kind in (place, *place.get("anyOf", ())):
+            if "$ref" in kind:
+                place = schema["$defs"][kind["$ref"].rsplit("/", 1)[-1]]
+        place = place["properties"][part]
+    return place
 
 
 def _cell(text):

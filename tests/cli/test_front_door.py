@@ -112,6 +112,38 @@ def test_the_words_of_other_tools_lead_to_ours(capsys):
         assert ours.startswith("--") or ours.split()[0] in COMMANDS
 
 
+def test_help_is_a_command_too(capsys):
+    """`git help push` is what people type: it shows what --help shows."""
+    assert here(capsys, "help") == here(capsys, "--help")
+    assert here(capsys, "help", "up") == here(capsys, "up", "--help")
+    assert here(capsys, "help", "local", "preempt") == here(capsys, "local", "preempt", "--help")
+    code, _, err = here(capsys, "help", "local", "premept")
+    assert code == 2
+    assert "did you mean" in err
+    assert "preempt" in err
+
+
+@pytest.mark.parametrize("word", ["TPU-300", "tpu-300", "300"])
+def test_help_explains_a_code(word, capsys, tmp_path, monkeypatch):
+    """Without a network and in any folder, with the links as words."""
+    monkeypatch.chdir(tmp_path)
+    code, out, err = here(capsys, "help", word)
+    assert (code, err) == (0, "")
+    assert out.startswith("TPU-300: the zone has no capacity for such a machine now (stockout)\nExit code 4;")
+    assert "more zones raise the chance" in out
+    assert "zones (docs/zones.md)" in out
+    assert "TPU-301" not in out
+    assert here(capsys, "help", "TPU-999")[0] == 2
+
+
+def test_each_error_names_its_help(capsys):
+    """As its last line, and with --json as a field; the command that it names is one."""
+    err = here(capsys, "upp")[2]
+    assert err.splitlines()[-1] == "  more:  tpuctl help TPU-101"
+    assert json.loads(here(capsys, "upp", "--json")[1])["help"] == "tpuctl help TPU-101"
+    assert here(capsys, "help", "TPU-101")[0] == 0
+
+
 def test_no_words_at_all_show_the_help(capsys):
     """A bare `tpuctl` is a question."""
     code, out, err = here(capsys)
@@ -140,10 +172,10 @@ def test_what_follows_two_dashes_is_for_another_program(capsys):
 
 
 def test_every_command_answers_programs_too():
-    """`demo` shows commands that do, `schema` prints nothing but JSON, `completion` a script."""
+    """`demo` shows commands that do, `schema` prints nothing but JSON, `completion` a script, `help` text."""
     ends = {" ".join(words): one for words, one in ALL.items() if not isinstance(one, click.Group)}
     without = [name for name, one in ends.items() if not any("--json" in p.opts for p in one.params)]
-    assert without == ["demo", "schema", "completion"]
+    assert without == ["demo", "schema", "completion", "help"]
 
 
 def test_a_flag_is_of_one_kind_everywhere():

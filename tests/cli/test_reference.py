@@ -1,16 +1,22 @@
 """The reference says what the commands say, the man page is clean, and shells complete our words."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
+from orchestrator.config.setting_types import settings
 from tests.cli import reference
 from tests.cli.cli_kit import ROOT, environment
 
-PAGES = {"docs/commands.md": reference.markdown, "docs/man/tpuctl.1": reference.man}
+PAGES = {
+    "docs/commands.md": reference.markdown,
+    "docs/man/tpuctl.1": reference.man,
+    "docs/tpuctl-yaml.md": reference.settings_page,
+}
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -20,6 +26,18 @@ def test_a_page_is_made_from_the_commands(path):
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         (ROOT / path).write_text(text)
     assert (ROOT / path).read_text() == text
+
+
+def test_every_setting_has_its_paragraph():
+    """With its kind of value, its default and what it does; what has no description is no setting for people."""
+    parts = dict(re.findall(r"### `([\w.]+)`\n\n(.+?)(?=\n##|\Z)", reference.settings_page(), re.DOTALL))
+    assert set(parts) == {key for key, one in settings().items() if not one.section}
+    for key, text in parts.items():
+        assert re.match(r"`[^`]+`, (required|optional|default `)", text), key
+        assert len(text.split("\n\n")[1]) > 15, key
+    assert parts["watch.poll"].startswith("`time`, default `15s`")
+    assert parts["tpu.zones"].startswith("`list`, required")
+    assert parts["tpu.strategy"].startswith("`failover | race | race-regions`, default `failover`")
 
 
 def test_the_man_page_knows_every_exit_code():

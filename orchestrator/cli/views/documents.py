@@ -216,6 +216,7 @@ KINDS: Mapping[str, Any] = {
     "secrets": {"project": str, "secrets": [{"name": str, "created": str}]},
     "error": {
         "code": str, "exit_code": int, "retry": str, "message": str, "changed": str, "hint": str,
+        "help": str,
         "complaints?": [{
             "path": str, "line": maybe(int), "col": maybe(int), "key": str, "message": str, "hint": str,
         }],

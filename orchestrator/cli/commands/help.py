@@ -1,0 +1,70 @@
+"""tpuctl help: the help of a command, or what an error code means and what to do about it."""
+
+import re
+from pathlib import Path
+
+import click
+
+import orchestrator
+from orchestrator.domain.suggest import did_you_mean
+from orchestrator.error_codes import CODES
+from orchestrator.errors import UsageError
+
+PAGE = "errors.md"
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+
+
+@click.command("help")
+@click.argument("topic", nargs=-1, metavar="[COMMAND | CODE]")
+@click.pass_context
+def command(ctx: click.Context, topic: tuple[str, ...]) -> None:
+    """
+    Show the help of a COMMAND, or what an error CODE such as TPU-300 means and what to do about it.
+
+    It needs no network.
+    """
+    root = ctx.find_root()
+    code = topic[0].upper() if len(topic) == 1 else ""
+    code = f"TPU-{code}" if code.isdecimal() else code
+    click.echo(code_text(code) if code.startswith("TPU-") else _command_help(root, topic))
+
+
+def _command_help(root: click.Context, topic: tuple[str, ...]) -> str:
+    """Return the help of the command that *topic* names word by word; without a word, that of tpuctl."""
+    context, found = root, root.command
+    for word in topic:
+        below = found.get_command(context, word) if isinstance(found, click.Group) else None
+        if below is None:
+            known = found.list_commands(context) if isinstance(found, click.Group) else []
+            raise UsageError(
+                f"there is no command {' '.join(topic)!r}", hint=did_you_mean(word, known) or "see: tpuctl help",
+                changed="nothing was changed", code="TPU-101",
+            )  # fmt: skip
+        found, context = below, click.Context(below, info_name=word, parent=context)
+    return found.get_help(context)
+
+
+def code_text(code: str) -> str:
+    """Return what an error code means, its exit code, and what docs/errors.md says about it."""
+    if code not in CODES:
+        raise UsageError(
+            f"there is no error code {code}", hint=did_you_mean(code, CODES) or "the codes: docs/errors.md",
+            changed="nothing was changed", code="TPU-101",
+        )  # fmt: skip
+    kind, meaning = CODES[code]
+    head = f"{code}: {meaning}\nExit code {kind.exit_code}; next try: {kind.retry.value}"
+    parts = page_text().split(f"\n### {code}\n", 1)
+    text = parts[-1].split("\n### ", 1)[0].strip() if len(parts) > 1 else ""
+    return f"{head}\n\n{_LINK.sub(_target, text)}".rstrip()
+
+
+def page_text() -> str:
+    """Return docs/errors.md: a wheel has a copy of it among its data, a checkout has the page itself."""
+    package = Path(orchestrator.__file__).parent
+    places = (package / "data" / PAGE, package.parent / "docs" / PAGE)
+    return next(path for path in places if path.is_file()).read_text("utf-8")
+
+
+def _target(found: "re.Match[str]") -> str:
+    """Return a link as it can be read in a terminal."""
+    return f"{found[1]} (docs/{found[2]})"
