@@ -25,4 +25,4 @@ def words(*sentences: str, item: bool = False) -> str:
 def goal(what: str, found: float, limit: float, beside: str, why: str) -> str:
     """Say as an item of a list whether a goal is kept, and by how much and why it is missed."""
     end = "kept." if found <= limit else f"missed by {found / limit:.1f}x. {why}"
-    return words(f"{what}: {found:.2f} {beside}, the goal is {limit:g}: {end}", item=True)
+    return words(f"{what}: {f'{found:.2f} {beside}'.strip()}, the goal is {limit:g}: {end}", item=True)
