@@ -14,17 +14,16 @@ import json
 import shutil
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.storage import JobBucket
-from orchestrator.agent.threads import Task
+from orchestrator.agent.threads import Task, each
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
 from orchestrator.contract.object_names import DATA, DATA_LIST
@@ -81,7 +80,7 @@ class Data:
         self.done = self.wanted - sum(file.size for file in missing)
         self._check_room(missing)
         try:
-            _each(self._fetch, missing, self.stop)
+            each(self._fetch, missing, PARALLEL, self.stop)
         finally:
             self._remember()
         for name, _, _ in sets:
@@ -226,33 +225,6 @@ def _fits(path: Path, total: str) -> bool:
     if kind not in ("sha256", "md5"):
         return False
     return digest_of(path, kind) == wanted
-
-
-def _each(call: Callable[[WantedData], None], files: List[WantedData], stop: threading.Event) -> None:
-    """Call for each file, some at a time; the first failure ends it and is raised. Leave at once on *stop*."""
-    queue: Deque[WantedData] = deque(files)
-    failed: List[BaseException] = []
-
-    def work() -> None:
-        while queue and not failed and not stop.is_set():
-            try:
-                file = queue.popleft()
-            except IndexError:
-                return
-            try:
-                call(file)
-            except BaseException as error:
-                failed.append(error)
-
-    # Threads that the end of the process does not wait for: a notice leaves no time to end a download.
-    threads = [threading.Thread(target=work, name="data", daemon=True) for _ in range(PARALLEL)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive() and not stop.is_set():
-            thread.join(0.1)
-    if failed:
-        raise failed[0]
 
 
 def _show(held: Path, code: Path) -> None:

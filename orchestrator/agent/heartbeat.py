@@ -21,6 +21,7 @@ SCHEMA = 1
 _UNKNOWN = (
     "step", "began_at", "loss", "rate", "total_steps", "committed_step", "committed_at", "resumed_from",
     "exit_code", "progress_at", "save_every", "unclaimed_complete",
+    "programs_back", "programs_compiled",
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional
 
+from orchestrator.agent.cache_places import COMPILED_BY, compiled_folder
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.processes import clear, processes_of
@@ -110,8 +111,10 @@ def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
     """
     settings = parts.settings
     step, every = attempt.resume_step, parts.pace.seconds()
+    compiled = compiled_folder(settings.layout)
+    caches = {name: str(compiled / folder) for name, folder in COMPILED_BY.items()}
     environ = dict(
-        {**DEFAULTS, **parts.environ},
+        {**DEFAULTS, **(caches if settings.warm_start else {}), **parts.environ},
         PATH=path_of(settings.layout, parts.environ),
         TPUCTL_ROOT=str(settings.layout.root),
         TPUCTL_JOB=f"{settings.deployment}/{settings.incarnation}/{attempt.attempt}",

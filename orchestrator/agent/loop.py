@@ -117,6 +117,7 @@ class Agent:
             self._repeat("event files in the bucket", stored.look, LOOKS * self._settings.heartbeat)
         listing = self._settings.checkpoints.in_bucket
         self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
+        self._repeat("caches", parts.keeper.keep, self._settings.heartbeat)
         looks = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)
         self._repeat("uncommitted", looks.look, LOOKS * self._settings.heartbeat)
         while True:

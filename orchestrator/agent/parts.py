@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple, TypeVar
 
+from orchestrator.agent.cache_keeper import CacheKeeper
+from orchestrator.agent.caches import Caches
 from orchestrator.agent.catalogue import Catalogue
 from orchestrator.agent.commit import Committer
 from orchestrator.agent.event_files import EventFiles
@@ -54,6 +56,8 @@ class Parts:
     pace: Pace
     secrets: Secrets
     events: EventFiles
+    caches: Caches
+    keeper: CacheKeeper
 
     def checkpoint_to_resume(self) -> Tuple[Optional[Checkpoint], str]:
         """Return the newest complete checkpoint and why; None without one or for a job that has no steps."""
@@ -93,6 +97,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     log = JobLog(settings.layout.log, redactor)
     format_ = format_of(saves.format, saves.marker)
     gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
+    orders, caches = Orders(), Caches(settings, own, bucket, status, log)
     local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll)
     return Parts(
         settings=settings,
@@ -109,9 +114,11 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         local=local,
         committer=Committer(settings, bucket, catalogue=catalogue, gang=gang, local=local, status=status),
         restorer=Restorer(settings, bucket, catalogue, local),
-        orders=Orders(),
+        orders=orders,
         pace=Pace(settings, bucket, status),
         secrets=Secrets(own, metadata, redactor),
         # Event files lie beside the job's saves, or in the folder that it runs in.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
+        caches=caches,
+        keeper=CacheKeeper(settings, bucket, caches, status, log, orders),
     )

@@ -32,6 +32,8 @@ T = TypeVar("T")
 MESSAGE = 500
 TICK = 0.1
 STALL_GRACE = 5.0
+NOT_BY_CHANCE = 2
+"""Failed starts in a row after which what an earlier machine had installed may be the cause."""
 
 
 class Player:
@@ -85,7 +87,13 @@ class Player:
         back = Task("restore", partial(bring_checkpoint, self._parts, attempt))
         # Setup needs the code, and neither needs the checkpoint: both take minutes, so they overlap.
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
-        failed = bring_data(self._parts) or bring_python(self._parts) or self._set_up(attempt)
+        if attempt.failures == NOT_BY_CHANCE and self._parts.caches.came_back():
+            self._without_what_came_back("the job has failed twice")
+        self._parts.status.set(phase="setup", message="")
+        caches = Task("caches", self._parts.caches.bring)
+        failed = bring_data(self._parts)
+        self._wait(caches)
+        failed = failed or self._made_ready(attempt)
         if failed is not None:
             # The restore moves files, so it must be over before another attempt begins.
             try:
@@ -99,6 +107,20 @@ class Player:
         self._restored, outcome = self._wait(back)
         self._parts.status.set(committed_counted=self._restored.counted)
         return outcome
+
+    def _made_ready(self, attempt: Attempt) -> Optional[JobOutcome]:
+        """Install what the job needs; what an earlier machine had installed must not be why that fails."""
+        failed = bring_python(self._parts) or self._set_up(attempt)
+        if failed is None or failed.verdict is not JobVerdict.FAILED or not self._parts.caches.came_back():
+            return failed
+        self._without_what_came_back(failed.reason)
+        return bring_python(self._parts) or self._set_up(attempt)
+
+    def _without_what_came_back(self, why: str) -> None:
+        note = f"{why}, with the Python packages of an earlier machine: they are removed, and setup runs anew"
+        say(note)
+        self._parts.log.line(f"--- {note} ---")
+        self._parts.patiently("remove the packages", self._parts.caches.discard)
 
     def _wait(self, task: Task[T]) -> T:
         """Return what came of a task, or raise it; raises JobInterrupted at once when the agent is to end."""

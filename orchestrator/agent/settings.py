@@ -47,7 +47,7 @@ class Settings:
 
     *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
     output tells its step: see `printed.choice`. *settings_digest* stands for all that the deployment file
-    says of the job, empty where it is not known.
+    says of the job, empty where it is not known. *caches* is `job.caches` in JSON.
     """
 
     layout: Layout
@@ -69,6 +69,8 @@ class Settings:
     race: int = 0
     progress: str = "auto"
     settings_digest: str = ""
+    warm_start: bool = False
+    caches: str = ""
 
     @property
     def poll(self) -> float:
@@ -111,6 +113,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         race=int(reader.number("TPUCTL_ROUND", "0")),
         progress=environ.get("TPUCTL_PROGRESS") or "auto",
         settings_digest=environ.get("TPUCTL_JOB_DIGEST", ""),
+        warm_start=environ.get("TPUCTL_WARM_START") == "1",
+        caches=environ.get("TPUCTL_CACHES", ""),
     )
     reader.finish()
     return settings

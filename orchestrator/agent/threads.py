@@ -6,11 +6,13 @@ import sys
 import threading
 import time
 import traceback
-from typing import Callable, Generic, List, Optional, TypeVar
+from collections import deque
+from typing import Callable, Deque, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar
 
 from orchestrator.contract.machine_errors import AgentError
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 def say(text: str) -> None:
@@ -81,3 +83,38 @@ class Repeater(threading.Thread):
         """Ask the thread to end after its present step."""
         self._ended.set()
         self.wake.set()
+
+
+def each(
+    call: Callable[[Item], T], items: Sequence[Item], workers: int, stop: Optional[threading.Event] = None
+) -> List[T]:
+    """
+    Call for each item, some at a time; the first failure ends it and is raised. Leave at once on *stop*.
+
+    The end of the process does not wait for these threads: a notice leaves no time to end a download.
+    """
+    stop = stop or threading.Event()
+    queue: Deque[Tuple[int, Item]] = deque(enumerate(items))
+    failed: List[BaseException] = []
+    returned: Dict[int, T] = {}
+
+    def work() -> None:
+        while queue and not failed and not stop.is_set():
+            try:
+                number, item = queue.popleft()
+            except IndexError:
+                return
+            try:
+                returned[number] = call(item)
+            except BaseException as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, len(items)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive() and not stop.is_set():
+            thread.join(0.1)
+    if failed:
+        raise failed[0]
+    return [returned[number] for number in sorted(returned)]

@@ -37,6 +37,9 @@ VARIABLES: Dict[str, str] = {
     "TPUCTL_GRACE_SECONDS": "`job.grace`: how long that may take; empty for the default of the format",
     "TPUCTL_ROOT": "the machine folder of tpuctl; the job runs in its subfolder `current`",
     "TPUCTL_BUNDLE": "sha256 of the pushed code",
+    "JAX_COMPILATION_CACHE_DIR": "folder of compiled programs, which the next machine gets; "
+    "not with `warm_start: false`",
+    "XLA_PERSISTENT_CACHE_PATH": "the same for PyTorch/XLA",
     "PYTHONUNBUFFERED": "`1`, unless `job.env` says otherwise: what the job prints is in the log at once",
 }
 """What may be relied on. A job sees more variables that begin with TPUCTL_: they are the agent's own."""

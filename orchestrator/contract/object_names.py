@@ -20,9 +20,11 @@ DATA = "data/files/"
 """The job's data, as `up` sends it."""
 CHECKPOINTS = "checkpoints/"
 UNCLAIMED = "unclaimed/"
+CACHES = "caches/"
+"""What machines keep for the next ones: installed packages, compiled programs, folders of `job.caches`."""
 LOGS = "logs/"
 TENSORBOARD = "tensorboard/"
-OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCLAIMED, TENSORBOARD)
+OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCLAIMED, CACHES, TENSORBOARD)
 """Where tpuctl writes; what lies beside is the job's own, or a stranger's."""
 
 FETCHED = ".tpuctl-fetched"

@@ -159,6 +159,10 @@ class JobSpec:
     """Data for the job: path in the code folder, and the local path or gs:// folder to copy from."""
     setup: str = ""
     """Shell command run once for each new bundle on each machine, before the job."""
+    warm_start: bool = True
+    """Keep in the bucket what setup installs and what XLA compiles, and bring it back on the next machine."""
+    caches: tuple[str, ...] = ()
+    """Folders to keep from one machine to the next, such as ~/.cache/huggingface: absolute, ~/... or $NAME."""
     python: str = ""
     """Python version of setup and job, such as "3.12", installed if needed. Empty: the image's own."""
     run_on: Literal["tpu", "vm"] = "tpu"

@@ -186,6 +186,8 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         "deployment": spec.name,
         "setup": spec.job.setup,
         "python": spec.job.python,
+        "warm_start": spec.job.warm_start and target.role == "tpu",
+        "caches": json.dumps(list(spec.job.caches)) if spec.job.caches and target.role == "tpu" else "",
         "command": spec.job.command,
         # References only: the value is read on the machine, and never stands in a script or in metadata.
         "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",

@@ -2,8 +2,8 @@
 Run the agent and let a kill fall at one of its steps: a request to the bucket, or a rename on disk.
 
 Each step is a line of `$KILL_TRACE`: `before` or `after`, what, on what, and which time it was. At the line
-that equals `$KILL_AT`, SIGKILL goes to `$KILL_VICTIM`: the agent, the job, or both. Nothing of this is in the
-agent itself.
+that equals `$KILL_AT`, or begins with what it has before a `*`, SIGKILL goes to `$KILL_VICTIM`: the agent, the
+job, or both. Nothing of this is in the agent itself.
 """
 
 import os
@@ -33,7 +33,8 @@ def step(line):
         line = f"{line} {times[line]}\n"
         with Path(os.environ["KILL_TRACE"]).open("a") as file:
             file.write(line)
-        if line.strip() == os.environ.get("KILL_AT"):
+        at = os.environ.get("KILL_AT", "never")
+        if line.strip() == at or (at.endswith("*") and line.startswith(at[:-1])):
             victim = os.environ["KILL_VICTIM"]
             if victim != "agent":
                 for pid in processes_of(Path(ROOT), None):
@@ -73,11 +74,12 @@ def watched_move(move, word):
     def wrapped(path, target):
         name = os.path.relpath(str(target), ROOT)
         inner = name.startswith(("checkpoints", "quarantine", "state", "current")) and "status" not in name
-        what = f"{word} {name.rstrip('0123456789') if 'quarantine' in name else name}"
-        if inner:
+        moved = ".tpuctl-incoming" in str(path)  # what comes back from a cache goes to any place
+        what = "move" if moved else f"{word} {name.rstrip('0123456789') if 'quarantine' in name else name}"
+        if inner or moved:
             step(f"before {what}")
         done = move(path, target)
-        if inner:
+        if inner or moved:
             step(f"after {what}")
         return done
 

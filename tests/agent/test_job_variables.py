@@ -15,8 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "job-environment.md"
 OWN = frozenset(
     f"TPUCTL_{name}"
     for name in (
-        "AGENT", "COMMAND", "EXPAND", "EXPIRES_AT", "FAILURES", "HEARTBEAT_SECONDS", "JOB_DIGEST", "PROGRESS",
-        "ROUND", "RUNS_JOB", "SAVE_EVERY", "SAVE_SECONDS", "SECRETS", "SETUP", "STALL_SECONDS",
+        "AGENT", "CACHES", "COMMAND", "EXPAND", "EXPIRES_AT", "FAILURES", "HEARTBEAT_SECONDS", "JOB_DIGEST",
+        "PROGRESS", "ROUND", "RUNS_JOB", "SAVE_EVERY", "SAVE_SECONDS", "SECRETS", "SETUP", "STALL_SECONDS",
+        "WARM_START",
     )
 )  # fmt: skip
 """Variables that the agent keeps for itself; everything else is described."""

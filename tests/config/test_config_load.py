@@ -181,6 +181,8 @@ VALUES = {
     "job.command": ("echo 1", "echo 1"),
     "job.source": ("src", "src"),
     "job.setup": ("true", "true"),
+    "job.warm_start": ("false", False),
+    "job.caches": ("~/.cache/a,/data/b", ("~/.cache/a", "/data/b")),
     "job.run_on": ("vm", "vm"),
     "job.target_steps": ("9", 9),
     "job.failures": ("2", 2),

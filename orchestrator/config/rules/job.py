@@ -17,6 +17,7 @@ HF_WAIT = 3
 VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
 
 _IN_BUCKET = ("auto", "orbax", "tf", "keras", "marker", "dcp", "levanter", "files", "outputs")
+TOO_MUCH = ("", "~", "/root", "/home", "/opt", "/opt/tpuctl", "/usr", "/usr/local", "/etc", "/var", "/tmp")  # noqa: S108
 RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
 
 
@@ -48,6 +49,18 @@ def _python(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem(
             "job.python", f'"{spec.job.python[:20]}" is not a version of Python', 'write "3.12", in quotes'
         )
+
+
+def _caches(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for text in spec.job.caches:
+        if not re.fullmatch(r"(/|~/|\$[A-Za-z_]|\$\{)[^\0\n]*", text) or ".." in text.split("/"):
+            hint = "write an absolute path, ~/.cache/huggingface, or $HF_HOME with HF_HOME in job.env"
+            yield Problem("job.caches", f'"{text[:60]}" is not a folder of the machine', hint)
+        elif text.rstrip("/") in TOO_MUCH:
+            yield Problem("job.caches", f'"{text}" holds more than a cache', "name a folder in it")
+    if spec.job.caches and spec.job.run_on == "vm":
+        hint = "leave job.caches out: the disk of the VM stays"
+        yield Problem("job.caches", "is for TPUs, and the job runs on the VM", hint)
 
 
 def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -202,6 +215,7 @@ RULES = (
     SettingRule(("vm", "job.run_on"), _run_on),
     SettingRule(("job.env",), _env),
     SettingRule(("job.python",), _python),
+    SettingRule(("job.caches", "job.run_on"), _caches),
     SettingRule(("job.data",), _data),
     SettingRule(("job.command", "job.setup", "job.env"), _open),
     SettingRule(("job.checkpoint.format", "job.checkpoint.dir"), _format),

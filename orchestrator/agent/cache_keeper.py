@@ -1,0 +1,204 @@
+"""Keep what a machine installed, compiled and downloaded for the next ones, while its job runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import threading
+import time
+from typing import Any, Dict, List, Mapping, Set, Tuple
+
+from orchestrator.agent.cache_pieces import OURS, CacheFile, PackedPiece, in_pieces, look, pack
+from orchestrator.agent.cache_places import PREFIX, Cache, programs
+from orchestrator.agent.caches import PARALLEL, Caches, Files
+from orchestrator.agent.heartbeat import Status
+from orchestrator.agent.logs import JobLog
+from orchestrator.agent.orders import Orders
+from orchestrator.agent.pace import LOOKS
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import JobBucket, seconds_of
+from orchestrator.agent.threads import each
+from orchestrator.contract.cache_manifest import (
+    FOLDER,
+    LARGEST,
+    MOST_FILES,
+    PIECES,
+    RETAINED,
+    CacheManifest,
+    cache_of,
+    manifest_name,
+    parse,
+)
+from orchestrator.contract.limits import IN_MEMORY
+from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
+from orchestrator.contract.object_names import CACHES
+
+AFTER_START = 60.0
+"""Seconds of a job's run after which what it installed is kept, though it reports no step."""
+MANY = 64
+"""Pieces of one cache after which it is packed anew, as a whole."""
+A_DAY = 86_400.0
+LOWEST = 19
+"""The priority of what packs."""
+
+
+class CacheKeeper:
+    """Pack and upload what is new in the caches of this machine."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        bucket: JobBucket,
+        caches: Caches,
+        status: Status,
+        log: JobLog,
+        orders: Orders,
+    ) -> None:
+        self._settings, self._bucket, self._caches = settings, bucket, caches
+        self._status, self._log, self._orders = status, log, orders
+        self._looked = 0.0
+
+    def keep(self) -> None:
+        """Keep what is new since the last look; called again and again by a thread of its own."""
+        status, timings = self._status, self._status.body()["timings"]
+        if status.get("phase") != "run" or "spawned" not in timings:
+            return
+        waited = time.time() - timings["spawned"]
+        if "first_step" not in timings and waited < AFTER_START:
+            return
+        back = self._caches.programs_back
+        if back is not None:
+            now = len(programs(self._settings.layout))
+            status.set(programs_back=back, programs_compiled=max(0, now - back))
+        rests = time.monotonic() - self._looked < LOOKS * self._settings.heartbeat
+        # All workers have the same; one of them keeps it.
+        if self._settings.worker or (self._looked and rests):
+            return
+        _yield_to_the_job()
+        for cache in self._caches.wanted:
+            try:
+                trouble = self._store(cache)
+            except (AgentError, OSError) as error:
+                trouble = str(error)
+            status.trouble(f"keep {cache.title}", trouble)
+        self._looked = time.monotonic()
+
+    def _store(self, cache: Cache) -> str:
+        """Pack and upload one cache if it has changed; return what is in the way, empty for nothing."""
+        now, known = self._caches.files(cache), self._caches.known(cache.name)
+        files: Files = known.get("files", {}) if known.get("key") == cache.key else {}
+        new = [one for member, one in now.items() if files.get(member) != one.state]
+        gone = [member for member in files if member not in now]
+        if not cache.grows:
+            # Python writes these at the first import; they alone are no other environment.
+            new = [one for one in new if "__pycache__" not in one.member]
+            gone = [member for member in gone if "__pycache__" not in member]
+        if not new and not gone:
+            return ""
+        total = sum(one.size for one in now.values())
+        if total > LARGEST or len(now) > MOST_FILES:
+            most = f"at most {LARGEST / 1e9:.0f} GB in {MOST_FILES:,} are kept"
+            return f"{total / 1e9:.1f} GB in {len(now):,} files; {most}"
+        before = parse(json.dumps(known["manifest"]).encode(), "state") if known.get("manifest") else None
+        same = cache.grows and bool(files) and not gone and not any(one.member in files for one in new)
+        had = before if same and before is not None and len(before.pieces) < MANY else None
+        packed = self._packed(cache, list(now.values()) if had is None else new)
+        fixed = [one.fixed for one in packed if one.fixed]
+        image = {PREFIX: cache.places[PREFIX]} if PREFIX in cache.places else {}
+        manifest = CacheManifest(
+            key=cache.key,
+            places={name: str(path) for name, path in cache.places.items()},
+            facts=cache.facts,
+            pieces=(*(had.pieces if had else ()), *(one.piece for one in packed)),
+            removed=tuple(sorted(set(self._caches.image) - set(look(image)))) if image else (),
+            naming=(*(had.naming if had else ()), *(name for one in packed for name in one.naming)),
+            fixed=fixed[0] if fixed else had.fixed if had else "",
+        )
+        self._publish(cache, manifest, known, {member: one.state for member, one in now.items()})
+        return ""
+
+    def _publish(self, cache: Cache, manifest: CacheManifest, known: Mapping[str, Any], files: Files) -> None:
+        """Write the manifest, which makes the pieces count, and forget old ones."""
+        name, data = manifest_name(cache.name, cache.key), manifest.text().encode()
+        if len(data) > IN_MEMORY:
+            raise AgentError(f"its manifest would have {len(data):,} bytes")
+        generation = known.get("generation", 0) if known.get("key") == cache.key else 0
+        try:
+            made = self._bucket.write(name, data, generation)
+        except PreconditionError:
+            held = self._bucket.read(name)
+            same = held is not None and held.data == data
+            # Another machine was first, or our own first try had arrived. Next time all of it is looked at anew.
+            made, files = held.generation if held is not None else 0, files if same else {}
+        body = {"key": cache.key, "generation": made, "files": files, "manifest": json.loads(manifest.text())}
+        self._caches.remember(cache.name, {**body, "restored": bool(known.get("restored"))})
+        size = f"{manifest.unpacked / 1e6:,.0f} MB as {manifest.stored / 1e6:,.0f}"
+        self._log.line(f"--- {cache.title} are kept for the next machine: {size} ---")
+        self._retain()
+
+    def _packed(self, cache: Cache, files: List[CacheFile]) -> List[PackedPiece]:
+        """Pack and upload files in pieces; one that changes meanwhile is left for the next look, a few times."""
+        paths = [os.fsencode(str(p)) for p in cache.places.values()] if self._caches.moves else []
+        folder = self._settings.layout.root / f"{OURS}pack"
+        shutil.rmtree(str(folder), ignore_errors=True)
+        folder.mkdir()
+
+        def one(numbered: Tuple[int, List[CacheFile]]) -> PackedPiece:
+            number, part = numbered
+            _yield_to_the_job()
+            packed = pack(part, folder / str(number), paths, self._may_go_on)
+            if self._bucket.stat(packed.piece.object) is None:
+                sent = self._bucket.upload(packed.piece.object, packed.path, packed.piece.size)
+                if sent != packed.piece.sha256:
+                    raise TornError(f"{packed.path} changed while it was sent")
+            packed.path.unlink()
+            return packed
+
+        try:
+            return each(
+                one, list(enumerate(in_pieces(files))), max(1, min(PARALLEL, (os.cpu_count() or 2) // 2))
+            )
+        finally:
+            shutil.rmtree(str(folder), ignore_errors=True)
+
+    def _may_go_on(self) -> None:
+        """Raise AgentError when the machine is about to go: its last seconds belong to the checkpoint."""
+        if self._orders.ended_at is not None or self._status.get("notice"):
+            raise AgentError("the machine is about to go")
+
+    def _retain(self) -> None:
+        """Remove the oldest keys of each cache, and after a day the pieces that none of the others names."""
+        items, _ = self._bucket.first_page(CACHES, deep=True)
+        _age, now = self._bucket.age(CACHES)
+        wanted = {one.name for one in self._caches.wanted}
+        held = sorted(
+            (i for i in items if cache_of(i["name"])), key=lambda i: str(i["updated"]), reverse=True
+        )
+        used: Set[str] = set()
+        count: Dict[str, int] = {}
+        for item in held:
+            cache = cache_of(item["name"])
+            count[cache] = count.get(cache, 0) + 1
+            old = now - seconds_of(str(item["updated"])) > A_DAY
+            body = self._bucket.read(item["name"])
+            try:
+                pieces = parse(body.data, item["name"]).pieces if body is not None else ()
+            except TornError:
+                pieces, count[cache] = (), RETAINED + 1
+            if count[cache] > RETAINED or (cache.startswith(FOLDER) and cache not in wanted and old):
+                self._bucket.delete(item["name"], int(item["generation"]))
+            else:
+                used |= {one.object for one in pieces}
+        for item in items:
+            # Another machine may be about to name what it has just sent.
+            old = now - seconds_of(str(item["updated"])) > A_DAY
+            if item["name"].startswith(PIECES) and item["name"] not in used and old:
+                self._bucket.delete(item["name"], int(item["generation"]))
+
+
+def _yield_to_the_job() -> None:
+    """Give this thread, and the zstd that it starts, what the job leaves of the machine."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)

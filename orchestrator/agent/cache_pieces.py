@@ -1,0 +1,322 @@
+"""Archives of a cache: what lies in some folders packed piece by piece, and unpacked beside its place."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import mmap
+import os
+import posixpath
+import shutil
+import stat
+import subprocess
+import tarfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Callable, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
+
+from orchestrator.contract.cache_manifest import Piece, check_member
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.machine_errors import TornError
+
+OURS = ".tpuctl-"
+"""Begins the names of what we put into a folder for a moment; never packed."""
+PIECE = 64 << 20
+"""Bytes after which a piece is full: pieces are packed and unpacked side by side."""
+BLOCK = 1 << 20
+LEVEL = "-3"
+CREDENTIALS = frozenset({"token", "stored_tokens", ".netrc", ".pypirc", ".git-credentials"})
+"""Names of files that hold a login, such as that of the Hugging Face hub; never packed."""
+
+
+@dataclass(frozen=True)
+class CacheFile:
+    """Hold what a look at one file, link or folder showed; *member* is its name in an archive."""
+
+    member: str
+    path: str
+    size: int
+    modified: int
+    mode: int
+
+    @property
+    def is_folder(self) -> bool:
+        """Say whether it is a folder; only empty ones are packed, for the others are made by their files."""
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def state(self) -> List[int]:
+        """Return what changes when the file changes."""
+        return [self.size, self.modified]
+
+
+def look(places: Mapping[str, Path]) -> Dict[str, CacheFile]:
+    """Return all files, links and empty folders below *places* by member; what cannot be read is left out."""
+    found: Dict[str, CacheFile] = {}
+    for name, folder in places.items():
+        for one in _below(name, folder):
+            found[one.member] = one
+    return found
+
+
+def _below(member: str, folder: Path) -> Iterator[CacheFile]:
+    waiting = [(member, str(folder))]
+    while waiting:
+        above, here = waiting.pop()
+        try:
+            entries = sorted(os.scandir(here), key=lambda one: one.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name.startswith(OURS) or entry.name in CREDENTIALS:
+                continue
+            try:
+                about = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            name = f"{above}/{entry.name}"
+            if stat.S_ISDIR(about.st_mode):
+                waiting.append((name, entry.path))
+                if next(os.scandir(entry.path), None) is not None:
+                    continue
+            if stat.S_IFMT(about.st_mode) in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR):
+                size = about.st_size if stat.S_ISREG(about.st_mode) else 0
+                yield CacheFile(name, entry.path, size, about.st_mtime_ns, about.st_mode)
+
+
+def in_pieces(found: Sequence[CacheFile]) -> List[List[CacheFile]]:
+    """Return the files in the order of their names, cut into pieces."""
+    pieces: List[List[CacheFile]] = []
+    room = 0
+    for one in sorted(found, key=lambda file: file.member):
+        if not pieces or room < one.size:
+            pieces.append([])
+            room = PIECE
+        pieces[-1].append(one)
+        room -= one.size
+    return pieces
+
+
+@dataclass(frozen=True)
+class PackedPiece:
+    """Hold a piece that lies at *path*; *naming* and *fixed* as in `CacheManifest`."""
+
+    piece: Piece
+    path: Path
+    naming: Tuple[str, ...]
+    fixed: str
+
+
+def pack(
+    files: Sequence[CacheFile], path: Path, paths: Sequence[bytes], check: Callable[[], None]
+) -> PackedPiece:
+    """
+    Write files to one archive at *path*. Raises OSError, and TornError for a file that changes meanwhile.
+
+    *paths* are looked for in each file; *check* is called before each and may raise.
+    """
+    naming: List[str] = []
+    fixed = ""
+    kind = "zst" if shutil.which("zstd") else "gz"
+    with _packer(kind, path) as sink, _tar(sink, "w|") as tar:
+        for one in files:
+            check()
+            entry = tarfile.TarInfo(one.member)
+            entry.mode, entry.mtime = one.mode & 0o777, one.modified // 1_000_000_000
+            entry.pax_headers = {"mtime": f"{one.modified // 10**9}.{one.modified % 10**9:09d}"}
+            if stat.S_ISREG(one.mode):
+                holds = _add(tar, entry, one, paths)
+                naming += [one.member] if holds == "text" else []
+                fixed = one.member if holds == "program" else fixed
+            elif stat.S_ISLNK(one.mode):
+                entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(one.path)  # noqa: PTH115 (3.9)
+                tar.addfile(entry)
+            else:
+                entry.type = tarfile.DIRTYPE
+                tar.addfile(entry)
+    piece = Piece(sha256_of(path), path.stat().st_size, sum(one.size for one in files), len(files), kind)
+    return PackedPiece(piece, path, tuple(naming), fixed)
+
+
+def _add(tar: tarfile.TarFile, entry: tarfile.TarInfo, one: CacheFile, paths: Sequence[bytes]) -> str:
+    """Add one file; say whether it holds one of *paths* as `text`, as a `program`, or not at all."""
+    # O_NOFOLLOW: a link that has taken the file's place since the look may lead anywhere.
+    with os.fdopen(os.open(one.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        entry.size = one.size
+        try:
+            tar.addfile(entry, file)
+        except OSError as error:
+            raise TornError(f"{one.path} changed while it was read: {error}") from error
+        about = os.fstat(file.fileno())
+        if [about.st_size, about.st_mtime_ns] != one.state:
+            raise TornError(f"{one.path} changed while it was read")
+        # Python gives the code of a .pyc file its new path when it loads it.
+        if not paths or not one.size or one.path.endswith(".pyc"):
+            return ""
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if all(data.find(path) < 0 for path in paths):
+                return ""
+            return "text" if data.find(b"\0") < 0 else "program"
+
+
+@contextlib.contextmanager
+def _packer(kind: str, path: Path) -> Iterator[IO[bytes]]:
+    """Give what compresses into *path*. Raises OSError when that fails."""
+    with path.open("wb") as out:
+        if kind == "gz":
+            with gzip.GzipFile("", "wb", 1, out, mtime=0) as sink:
+                yield sink  # type: ignore[misc]
+            return
+        with _zstd(["-q", LEVEL, "-T1", "-c"], stdin=subprocess.PIPE, stdout=out) as program:
+            assert program.stdin is not None  # noqa: S101 (asked for above)
+            yield program.stdin
+            program.stdin.close()
+            if program.wait():
+                raise OSError(f"zstd left with {program.returncode}")
+
+
+@contextlib.contextmanager
+def _unpacker(kind: str, path: Path) -> Iterator[IO[bytes]]:
+    """Give what *path* holds, uncompressed. Raises TornError when zstd cannot read it."""
+    if kind == "gz":
+        with gzip.open(str(path), "rb") as source:
+            yield source  # type: ignore[misc]
+        return
+    with path.open("rb") as packed, _zstd(["-q", "-d", "-c"], packed, subprocess.PIPE) as program:
+        assert program.stdout is not None  # noqa: S101 (asked for above)
+        yield program.stdout
+        # It has to reach its end: only then it has compared its own checksum.
+        while program.stdout.read(BLOCK):
+            pass
+        if program.wait():
+            raise TornError(f"{path.name} cannot be unpacked: zstd left with {program.returncode}")
+
+
+@contextlib.contextmanager
+def _zstd(
+    words: List[str], stdin: "IO[bytes] | int", stdout: "IO[bytes] | int"
+) -> Iterator["subprocess.Popen[bytes]"]:
+    program = subprocess.Popen(["zstd", *words], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)
+    try:
+        yield program
+    finally:
+        # Also when the agent is to end: a compressor that nobody feeds would stay for ever.
+        program.kill()
+        program.wait()
+
+
+def _tar(stream: IO[bytes], mode: Literal["r|", "w|"]) -> tarfile.TarFile:
+    return tarfile.open(fileobj=stream, mode=mode, bufsize=BLOCK, format=tarfile.PAX_FORMAT)
+
+
+Rewrite = Callable[[str, bytes], bytes]
+
+
+def unpack(
+    archive: Path, piece: Piece, staged: Mapping[str, Path], inside: bool, rewrite: Optional[Rewrite]
+) -> None:
+    """
+    Unpack a piece below *staged*, a new folder for each place. Raises OSError, and TornError for any lie.
+
+    With *inside* a link may not leave its place. *rewrite* gives text files and links the new paths.
+    """
+    links: List[Tuple[Path, str]] = []
+    made: Set[Path] = set()
+    rest, files = piece.unpacked, piece.files
+    try:
+        with _unpacker(piece.kind, archive) as source, _tar(source, "r|") as tar:
+            for member in tar:
+                check_member(member.name)
+                place, _, relative = member.name.partition("/")
+                rest, files = rest - member.size, files - 1
+                if place not in staged or not relative or rest < 0 or files < 0:
+                    raise TornError(
+                        f"{archive.name} holds {member.name[:200]!r}, which its manifest does not"
+                    )
+                target = staged[place] / relative
+                if target.parent not in made:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    made.add(target.parent)
+                if member.issym():
+                    links.append((target, _link_of(member, inside, rewrite)))
+                elif member.isdir():
+                    target.mkdir(exist_ok=True)
+                elif member.isfile():
+                    _write(tar, member, target, rewrite)
+                else:
+                    raise TornError(f"{archive.name} holds {member.name!r}, which is no file, folder or link")
+    except (tarfile.TarError, ValueError, EOFError, zlib.error) as error:
+        raise TornError(f"{archive.name} is no whole archive: {error}") from error
+    if rest or files:
+        raise TornError(f"{archive.name} holds less than its manifest says")
+    # Last: until here no link is in these new folders, so nothing was written through one.
+    for target, leads in links:
+        target.symlink_to(leads)
+
+
+def _is_outside(member: str, leads: str) -> bool:
+    """Say whether a link of that name and target leads out of the place that its name begins with."""
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(member), leads))
+    place = member.partition("/")[0]
+    return leads.startswith("/") or not (end == place or end.startswith(f"{place}/"))
+
+
+def leads_out(one: CacheFile) -> bool:
+    """Say whether it is a link out of its place, or one that cannot be read."""
+    try:
+        if not stat.S_ISLNK(one.mode):
+            return False
+        return _is_outside(one.member, os.readlink(one.path))  # noqa: PTH115 (3.9)
+    except OSError:
+        return True
+
+
+def _link_of(member: tarfile.TarInfo, inside: bool, rewrite: Optional[Rewrite]) -> str:
+    leads = member.linkname
+    if inside and _is_outside(member.name, leads):
+        raise TornError(f"{member.name!r} is a link to {leads!r}, out of its folder")
+    return leads if rewrite is None else os.fsdecode(rewrite("", os.fsencode(leads)))
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, rewrite: Optional[Rewrite]) -> None:
+    source = tar.extractfile(member)
+    if source is None:
+        raise TornError(f"{member.name!r} holds nothing")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    # Neither set-user-id nor an owner comes from an archive, and others never write.
+    with os.fdopen(os.open(str(target), flags, member.mode & 0o755 | 0o600), "wb") as file:
+        if rewrite is not None and member.size <= BLOCK:
+            file.write(rewrite(member.name, source.read()))
+        else:
+            shutil.copyfileobj(source, file, BLOCK)
+    # To the nanosecond: Python compares the time of a module with what its .pyc file says.
+    when = _nanoseconds(member.pax_headers.get("mtime", str(int(member.mtime))))
+    os.utime(str(target), ns=(when, when))
+
+
+def _nanoseconds(text: str) -> int:
+    whole, _, rest = text.partition(".")
+    return int(whole) * 10**9 + int(rest.ljust(9, "0")[:9] or 0)
+
+
+def merge(staged: Path, target: Path) -> None:
+    """
+    Move what was unpacked to its place, replacing files of the same name. Raises OSError and TornError.
+
+    A folder that is not there yet comes by one rename; never is anything moved through a link.
+    """
+    if not os.path.lexists(str(target)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.rename(target)
+        return
+    if target.is_symlink() or not target.is_dir():
+        raise TornError(f"{target} is there and is no folder")
+    for entry in list(os.scandir(str(staged))):
+        place = target / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            merge(Path(entry.path), place)
+        elif place.is_dir() and not place.is_symlink():
+            raise TornError(f"{place} is a folder, and no file can take its place")
+        else:
+            Path(entry.path).replace(place)

@@ -1,0 +1,279 @@
+"""
+Bring back what earlier machines installed, compiled and downloaded. `cache_keeper` keeps it for the next ones.
+
+Nothing depends on it: `job.setup` runs on every machine, and finds installed what came back. So a cache that is
+missing, torn or of another image costs time only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
+
+from orchestrator.agent.cache_pieces import OURS, CacheFile, leads_out, look, merge, unpack
+from orchestrator.agent.cache_places import (
+    PREFIX,
+    Cache,
+    compiled,
+    environment,
+    folders,
+    image_prefix,
+    programs,
+)
+from orchestrator.agent.heartbeat import Status
+from orchestrator.agent.layout import read_json
+from orchestrator.agent.logs import JobLog
+from orchestrator.agent.rehearsal import is_rehearsal
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import JobBucket
+from orchestrator.agent.threads import each, say
+from orchestrator.agent.venv import PYTHON
+from orchestrator.contract.cache_manifest import ENVIRONMENT, CacheManifest, Piece, manifest_name, parse
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.replacing import write_atomically
+
+PARALLEL = 4
+IMAGE_FILES = "image-files"
+"""Where files of the image are that others have taken the place of."""
+SETTLED = 5.0
+"""Seconds since its last change after which a file of a growing cache counts as finished."""
+Files = Dict[str, List[int]]
+Rewrite = Callable[[str, bytes], bytes]
+
+
+class Caches:
+    """Hold the caches of one machine."""
+
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], bucket: JobBucket, status: Status, log: JobLog
+    ) -> None:
+        self._settings, self._environ, self._bucket = settings, environ, bucket
+        self.moves = is_rehearsal(environ)
+        """Whether folders of another machine have other paths: only on a local cloud."""
+        self._status, self._log = status, log
+        self._state = settings.layout.status.parent
+        self._given_up = False
+        self.wanted: List[Cache] = []
+        self.image: Files = {}
+        self.programs_back: Optional[int] = None
+
+    def bring(self) -> None:
+        """Bring back what fits this machine. Whatever is in the way, the job starts without; it is said once."""
+        try:
+            self.wanted = self._find()
+            missing = [one for one in self.wanted if self._may_come(one)]
+        except (AgentError, OSError) as error:
+            self._note(f"nothing is kept from machine to machine: {error}")
+            return
+        self._status.time("unpack_began")
+        notes = [one for one in each(self._brought, missing, PARALLEL) if one]
+        if notes:
+            self._status.time("unpacked")
+        for text in notes:
+            self._note(text)
+        self.programs_back = len(programs(self._settings.layout))
+
+    def came_back(self) -> bool:
+        """Say whether this machine's packages are those of an earlier one."""
+        return bool(self.known(ENVIRONMENT).get("restored"))
+
+    def discard(self) -> None:
+        """Take away the packages that came back, so that the setup makes them anew. Raises OSError."""
+        self._clear_environment()
+        self._given_up = True
+        for mark in self._state.glob("setup-*"):
+            mark.unlink()
+
+    def _find(self) -> List[Cache]:
+        settings, layout = self._settings, self._settings.layout
+        found: List[Cache] = []
+        if settings.warm_start:
+            prefix = image_prefix(layout, self._environ)
+            first = self._state / "cache-image.json"
+            if not first.exists() and not any(self._state.glob("setup-*")):
+                # Before anything is installed: what the image has is not packed.
+                now = {member: one.state for member, one in look(prefix).items()}
+                write_atomically(first, json.dumps(now))
+            self.image = read_json(first)
+            own = environment(layout, self._environ, settings.setup, self.image, prefix)
+            # A machine that an earlier release has set up does not say what its image had.
+            if first.exists() and (settings.setup or self._environ.get(PYTHON)):
+                found.append(own)
+            found.append(compiled(layout, own))
+        home = Path(self._environ.get("HOME") or "/root")
+        return found + folders(settings.caches, self._environ, home, layout.root)
+
+    def _may_come(self, cache: Cache) -> bool:
+        """Say whether a cache is to come back: not over what this machine has already."""
+        known = self.known(cache.name)
+        if cache.name == ENVIRONMENT and known.get("moving"):
+            self._clear_environment()
+            known = {}
+        if cache.name == ENVIRONMENT and any(self._state.glob("setup-*")):
+            return False
+        return not self._given_up and known.get("key") != cache.key
+
+    def _brought(self, cache: Cache) -> Optional[str]:
+        """Bring one cache; return what to say of it, None when there is none."""
+        name, began, generation = manifest_name(cache.name, cache.key), time.monotonic(), 0
+        staged = {place: _incoming(path, cache.name) for place, path in cache.places.items()}
+        try:
+            held = self._bucket.read(name)
+            if held is None:
+                return None
+            generation = held.generation
+            manifest = parse(held.data, name)
+            rewrite = self._check(cache, manifest)
+            self._unpack(cache, manifest, staged, rewrite)
+            self._move(cache, manifest, staged, generation)
+        except (AgentError, OSError, ValueError) as error:
+            if cache.name == ENVIRONMENT and self.known(ENVIRONMENT).get("moving"):
+                self._clear_environment()
+            # Not tried again on this disk; what is made here takes its place in the bucket.
+            self.remember(cache.name, {"key": cache.key, "generation": generation, "files": {}})
+            return f"{cache.title} that an earlier machine kept cannot be used, and are made anew: {error}"
+        finally:
+            for folder in staged.values():
+                shutil.rmtree(str(folder), ignore_errors=True)
+        took = time.monotonic() - began
+        return (
+            f"{cache.title} of an earlier machine are back: {manifest.unpacked / 1e6:,.0f} MB in {took:.1f} s"
+        )
+
+    def _check(self, cache: Cache, manifest: CacheManifest) -> Optional[Rewrite]:
+        """
+        Return what changes paths on a machine of a local cloud, where each has a root of its own; else None.
+
+        Raises TornError for what another machine, image or Python has kept.
+        """
+        if manifest.key != cache.key or dict(manifest.facts) != dict(cache.facts):
+            raise TornError("it is of another machine, image or Python")
+        here = {name: str(path) for name, path in cache.places.items()}
+        if set(here) != set(manifest.places):
+            raise TornError("it is of other folders")
+        free = shutil.disk_usage(str(self._settings.layout.root)).free
+        if manifest.unpacked + manifest.stored > free:
+            raise TornError(
+                f"it has {manifest.unpacked / 1e9:.1f} GB, and the disk has room for {free / 1e9:.1f}"
+            )
+        if here == dict(manifest.places):
+            return None
+        # A virtual environment holds its own path: in another place it is another one.
+        if not self.moves or manifest.fixed:
+            raise TornError(
+                f"it was in another place, {next(iter(manifest.places.values()))} {manifest.fixed}"
+            )
+        pairs = [(os.fsencode(old), os.fsencode(here[name])) for name, old in manifest.places.items()]
+        naming = {"", *manifest.naming}
+
+        def rewrite(member: str, data: bytes) -> bytes:
+            for old, new in pairs if member in naming else ():
+                data = data.replace(old, new)
+            return data
+
+        return rewrite
+
+    def _unpack(
+        self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], rewrite: Optional[Rewrite]
+    ) -> None:
+        """Unpack all pieces, each proven first, into new folders beside their places."""
+        for folder in staged.values():
+            shutil.rmtree(str(folder), ignore_errors=True)  # What a killed machine had begun.
+        archives = next(iter(staged.values())) / "archives"
+        archives.mkdir(parents=True)
+
+        def one(numbered: Tuple[int, Piece]) -> None:
+            number, piece = numbered
+            archive = archives / str(number)
+            self._bucket.download(piece.object, archive, piece.size)
+            if archive.stat().st_size != piece.size or sha256_of(archive) != piece.sha256:
+                raise TornError(f"{piece.object} has another sha256 than its name")
+            into = {name: folder / f"p{number}" for name, folder in staged.items()}
+            unpack(archive, piece, into, cache.inside, rewrite)
+            archive.unlink()
+
+        each(one, list(enumerate(manifest.pieces)), PARALLEL)
+
+    def _move(
+        self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], generation: int
+    ) -> None:
+        """Move everything to its place; a kill in the middle is seen by the next start, which begins anew."""
+        self.remember(cache.name, {"moving": True})
+        for name, place in cache.places.items():
+            parts = [staged[name] / f"p{number}" for number in range(len(manifest.pieces))]
+            parts = [part for part in parts if part.is_dir()]
+            if name == PREFIX:
+                new = {member for part in parts for member in look({PREFIX: part})}
+                self._set_aside(place, {*new, *manifest.removed} & set(self.image))
+            for part in parts:
+                merge(part, place)
+        body = {
+            "key": cache.key,
+            "generation": generation,
+            "restored": True,
+            "manifest": json.loads(manifest.text()),
+        }
+        self.remember(
+            cache.name, {**body, "files": {member: one.state for member, one in self.files(cache).items()}}
+        )
+
+    def _set_aside(self, prefix: Path, members: Set[str]) -> None:
+        """Keep the image's own files that others take the place of, so that they can come back."""
+        for member in members:
+            source = prefix / member.partition("/")[2]
+            target = self._settings.layout.root / IMAGE_FILES / member
+            if os.path.lexists(str(source)) and not os.path.lexists(str(target)):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(str(source), str(target))
+
+    def _clear_environment(self) -> None:
+        """Leave of the packages only what the image has. Raises OSError."""
+        layout = self._settings.layout
+        self.remember(ENVIRONMENT, {"moving": True})
+        for name in ("venvs", "python", "pythons"):
+            shutil.rmtree(str(layout.root / name), ignore_errors=True)
+        prefix = image_prefix(layout, self._environ)
+        for member, one in look(prefix).items():
+            if member not in self.image:
+                with contextlib.suppress(OSError):
+                    (Path(one.path).rmdir if one.is_folder else Path(one.path).unlink)()
+        saved = layout.root / IMAGE_FILES
+        for member, one in look({PREFIX: saved / PREFIX}).items():
+            target = prefix[PREFIX] / member.partition("/")[2]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(one.path, str(target))
+        shutil.rmtree(str(saved), ignore_errors=True)
+        self.remember(ENVIRONMENT, {})
+
+    def files(self, cache: Cache) -> Dict[str, CacheFile]:
+        """Return a cache's files: not those of the image, none that may still be written, no link out of it."""
+        found = look(cache.places)
+        if cache.name == ENVIRONMENT:
+            return {member: one for member, one in found.items() if self.image.get(member) != one.state}
+        settled = (time.time() - SETTLED) * 1e9
+        return {m: one for m, one in found.items() if one.modified < settled and not leads_out(one)}
+
+    def known(self, name: str) -> Dict[str, Any]:
+        """Return what is remembered of a cache on this disk."""
+        return read_json(self._state / f"cache-{name}.json")
+
+    def remember(self, name: str, value: Mapping[str, Any]) -> None:
+        """Remember it. Raises OSError."""
+        write_atomically(self._state / f"cache-{name}.json", json.dumps(value))
+
+    def _note(self, text: str) -> None:
+        say(text)
+        self._log.line(f"--- {text} ---")
+
+
+def _incoming(place: Path, cache: str) -> Path:
+    """Return the folder that a cache is unpacked in: on the disk of its place, so that a rename can move it."""
+    while not place.is_dir():
+        place = place.parent
+    return place / f"{OURS}incoming-{cache}"

@@ -1,0 +1,153 @@
+"""The manifest of a cache: the one object that makes what a machine kept for the next ones exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, Mapping, Tuple
+
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import LONGEST_NAME, LONGEST_PATH, SHA256, is_plain, size_of
+from orchestrator.contract.object_names import CACHES
+
+SCHEMA = 1
+ENVIRONMENT = "environment"
+COMPILED = "compiled"
+FOLDER = "folder-"
+"""Begins the name of a cache that holds a folder of `job.caches`."""
+PIECES = f"{CACHES}pieces/"
+KINDS = ("zst", "gz")
+LARGEST = 50 << 30
+"""Bytes of one cache, unpacked. A larger one is not kept."""
+MOST_FILES = 500_000
+MOST_PIECES = 2_000
+MOST_NAMES = 100_000
+RETAINED = 2
+"""Keys of one cache that stay in the bucket: that of the present environment, and the one before."""
+_NAME = re.compile(rf"{CACHES}([a-z]+(?:-[0-9a-f]{{16}})?)/([0-9a-f]{{32}})\.json")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Name one archive: its sha256 in hex, its size in bytes, what is in it, and how it is compressed."""
+
+    sha256: str
+    size: int
+    unpacked: int
+    files: int
+    kind: str
+
+    @property
+    def object(self) -> str:
+        """Return the name of its object, which its content decides."""
+        return f"{PIECES}{self.sha256}.tar.{self.kind}"
+
+
+@dataclass(frozen=True)
+class CacheManifest:
+    """
+    Describe one cache as it was on the machine that kept it.
+
+    *places* are the folders by the first part of a member's name; *facts* say what else a machine must have in
+    common. *removed* are files of the image that are no longer there. *naming* are text files that hold a path
+    of *places*; *fixed* is a program that holds one and so works nowhere else, empty for none.
+    """
+
+    key: str
+    places: Mapping[str, str]
+    facts: Mapping[str, str]
+    pieces: Tuple[Piece, ...]
+    removed: Tuple[str, ...] = ()
+    naming: Tuple[str, ...] = ()
+    fixed: str = ""
+    schema: int = field(default=SCHEMA)
+
+    @property
+    def unpacked(self) -> int:
+        """Return the bytes of all files."""
+        return sum(one.unpacked for one in self.pieces)
+
+    @property
+    def stored(self) -> int:
+        """Return the bytes of all archives."""
+        return sum(one.size for one in self.pieces)
+
+    def text(self) -> str:
+        """Return the manifest as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def manifest_name(cache: str, key: str) -> str:
+    """Return the object name of a manifest."""
+    return f"{CACHES}{cache}/{key}.json"
+
+
+def cache_of(name: str) -> str:
+    """Return the cache that a manifest's object name belongs to, empty for any other name."""
+    found = _NAME.fullmatch(name)
+    return found[1] if found else ""
+
+
+def parse(data: bytes, where: str) -> CacheManifest:
+    """Return the manifest in *data*. Raises TornError when it is none: any machine may have written it."""
+    try:
+        value: Dict[str, Any] = json.loads(data)
+        found = CacheManifest(
+            schema=int(value["schema"]),
+            key=_text(value["key"]),
+            places=_table(value["places"]),
+            facts=_table(value["facts"]),
+            pieces=tuple(_piece(one) for one in value["pieces"]),
+            removed=_names(value["removed"]),
+            naming=_names(value["naming"]),
+            fixed=_text(value["fixed"]),
+        )
+        _check(found)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise TornError(f"{where} is no manifest of a cache: {error}") from error
+    return found
+
+
+def _check(found: CacheManifest) -> None:
+    if found.schema != SCHEMA:
+        raise ValueError(f"schema {found.schema} is not {SCHEMA}")
+    many = len(found.pieces) > MOST_PIECES or sum(one.files for one in found.pieces) > MOST_FILES
+    if many or found.unpacked > LARGEST:
+        raise ValueError("it is larger than a cache may be")
+
+
+def check_member(name: str) -> None:
+    """Raise ValueError for the name of a file that leads out of its place, or that no disk has."""
+    data = name.encode("utf-8", "surrogateescape")
+    if not is_plain(name) or len(data) > 4 * LONGEST_PATH:
+        raise ValueError(f"member {name[:200]!r}")
+    if any(len(part) > LONGEST_NAME or part in (b"", b".") for part in data.split(b"/")):
+        raise ValueError(f"member {name[:200]!r}")
+
+
+def _piece(value: Dict[str, Any]) -> Piece:
+    if not SHA256.fullmatch(value["sha256"]) or value["kind"] not in KINDS:
+        raise ValueError(f"piece {value['sha256']!r}")
+    size, unpacked, files = (size_of(value[name]) for name in ("size", "unpacked", "files"))
+    return Piece(value["sha256"], size, unpacked, files, value["kind"])
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_PATH:
+        raise TypeError("a text that is none")
+    return value
+
+
+def _table(value: Any) -> Dict[str, str]:
+    if not isinstance(value, dict) or len(value) > 20:
+        raise TypeError("a table that is none")
+    return {_text(key): _text(one) for key, one in value.items()}
+
+
+def _names(value: Any) -> Tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MOST_NAMES:
+        raise TypeError("a list that is none")
+    for one in value:
+        check_member(one)
+    return tuple(value)
