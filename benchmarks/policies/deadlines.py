@@ -1,18 +1,16 @@
 """
-Jobs with a deadline, tick by tick: what a policy runs them on, what it costs, and whether it is in time.
+Jobs with a deadline, tick by tick: what other policies run them on, what it costs, and whether it is in time.
 
 Each tick a policy says what to run on; a zone that turns out to be down is answered within the tick. A change
-takes whole ticks that are paid. All policies share one safety net: when the time left is nearly that of a
-start and the work left, it is on demand to the end.
+stops the work while the next machine is created and boots; only the second is paid. All policies share one
+safety net: when the time left is nearly that of a start and the work left, it is on demand to the end.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
-from benchmarks.policies.compared import Policy, choose
 from benchmarks.policies.trace import Trace
-from orchestrator.planning.deadline import Mode, Offer, Situation, life_of, share_of
 
 WAIT, DEMAND = -1, -2
 """What a policy says beside the number of a zone."""
@@ -30,9 +28,10 @@ class Job:
     first: int
     ticks: int
     work: int
-    cold: int
+    create: float
+    boot: float
     now: int = 0
-    done: int = 0
+    done: float = 0.0
     at: int = WAIT
     starting: int = 0
     cost: float = 0.0
@@ -40,18 +39,19 @@ class Job:
     asked: dict[int, list[bool]] = field(default_factory=dict)
     taken: dict[int, int] = field(default_factory=dict)
     ended: dict[int, int] = field(default_factory=dict)
-    held: int = 0
-    ends: int = 0
-    gaps: int = 0
-    without: int = 0
 
     def __post_init__(self) -> None:
         span = slice(self.first, self.first + self.ticks)
         self._up: list[list[bool]] = self.trace.up[:, span].tolist()
         self._price: list[list[float]] = self.trace.price[:, span].tolist()
+        start = (self.create + self.boot) / self.trace.tick
+        self.cold = ceil(start)
+        # A start ends within a tick: the rest of it is work.
+        self.rest = self.cold - start
+        self.paid = (self.boot / self.trace.tick + self.rest) / self.cold
 
     @property
-    def slack(self) -> int:
+    def slack(self) -> float:
         """Return how many ticks may pass without work."""
         return self.ticks - self.now - (self.work - self.done)
 
@@ -90,19 +90,17 @@ def finish(job: Job, chooser: Chooser) -> Job:
     while job.done < job.work and job.now < job.ticks:
         if job.at >= 0 and not job.up(job.at):
             job.lost, job.at = job.at, WAIT
-            job.ends += 1
         target = chooser(job)
         if target != job.at:
-            job.gaps += job.at < 0 <= target
             job.at, job.starting = target, 0 if target == WAIT else job.cold
         if job.at != WAIT:
-            job.cost += hours * (job.trace.on_demand if job.at == DEMAND else job.price(job.at))
-        job.held += job.at >= 0
-        job.without += job.at < 0
+            usd_hour = job.trace.on_demand if job.at == DEMAND else job.price(job.at)
+            job.cost += hours * usd_hour * (job.paid if job.starting else 1.0)
         if job.starting:
             job.starting -= 1
+            job.done += 0.0 if job.starting else job.rest
         elif job.at != WAIT:
-            job.done += 1
+            job.done += 1.0
         job.now += 1
     return job
 
@@ -111,8 +109,10 @@ def netted(rule: Chooser) -> Chooser:
     """Return a rule with the safety net under it."""
 
     def chosen(job: Job) -> int:
-        if job.at < 0 and job.slack < 2 * job.cold + (job.at == DEMAND):
-            return DEMAND
+        # Not only without a machine: a move for the money's sake may end in nothing, too.
+        tight = job.slack < 2 * job.cold + (job.at == DEMAND)
+        if tight:
+            return job.at if job.at >= 0 else DEMAND
         return rule(job)
 
     return chosen
@@ -189,62 +189,10 @@ def skynomad(job: Job) -> int:
     return job.at if job.at == DEMAND else WAIT
 
 
-def product(policy: Policy) -> Chooser:
-    """Return tpuctl's own choice (orchestrator.planning.deadline), with what the engine learns for it."""
-
-    def chosen(job: Job) -> int:
-        known = {zone: job.ask(zone) for zone in cheapest(job)} if job.at < 0 else {}
-        while True:
-            choice = choose(policy, situation(job, known))
-            if choice.mode is Mode.WAIT:
-                return WAIT
-            if choice.mode is Mode.ON_DEMAND:
-                return DEMAND
-            zone = job.trace.zones.index(choice.place)
-            if zone == job.at or known.setdefault(zone, job.ask(zone)):
-                return zone
-
-    return chosen
-
-
-def situation(job: Job, known: dict[int, bool]) -> Situation:
-    """Return what the product knows: prices, answers to its own requests, and how its machines fared."""
-    tick = job.trace.tick
-    life = life_of(job.held * tick, job.ends)
-    offers = tuple(
-        Offer(name, job.price(zone), known.get(zone), share_of(job.taken.get(zone, 0), asked), life)
-        for zone, name in enumerate(job.trace.zones)
-        for asked in (len(job.asked.get(zone, ())),)
-    )
-    modes = {WAIT: Mode.WAIT, DEMAND: Mode.ON_DEMAND}
-    return Situation(
-        now=job.now * tick,
-        began=0.0,
-        deadline=job.ticks * tick,
-        work=job.work * tick,
-        done=job.done * tick,
-        cold=job.cold * tick,
-        loss=0.0,
-        on_demand_usd_hour=job.trace.on_demand,
-        offers=offers,
-        mode=modes.get(job.at, Mode.SPOT),
-        place=job.trace.zones[job.at] if job.at >= 0 else "",
-        gap=tick * (job.without + 6.0) / (job.gaps + 1.0),
-        starting=job.starting > 0,
-    )
-
-
-def cold_ticks(trace: Trace, seconds: float) -> int:
-    """Return how many ticks a change takes."""
-    return ceil(seconds / trace.tick)
-
-
 CHOOSERS: dict[str, Chooser] = {
     "greedy": netted(greedy),
     "Uniform Progress, other regions first": netted(uniform(elsewhere_first)),
     "Uniform Progress, likeliest zone": netted(uniform(likeliest)),
     "Uniform Progress, likeliest for the price": netted(uniform(worthiest)),
     "SkyNomad-like": netted(skynomad),
-    "tpuctl uniform": product(Policy.UNIFORM),
-    "tpuctl thrifty": product(Policy.THRIFTY),
 }

@@ -3,51 +3,104 @@
 from dataclasses import dataclass, field
 
 from benchmarks.policies.market import Market
+from orchestrator.contract.interval import Life
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """
+    Hold what came between a loss and the next first step.
+
+    *delay* is what the policy added, in seconds; *taken* how many machines that were asked for meanwhile were
+    taken away while they were being created.
+    """
+
+    delay: float
+    taken: int = 0
 
 
 @dataclass
 class Ledger:
-    """Collect what a policy does in a market."""
+    """
+    Collect what a policy does in a market.
+
+    *kept* is with a save each `every` seconds, *paced* what the same machines would have kept with `every: auto`.
+    *used* counts machines whose job made a step.
+    """
 
     market: Market
     noticed: bool = False
     kept: float = 0.0
+    paced: float = 0.0
     paid: float = 0.0
-    idle: float = 0.0
+    usd: float = 0.0
     creates: int = 0
-    accepted: int = 0
+    used: int = 0
     waited: float = 0.0
     soonest: float = 0.0
-    delays: list[float] = field(default_factory=list)
+    recoveries: list[Recovery] = field(default_factory=list)
     lost_at: float | None = None
+    lives: list[Life] = field(default_factory=list)
+    taken: int = 0
+
+    @property
+    def delays(self) -> list[float]:
+        """Return what the policy added to each recovery."""
+        return [one.delay for one in self.recoveries]
 
     def ask(self, zone: int, at: float) -> tuple[bool, float, float]:
         """Ask the market for a machine, and count it."""
         self.creates += at < self.market.end
         answer = self.market.ask(zone, at)
-        self.accepted += answer[0]
+        self.taken += not answer[0] and answer[1] - at != self.market.latency.refuse
         return answer
 
     def life(
-        self, ready: float, death: float, *, first_step: float | None = None, stop: float | None = None
-    ) -> None:
-        """Book a machine: paid from READY to death or *stop*, stepping from *first_step* on."""
+        self,
+        zone: int,
+        ready: float,
+        death: float,
+        *,
+        first_step: float | None = None,
+        stop: float | None = None,
+        spot: bool = True,
+    ) -> float:
+        """
+        Book a machine: paid from READY to death or *stop*, stepping from *first_step* on. Return what is kept.
+
+        One that the policy stops before its notice loses what was not saved.
+        """
         latency, end = self.market.latency, self.market.end
-        ready, stop = min(ready, end), min(death if stop is None else stop, end)
+        ready, death = min(ready, end), min(death, end)
+        stop = death if stop is None else min(stop, end)
         first = ready + latency.push + latency.restore if first_step is None else first_step
-        self.paid += stop - ready
+        self._pay(zone, ready, stop, spot=spot)
         if self.lost_at is not None and self.market.stressed:
             self.waited += ready - self.lost_at
             self.soonest += self.market.soonest(self.lost_at) - self.lost_at
-        if first >= min(death, end):
-            return
-        self.kept += latency.kept(first, min(death, end), noticed=self.noticed)
-        self.idle += max(0.0, stop - death)
+        told = spot and self.noticed and stop >= death - latency.notice
+        until = death - latency.notice if told else min(stop, death)
+        if first >= min(stop, death):
+            return 0.0
+        self.used += 1
+        saved, unsaved = latency.worked(first, until)
+        kept = saved + (unsaved if told else 0.0)
+        self.kept += kept
+        saved, unsaved = latency.paced(first, until, self.lives)
+        self.paced += saved + (unsaved if told else 0.0)
+        self.lives.append(Life(max(0.0, until - first), lost=not told))
         if self.lost_at is not None:
             without = self.market.without_capacity(self.lost_at, first - latency.floor)
-            self.delays.append(first - self.lost_at - latency.floor - without)
-        self.lost_at = death
+            self.recoveries.append(Recovery(first - self.lost_at - latency.floor - without, self.taken))
+        self.lost_at, self.taken = death if told else min(stop, death), 0
+        return kept
 
-    def spare(self, ready: float, stop: float) -> None:
+    def spare(self, zone: int, ready: float, stop: float, *, spot: bool = True) -> None:
         """Book a machine that was paid for and never used."""
-        self.paid += max(0.0, min(stop, self.market.end) - min(ready, self.market.end))
+        self._pay(zone, min(ready, self.market.end), min(stop, self.market.end), spot=spot)
+
+    def _pay(self, zone: int, ready: float, stop: float, *, spot: bool) -> None:
+        if stop > ready:
+            self.paid += stop - ready
+            full = self.market.trace.on_demand * (stop - ready) / 3600
+            self.usd += self.market.usd(zone, ready, stop) if spot else full

@@ -7,12 +7,14 @@ Its clock jumps. While nothing can change before the next event of the market, w
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from benchmarks.policies.ledger import Ledger
 from orchestrator.contract import object_names
 from orchestrator.domain import names
+from orchestrator.domain.catalog import Price
+from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
@@ -26,16 +28,20 @@ from orchestrator.domain.observation import (
     Worker,
     World,
 )
+from orchestrator.domain.plan import Kind, Plan, Verb
 from orchestrator.domain.ports import NodeOrder, StoredObject
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import race_claim
 from orchestrator.errors import Retry
+from orchestrator.planning.next_zone import create_gate
 
 EPOCH = 1.7e9
 """The time at which a replay begins, since 0 means "never" to the record."""
 SAVED = 2.0
 """Seconds between the end of the last save and the report that it is committed."""
+GLANCE = 300.0
+"""Seconds between two looks at a job with a deadline."""
 
 
 @dataclass
@@ -50,12 +56,17 @@ class Machine:
     ready: float
     death: float
     labels: Mapping[str, str]
+    spot: bool = True
     deleted: float | None = None
     booked: bool = False
 
 
 class LightCloud:
-    """Stand for the cloud, the bucket and the clock of one deployment."""
+    """
+    Stand for the cloud, the bucket and the clock of one deployment.
+
+    With `job.target_steps` its job ends: a step is a second of work.
+    """
 
     def __init__(self, ledger: Ledger, spec: Spec) -> None:
         self.ledger = ledger
@@ -63,9 +74,13 @@ class LightCloud:
         self.places = {zone_name(zone): index for index, zone in enumerate(ledger.market.trace.zones)}
         self.time = 0.0
         self.jumped = 0.0
-        self.steady = False
+        self.calm = 0.0
         self.machines: list[Machine] = []
         self.claims: dict[str, bytes] = {}
+        self.work = float(spec.job.target_steps or 0)
+        self.done = 0.0
+        self.finished = False
+        self._prices = (-1, Prices())
         self.nodes = self.store = self.vms = self
 
     # The clock.
@@ -78,12 +93,29 @@ class LightCloud:
         """Return the time that pauses are measured with; jumps do not count, so the polls keep their phase."""
         return self.time - self.jumped
 
+    def see(self, plan: Plan, record: Record) -> None:
+        """Learn for how long the loop will do nothing, whatever it sees in vain meanwhile."""
+        self.calm = 0.0
+        in_sight = any(m.incarnation == record.node.incarnation for m in self.machines)
+        doubtful = record.node.requested_at > 0 and not in_sight
+        if plan.changes or doubtful or any(self._rings(m) for m in self.machines):
+            return
+        gates = [create_gate(self.spec, record, zone) - EPOCH for zone in self.places]
+        coming = [at for m in self.machines for at in (m.ready, self._gone_at(m), self._first_step(m))]
+        # A job with a deadline may be acted on although nothing has happened.
+        next_look = self.time + GLANCE if self.work else float("inf")
+        later = (at for at in (*gates, *coming, next_look) if at > self.time)
+        self.calm = min(later, default=float("inf")) - self.time
+
+    def _gone_at(self, machine: Machine) -> float:
+        return 0.0 if machine.deleted is None else machine.deleted + self.ledger.market.latency.delete
+
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
         """Let time pass, and whole polls more while nothing can happen."""
-        if self.steady:
-            poll = float(self.spec.watch.poll)
-            calm = self._next_event() - self.time - seconds
-            far = max(0.0, calm // poll - 1) * poll
+        if self.calm:
+            poll = min(seconds, float(self.spec.watch.poll))
+            calm = min(self.calm, self._next_event() - self.time) - seconds
+            far = max(0.0, calm // poll * poll)
             self.time += far
             self.jumped += far
         self.time += seconds
@@ -91,7 +123,14 @@ class LightCloud:
     def _next_event(self) -> float:
         """Return when the next notice or death of a machine is due."""
         notice = self.ledger.market.latency.notice if self.ledger.noticed else 0.0
-        return min((m.death - notice for m in self.machines), default=self.time)
+        ends = (m.death - notice for m in self.machines if m.taken)
+        done = (self._done_at(m) for m in self.machines if m.taken) if self.work else ()
+        return min((*ends, *done), default=float("inf"))
+
+    def _done_at(self, machine: Machine) -> float:
+        """Return when the job would be done on a machine that trains on: saves are not counted."""
+        at = self._first_step(machine) + self.work - self.done
+        return at if at > self.time else float("inf")
 
     # The TPU adapter.
 
@@ -99,11 +138,17 @@ class LightCloud:
         """Ask the market for a machine."""
         zone = self.places[order.zone]
         incarnation = int(order.labels[names.INCARNATION_LABEL])
-        taken, ready, death = self.ledger.ask(zone, self.time)
+        if order.spot:
+            taken, ready, death = self.ledger.ask(zone, self.time)
+        else:
+            # On demand is always to be had, and stays.
+            taken, ready, death = True, self.time + self.ledger.market.latency.create, self.ledger.market.end
         self.machines.append(
-            Machine(order.name, order.zone, incarnation, self.time, taken, ready, death, order.labels)
+            Machine(
+                order.name, order.zone, incarnation, self.time, taken, ready, death, order.labels, order.spot
+            )
         )
-        return Operation(f"create {order.name}", "node", "create", order.name, order.zone, incarnation)
+        return Operation(f"create {order.name}", Kind.NODE, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
         """Begin to delete a machine."""
@@ -112,14 +157,14 @@ class LightCloud:
             return None
         if found.deleted is None:
             found.deleted = self.time
-        return Operation(f"delete {name}", "node", "delete", name, zone, found.incarnation)
+        return Operation(f"delete {name}", Kind.NODE, Verb.DELETE, name, zone, found.incarnation)
 
     def poll(self, operation: Operation) -> OperationResult:
         """Look at a creation or a deletion."""
         machine = next((m for m in self.machines if m.name == operation.name), None)
         if machine is None:
             return OperationResult(operation, done=True)
-        if operation.verb == "delete":
+        if operation.verb is Verb.DELETE:
             return OperationResult(operation, done=self._gone(machine))
         if machine.deleted is not None or self.time < machine.ready:
             return OperationResult(operation, done=machine.deleted is not None)
@@ -130,7 +175,7 @@ class LightCloud:
     def _gone(self, machine: Machine) -> bool:
         """Say whether a machine is in no list any more: refused, or its deletion has ended."""
         if machine.deleted is not None:
-            return self.time >= machine.deleted + self.ledger.market.latency.delete
+            return self.time >= self._gone_at(machine)
         return not machine.taken and self.time >= machine.ready
 
     # The bucket.
@@ -154,7 +199,7 @@ class LightCloud:
         """Return how often a machine has rung: 1 after its notice, 2 when its job is at rest."""
         latency = self.ledger.market.latency
         notice = machine.death - latency.notice
-        if not self.ledger.noticed or not machine.ready <= notice <= self.time:
+        if not machine.spot or not self.ledger.noticed or not machine.ready <= notice <= self.time:
             return 0
         return 2 if self.time >= notice + latency.save + SAVED else 1
 
@@ -179,6 +224,7 @@ class LightCloud:
             heartbeats=Present(beats),
             operations=polled,
             observed_at=self.now(),
+            prices=self._prices_now(),
             claim=race_claim.read_claim(
                 cast("Any", self),
                 race_claim.round_to_look_up(record, Present(nodes)),
@@ -187,8 +233,21 @@ class LightCloud:
             ),
         )
 
+    def _prices_now(self) -> Prices:
+        """Return what the record says that a machine costs now."""
+        trace = self.ledger.market.trace
+        tick = min(int(self.time / trace.tick), int(trace.price.shape[1]) - 1)
+        if tick != self._prices[0]:
+            column = trace.price[:, tick].tolist()
+            known = {
+                (self.spec.tpu.type, zone): Price(trace.on_demand, column[index])
+                for zone, index in self.places.items()
+            }
+            self._prices = tick, Prices(known)
+        return self._prices[1]
+
     def _talks(self, machine: Machine) -> bool:
-        return machine.taken and machine.ready <= self.time < machine.death
+        return machine.taken and not machine.booked and machine.ready <= self.time < machine.death
 
     def _node(self, machine: Machine) -> Node:
         state = NodeState.CREATING
@@ -203,14 +262,14 @@ class LightCloud:
             incarnation=machine.incarnation,
             workers=(Worker(0, "10.0.0.2"),) if state is NodeState.READY else (),
             labels=machine.labels,
-            spot=True,
+            spot=machine.spot,
             created_at=EPOCH + machine.asked,
         )
 
     def _beat(self, machine: Machine) -> Heartbeat:
         rings = self._rings(machine)
         phase = (Phase.RUN, Phase.STOPPING, Phase.STOPPED)[rings]
-        return Heartbeat(
+        beat = Heartbeat(
             machine.incarnation,
             0,
             phase,
@@ -219,6 +278,34 @@ class LightCloud:
             notice=rings > 0,
             preempted=rings > 0,
         )
+        first = self._first_step(machine)
+        if first > self.time:
+            return replace(beat, phase=Phase.RESTORE) if not rings else beat
+        if not self.work:
+            return beat
+        at_rest = machine.death - self.ledger.market.latency.notice if rings else self.time
+        return replace(beat, **self._progress(first, at_rest, saved=rings == 2))
+
+    def _first_step(self, machine: Machine) -> float:
+        return machine.ready + self.ledger.market.latency.push + self.ledger.market.latency.restore
+
+    def _progress(self, first: float, until: float, *, saved: bool) -> dict[str, Any]:
+        """Return what a report says of a job that has stepped from *first* to *until*, beside its phase."""
+        before, since = self.ledger.market.latency.worked(first, until)
+        over = self.done + before + since >= self.work
+        self.finished = self.finished or over
+        committed = before + since if saved else before
+        return {
+            **({"phase": Phase.DONE} if over else {}),
+            "step": int(self.done + before + since),
+            "committed_step": int(self.work if over else self.done + committed),
+            "committed_at": EPOCH + first + committed,
+            "resumed_from": int(self.done),
+            "began_at": int(self.done),
+            "progress_at": self.now(),
+            "rate": 1.0,
+            "timings": {"first_step": EPOCH + first},
+        }
 
     def _book(self) -> None:
         """Enter machines that have ended in the ledger."""
@@ -238,10 +325,11 @@ class LightCloud:
         stop = machine.death if machine.deleted is None else min(machine.death, machine.deleted)
         if stop <= machine.ready:
             return
+        zone = self.places[machine.place]
         if self._lost(machine):
-            self.ledger.spare(machine.ready, stop)
+            self.ledger.spare(zone, machine.ready, stop, spot=machine.spot)
         else:
-            self.ledger.life(machine.ready, machine.death, stop=stop)
+            self.done += self.ledger.life(zone, machine.ready, machine.death, stop=stop, spot=machine.spot)
 
     def close(self) -> None:
         """Enter what still runs at the end of the market."""

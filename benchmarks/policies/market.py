@@ -7,10 +7,14 @@ of the trace.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
+
 from benchmarks.policies.trace import Trace, lives
+from orchestrator.contract.interval import Life, saving_interval
 
 SLOT = 30.0
 """Seconds for which a zone under stress gives the same answer."""
@@ -44,9 +48,22 @@ class Latency:
 
         With a notice the job stops early, and saves in the time that is left.
         """
-        end = death - self.notice if noticed else death
-        whole, rest = divmod(max(0.0, end - first_step), self.every + self.save)
-        return whole * self.every + (min(rest, self.every) if noticed else 0.0)
+        saved, unsaved = self.worked(first_step, death - self.notice if noticed else death)
+        return saved + (unsaved if noticed else 0.0)
+
+    def worked(self, first_step: float, at: float) -> tuple[float, float]:
+        """Return the seconds of training up to a time: those that are saved, and those since."""
+        whole, rest = divmod(max(0.0, at - first_step), self.every + self.save)
+        return whole * self.every, min(rest, self.every)
+
+    def paced(self, first_step: float, at: float, earlier: Sequence[Life]) -> tuple[float, float]:
+        """Return the same with `every: auto`, which learns from *earlier* lives and from this one so far."""
+        now, saved = first_step, 0.0
+        while True:
+            every = saving_interval(self.save, [*earlier, Life(now - first_step, lost=False)])
+            if now + every + self.save > at:
+                return saved, min(max(0.0, at - now), every)
+            now, saved = now + every + self.save, saved + every
 
 
 @dataclass(frozen=True)
@@ -66,7 +83,14 @@ class Stress:
 class Market:
     """Answer requests for machines of a trace."""
 
-    def __init__(self, trace: Trace, latency: Latency, stress: Stress | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        latency: Latency,
+        stress: Stress | None = None,
+        seed: int = 0,
+        lived: Sequence[float] = (),
+    ) -> None:
         self.trace = trace
         self.latency = latency
         self.zones = range(len(trace.zones))
@@ -75,12 +99,14 @@ class Market:
         self._stress = stress
         self._luck: dict[tuple[int, int], tuple[bool, float]] = {}
         self._seed = seed
-        self._lives = lives() if stress else []
+        self._lives = list(lived) or lives() if stress else []
         rows = [list(map(bool, row)) for row in trace.up]
         self._edges = [_edges(row, trace.tick) for row in rows]
         starts = [_starts(edges, self.end, latency.create) for edges in self._edges]
         self._useful = _edges_of(sorted(start for zone in starts for start in zone))
         self._useless = _downtime(self._useful)
+        bill = np.cumsum(trace.price, axis=1) * trace.tick / 3600
+        self._bill: list[list[float]] = np.pad(bill, ((0, 0), (1, 0))).tolist()
 
     def up(self, zone: int, at: float) -> bool:
         """Say whether the zone has capacity."""
@@ -119,6 +145,16 @@ class Market:
         if down <= ready:
             return False, down, down
         return True, ready, min(down, ready + life)
+
+    def usd(self, zone: int, since: float, until: float) -> float:
+        """Return what a spot machine costs from a time to a time."""
+        return self._usd_until(zone, until) - self._usd_until(zone, since)
+
+    def _usd_until(self, zone: int, at: float) -> float:
+        bill = self._bill[zone]
+        place = min(max(0.0, at) / self.trace.tick, len(bill) - 1.0)
+        whole = min(int(place), len(bill) - 2)
+        return bill[whole] + (place - whole) * (bill[whole + 1] - bill[whole])
 
     def soonest(self, at: float) -> float:
         """Return when somebody who knows all answers would have a machine, asking from a time on."""

@@ -19,12 +19,11 @@ from orchestrator.domain.observation import World
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
-from orchestrator.domain.units import Duration
+from orchestrator.domain.units import Duration, Until
 from orchestrator.domain.updated import updated
 from orchestrator.engine import reconcile
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import Watcher
-from orchestrator.engine.reconcile import Pass
 from orchestrator.threads import one_after_the_other
 from tests.kit.records import record_of
 
@@ -65,11 +64,18 @@ class Blueprint:
         """Return the order for the node of one incarnation."""
         name = names.node_name(self.spec, incarnation)
         marks = names.labels(self.spec, "tpu", incarnation, record.race.round)
-        return NodeOrder(name, zone, self.spec.tpu.type, "", True, True, marks, {}, "", ())
+        spot = incarnation not in record.deadline.on_demand
+        return NodeOrder(name, zone, self.spec.tpu.type, "", spot, True, marks, {}, "", ())
 
 
-def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spec:
-    """Return a deployment over *zones* with the settings that a file has by default."""
+def a_spec(
+    zones: tuple[str, ...], strategy: Literal["failover", "race"], work: int | None = None, due: float = 0.0
+) -> Spec:
+    """
+    Return a deployment over *zones* with the settings that a file has by default.
+
+    With *work*, in steps of a second, its job ends, and is due *due* seconds after its start.
+    """
     return Spec(
         name="replay",
         tpu=TpuSpec(
@@ -79,9 +85,11 @@ def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spe
             across_regions=True,
             strategy="race-regions" if strategy == "race" else strategy,
         ),
-        job=JobSpec("python train.py"),
+        job=JobSpec("python train.py", target_steps=work),
         vm="none",
-        watch=WatchSpec(ttl=Duration(3650 * 86400)),
+        watch=WatchSpec(
+            ttl=Duration(3650 * 86400), deadline=None if work is None else Until(f"{due / 3600:.4f}h")
+        ),
     )
 
 
@@ -142,17 +150,27 @@ def light_looks() -> Iterator[None]:
         yield
 
 
-def tpuctl(ledger: Ledger, random: Random, *, strategy: Literal["failover", "race"]) -> None:
-    """Run the product over the whole market. Its zones are in the order of their prices on the first day."""
-    trace = ledger.market.trace
-    zones = tuple(zone_name(trace.zones[zone]) for zone in peers.by_price(ledger, 0.0))
-    cloud = LightCloud(ledger, a_spec(zones, strategy))
-    cloud.time = random.uniform(0.0, 15.0)
+def tpuctl(
+    ledger: Ledger,
+    random: Random,
+    *,
+    strategy: Literal["failover", "race"],
+    work: int | None = None,
+) -> LightCloud:
+    """
+    Run the product over the whole market, or until *work* seconds of work are done; the market's end is due.
 
-    def calm(result: Pass) -> None:
-        plan = result.plan
-        cloud.steady = not plan.changes and not plan.waiting and plan.wake_in is None
+    Its zones are in the order of their prices on the first day.
+    """
+    trace, end = ledger.market.trace, ledger.market.end
+    zones = tuple(zone_name(trace.zones[zone]) for zone in peers.by_price(ledger, 0.0))
+    cloud = LightCloud(ledger, a_spec(zones, strategy, work, end))
+    cloud.time = 0.0 if work else random.uniform(0.0, 15.0)
 
     with light_looks():
-        Watcher(deployment(cloud)).run(lambda _: cloud.time >= ledger.market.end, calm)
+        parts = deployment(cloud)
+        Watcher(parts).run(
+            lambda _: cloud.time >= end, lambda one: cloud.see(one.plan, parts.records.current)
+        )
     cloud.close()
+    return cloud

@@ -31,7 +31,7 @@ def cron(ledger: Ledger, random: Random) -> None:
             now, dead = _next(ready, phase), False
             continue
         begin = _next(ready + market.latency.push + market.latency.restore, phase)
-        ledger.life(ready, death, first_step=begin)
+        ledger.life(zone, ready, death, first_step=begin)
         now, dead = _next(death, phase), True
 
 
@@ -55,7 +55,7 @@ def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
             now = ready + 30.0
             continue
         seen = now + ceil((ready - now) / 30.0) * 30.0 + 1.0
-        ledger.life(ready, death, first_step=seen + market.latency.push + market.latency.restore)
+        ledger.life(zone, ready, death, first_step=seen + market.latency.push + market.latency.restore)
         now = death + random.uniform(0, 30.0) + market.latency.delete
 
 
@@ -68,7 +68,7 @@ def levanter(ledger: Ledger, random: Random) -> None:
         if not taken:
             now = ready + 5.0
             continue
-        ledger.life(ready, death)
+        ledger.life(zone, ready, death)
         now = death + 10.0 + market.latency.delete
 
 
@@ -129,7 +129,7 @@ def skypilot(ledger: Ledger, random: Random, *, eager: bool) -> None:
         if not taken:
             return
         started = ready + market.latency.push + market.latency.restore + random.uniform(0, 5.0)
-        ledger.life(ready, death, first_step=started)
+        ledger.life(zone, ready, death, first_step=started)
         seen = death + random.uniform(0, 15.0) + FETCH
         now = seen + (market.latency.delete if eager else 0.0)
         home = region(ledger, zone)
@@ -141,13 +141,14 @@ def dstack(ledger: Ledger, random: Random) -> None:
     market, now, waits = ledger.market, 0.0, 0
     delays = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
     while now < market.end:
-        taken, ready, death, _ = sweep(ledger, by_price(ledger, now), now)
+        taken, ready, death, zone = sweep(ledger, by_price(ledger, now), now)
         if not taken:
             now = ready + delays[min(waits, 5)] + random.uniform(0, 4.0)
             waits += 1
             continue
         waits = 0
         ledger.life(
+            zone,
             ready,
             death,
             first_step=ready + market.latency.push + market.latency.restore + random.uniform(0, 5.0),
@@ -169,5 +170,5 @@ def race(ledger: Ledger, random: Random, *, oldest: bool) -> None:
             now = min(answer[2] for answer in answers)
             continue
         winner = min(ready, key=lambda a: market.since(a[0], now)) if oldest else random.choice(ready)
-        ledger.life(winner[2], winner[3])
+        ledger.life(winner[0], winner[2], winner[3])
         now = winner[3] + random.uniform(0, 10.0)

@@ -1,18 +1,18 @@
 """Replays: which policies meet which markets, side by side on all cores, and what came of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from random import Random
 
 from benchmarks.policies import ours, peers
 from benchmarks.policies.bound import most_kept
-from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.ledger import Ledger, Recovery
 from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.trace import Trace
 
-Run = Callable[[Ledger, Random], None]
+Run = Callable[[Ledger, Random], object]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Policy:
     noticed: bool = False
 
 
-NO_NOTICE = "tpuctl race, without notices"
+RACE = "tpuctl race"
+NO_NOTICE = f"{RACE}, without notices"
 POLICIES = (
     Policy("2020 design (cron, one zone)", peers.cron, "zone"),
     Policy("tpunicorn 0.5.5 as written, one zone", partial(peers.tpunicorn, retry=False), "zone"),
@@ -37,12 +38,14 @@ POLICIES = (
     Policy("dstack", peers.dstack),
     Policy("tpuctl failover", partial(ours.tpuctl, strategy="failover"), noticed=True),
     Policy(NO_NOTICE, partial(ours.tpuctl, strategy="race")),
-    Policy("tpuctl race", partial(ours.tpuctl, strategy="race"), noticed=True),
+    Policy(RACE, partial(ours.tpuctl, strategy="race"), noticed=True),
 )
 
 
 BY_NAME = {policy.name: policy for policy in POLICIES}
 SEEDS = 3
+AUTO = ", every: auto"
+"""What is added to the name of a policy of ours for the row in which its job saves with `every: auto`."""
 
 
 @dataclass(frozen=True)
@@ -54,31 +57,53 @@ class Task:
     latency: Latency
     stress: Stress | None
     seed: int
+    lived: tuple[float, ...] = ()
 
 
 @dataclass
 class Result:
-    """Hold what came of replays, added up."""
+    """
+    Hold what came of replays, added up. *paced* is what was kept with `every: auto`.
+
+    *parts* holds what each replay alone kept, as a share of its wall-clock time.
+    """
 
     wall: float = 0.0
     kept: float = 0.0
+    paced: float = 0.0
     paid: float = 0.0
+    usd: float = 0.0
     creates: int = 0
-    accepted: int = 0
+    used: int = 0
     waited: float = 0.0
     soonest: float = 0.0
-    delays: list[float] = field(default_factory=list)
+    recoveries: list[Recovery] = field(default_factory=list)
+    parts: list[float] = field(default_factory=list)
 
     def add(self, other: "Result") -> None:
         """Add the result of other replays."""
-        for name in ("wall", "kept", "paid", "creates", "accepted", "waited", "soonest"):
+        for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.delays += other.delays
+        self.recoveries += other.recoveries
+        self.parts += other.parts
+
+    @property
+    def usd_hour(self) -> float:
+        """Return what an hour of kept progress costs."""
+        return self.usd / self.kept * 3600 if self.kept else float("nan")
+
+    def with_auto(self) -> "Result":
+        """Return the same with the job saving with `every: auto`."""
+        parts = [part * self.paced / self.kept if self.kept else 0.0 for part in self.parts]
+        return replace(self, kept=self.paced, parts=parts)
 
     def delay(self, share: float) -> float:
         """Return the policy-added delay that a share of the recoveries stayed below, in seconds."""
-        ordered = sorted(self.delays)
+        ordered = sorted(one.delay for one in self.recoveries)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+SUMS = ("wall", "kept", "paced", "paid", "usd", "creates", "used", "waited", "soonest")
 
 
 def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
@@ -93,20 +118,22 @@ def replay(task: Task) -> Result:
     """Let a policy run in a market; one that uses a part of the zones runs in each part."""
     policy, total = BY_NAME[task.policy], Result()
     for part in groups(task.trace, policy.each):
-        market = Market(task.trace.only(*part), task.latency, task.stress, task.seed)
+        market = Market(task.trace.only(*part), task.latency, task.stress, task.seed, task.lived)
         ledger = Ledger(market, noticed=policy.noticed)
         policy.run(ledger, Random(f"{task.seed} {part}"))
-        one = Result(market.end, ledger.kept, ledger.paid, ledger.creates, ledger.accepted)
-        one.waited, one.soonest, one.delays = ledger.waited, ledger.soonest, ledger.delays
+        one = Result(market.end, recoveries=ledger.recoveries)
+        for name in SUMS[1:]:
+            setattr(one, name, getattr(ledger, name))
         total.add(one)
+    total.parts = [total.kept / total.wall]
     return total
 
 
-def windows(trace: Trace, hours: float | None) -> list[Trace]:
+def windows(trace: Trace, hours: float | None, seeds: int = SEEDS) -> list[Trace]:
     """Cut a part out of a record for each seed, so that each meets another time: at most *hours* long."""
-    ticks = int(trace.up.shape[1]) // SEEDS
+    ticks = int(trace.up.shape[1]) // seeds
     length = ticks if hours is None else min(ticks, int(hours * 3600 / trace.tick))
-    return [trace.cut(seed * ticks, length) for seed in range(SEEDS)]
+    return [trace.cut(seed * ticks, length) for seed in range(seeds)]
 
 
 @dataclass(frozen=True)
@@ -119,12 +146,14 @@ class Scene:
     hours: float | None = None
     latency: Latency = field(default_factory=Latency)
     stress: Stress | None = None
+    seeds: int = SEEDS
+    lived: tuple[float, ...] = ()
 
     def tasks(self) -> list[Task]:
         """Return the replays of this scene."""
-        parts = windows(self.trace, self.hours)
+        parts = windows(self.trace, self.hours, self.seeds)
         return [
-            Task(name, part, self.latency, self.stress, seed)
+            Task(name, part, self.latency, self.stress, seed, self.lived)
             for name in self.policies
             for seed, part in enumerate(parts)
         ]
@@ -136,6 +165,7 @@ class Outcome:
 
     scene: Scene
     bound: float
+    bounds: list[float]
     results: dict[str, Result]
 
     def kept(self, name: str) -> float:
@@ -145,6 +175,11 @@ class Outcome:
     def reached(self, name: str) -> float:
         """Return the same as a share of the bound."""
         return self.kept(name) / self.bound
+
+    def between(self, name: str) -> tuple[float, float]:
+        """Return the same of the worst and of the best part alone."""
+        shares = [part / most for part, most in zip(self.results[name].parts, self.bounds, strict=True)]
+        return min(shares), max(shares)
 
 
 def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
@@ -156,9 +191,12 @@ def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
         sums = {name: Result() for name in scene.policies}
         for task in scene.tasks():
             sums[task.policy].add(next(done))
-        parts = windows(scene.trace, scene.hours)
-        most = sum(most_kept(part, scene.latency) for part in parts)
-        outcomes.append(Outcome(scene, most / sum(part.seconds for part in parts), sums))
+        paced = {f"{name}{AUTO}": one.with_auto() for name, one in sums.items() if name.startswith(RACE)}
+        parts = windows(scene.trace, scene.hours, scene.seeds)
+        most = [most_kept(part, scene.latency) for part in parts]
+        bounds = [kept / part.seconds for kept, part in zip(most, parts, strict=True)]
+        whole = sum(most) / sum(part.seconds for part in parts)
+        outcomes.append(Outcome(scene, whole, bounds, {**sums, **paced}))
     return outcomes
 
 

@@ -1,13 +1,15 @@
 """What a run found, in words and tables, and which goals it misses."""
 
 from dataclasses import dataclass
+from statistics import mean
 
 from benchmarks.document import put
 from benchmarks.policies import scenes
-from benchmarks.policies.due import due_table
+from benchmarks.policies.due import OURS, Contract, Done, contracts, due_table, fulfil
 from benchmarks.policies.picture import PICTURE, picture
-from benchmarks.policies.replay import Outcome, play
-from benchmarks.policies.table import in_full, side_by_side, under_stress
+from benchmarks.policies.replay import RACE, Outcome, Result, play
+from benchmarks.policies.scenes import NO_NOTICE_AUTO
+from benchmarks.policies.table import cheapest, in_full, prices_and_delays, side_by_side, under_stress
 
 ABOUT = """
 ## Recovery policies on recorded spot markets
@@ -30,10 +32,17 @@ Limits, to keep in mind with every number:
 - No public record of TPU preemptions is known. These are GPU markets on AWS (`benchmarks/traces/SOURCE.md`).
 - A record says that one more machine would have started. It says little of lives shorter than its tick.
 - The time until a TPU is READY was never published: it is a scenario, varied below.
-- Other tools are models of their code. tpuctl and SkyPilot are given the zones in the order of price.
+- Omniscient holds one machine at a time and never saves: with a save of 5 s each 600 s nobody passes 0.992 of
+  it. With `every: auto` ours saves as docs/save-interval.md says; both rows are of the same machines.
+- Other tools are models of their code. All are given the zones in the order of price. EAGER_NEXT_REGION is
+  modelled better than its code, in which the block on the lost region never takes effect. Most of the lead over it
+  in markets whose prices differ comes from not insisting on the cheapest zone when that is a bad one.
+- A price of a tick is known when a zone is chosen; where a record has none, every zone costs 1 USD an hour.
 - The nine zones lie in three regions, and tpuctl races over all (`race-regions`). Traffic between them costs
   egress, which is not included here.
 - A notice comes 30 s before the end. Other tools' jobs have no last save on it, where a row does not say so.
+- *its parts*: the worst and the best of the three parts alone. A difference between two rows that is smaller than
+  this may be chance.
 """
 HARD = """
 ### A market as TPUs show it
@@ -45,20 +54,20 @@ machine with that of a policy that knows which request will be granted.
 DUE = """
 ### With a deadline
 
-100 hours of work (60 for 16 machines at once) from 300 starts; the deadline is 1.1 to 1.5 times as long.
-What to run on is chosen at each tick of ten minutes, in tpuctl's rows by its own
-`planning.deadline`. A change costs six minutes, rounded up to whole ticks. On demand is 3.06 USD an
-hour. The least cost is exact, by dynamic programming over the record. "SkyNomad-like" is a rough model: mean
-lives stand for its survival analysis, and its probes are free. Its authors report 1.117 for it in nine zones,
-with egress, which is not included here.
+100 hours of work (60 for 16 machines at once); the deadline is 1.1 to 1.5 times as long. tpuctl's row is its real
+loop with a race over all zones: it pays for refusals, creations, losers and moves as everywhere above, and looks
+at a job under way at least each five minutes. The others are rules on ticks, whose probes are answered at once
+and for nothing. For all of them a machine takes 180 s that cost nothing and 180 s that are paid and bring
+nothing; saves are free and work is not lost, so that only the choice counts. On demand is always to be had, at
+3.06 USD an hour. The least cost is by dynamic programming over the record, for somebody who knows it, and asks for
+the next machine while the last one still works. "SkyNomad-like" is a rough model: mean lives stand for its
+survival analysis. Its authors report 1.117 for it in nine zones, with egress, which is not included here.
+Each column is the mean of 12 starts, evenly spread over the record: more of them would overlap.
 """
 
-LATE = (
-    "in a stockout, machines are taken away while they are being created, and each costs its 180 s; "
-    "that cannot be known in advance"
-)
-WIDE = "three zones are asked at once for each machine that is used, which is what makes the wait short"
-MOST_SECONDS = 60.0
+REFUSALS = 2
+"""Refusals that the slowest recoveries may meet in a row: what cannot be known beforehand must be asked."""
+MOST_COMPUTING = 120.0
 
 
 @dataclass(frozen=True)
@@ -69,15 +78,17 @@ class Run:
     others: list[Outcome]
     stress: Outcome
     slower: list[Outcome]
-    due: str
+    contracts: list[Contract]
+    due: list[list[dict[str, Done]]]
 
 
 def measure(hours: float | None, jobs: int) -> Run:
     """Play everything."""
     others, slower = scenes.other_scenes(hours), scenes.slower_scenes(scenes.HOURS)
     outcomes = play([scenes.main_scene(), *others, scenes.stress_scene(hours), *slower], jobs)
-    cut = 1 + len(others)
-    return Run(outcomes[0], outcomes[1:cut], outcomes[cut], outcomes[cut + 1 :], due_table(jobs))
+    cut, every = 1 + len(others), contracts()
+    due = [fulfil(contract, jobs) for contract in every]
+    return Run(outcomes[0], outcomes[1:cut], outcomes[cut], outcomes[cut + 1 :], every, due)
 
 
 def text(run: Run) -> str:
@@ -89,35 +100,98 @@ def text(run: Run) -> str:
     lives = f"{stress.shortest / 60:.0f} to {stress.longest / 60:.0f} min"
     hard = HARD.strip().format(accepted=f"{stress.accepted:.0%}", lives=lives)
     slower = "### Faster and slower machines\n\nParts of the nine zones."
+    every = [run.main, *run.others]
     parts = (
-        title, in_full(run.main), "### Other markets", side_by_side(run.others), hard,
-        under_stress(run.stress), slower, side_by_side(run.slower), DUE.strip(), run.due,
-        "### Goals", goals(run),
+        title, in_full(run.main), "### Other markets", side_by_side(run.others), prices_and_delays(every), hard,
+        under_stress(run.stress), slower, side_by_side(run.slower), DUE.strip(),
+        due_table(run.contracts, run.due), "### Goals", goals(run),
     )  # fmt: skip
     return "\n\n".join(parts)
 
 
 def goals(run: Run) -> str:
     """Say which goals are met, and by how much and why the others are missed."""
-    race = run.main.results[scenes.RACE]
-    tries = run.stress.results[scenes.RACE]
-    lines = (
-        _line("delay p50 at most 10 s", race.delay(0.5), 10.0, "s"),
-        _line("delay p99 at most 30 s", race.delay(0.99), 30.0, "s", why=LATE),
-        _line("kept/omniscient at least 0.985", run.main.reached(scenes.RACE), 0.985, "", least=True),
-        _line("kept/paid at least 0.98", race.kept / race.paid, 0.98, "", least=True),
+    race, every = run.main.results[RACE], [run.main, *run.others]
+    two = REFUSALS * run.main.scene.latency.refuse
+    told = min(every, key=lambda one: one.reached(RACE))
+    blind = min(every, key=lambda one: one.reached(NO_NOTICE_AUTO))
+    tries = run.stress.results[RACE]
+    dear = max(every, key=lambda one: one.results[RACE].usd_hour / cheapest(one)[0])
+    lines = [
+        _line("kept/omniscient on V100 at least 0.990", run.main.reached(RACE), 0.99, least=True),
         _line(
-            "under stress at most 6 creates for a machine", tries.creates / tries.accepted, 6.0, "", why=WIDE
+            f"kept/omniscient in every market at least 0.985, lowest in {told.scene.title}",
+            told.reached(RACE), 0.985, least=True, why=_gap(told, RACE),
         ),
-        _line("under stress wait/shortest at most 1.15", tries.waited / tries.soonest, 1.15, ""),
-        "- cannot be shown: the goals on H100 of GCP, since that record is not in this folder",
-    )
+        _line(
+            f"without notices, `every: auto`, at least 0.975, lowest in {blind.scene.title}",
+            blind.reached(NO_NOTICE_AUTO), 0.975, least=True, why=_gap(blind, NO_NOTICE_AUTO),
+        ),
+        _line("delay p90 at most 30 s", race.delay(0.9), 30.0, " s", why=_late(race, 30.0)),
+        _line(f"delay p99 at most two refusals, {two:.0f} s", race.delay(0.99), two, " s", why=_late(race, two)),
+        _line(
+            "under stress at most 10 creates for a machine used", tries.creates / tries.used, 10.0,
+            why="three zones are asked at once, and three of four requests are refused",
+        ),
+        _line(
+            "under stress wait/shortest at most 1.08", tries.waited / tries.soonest, 1.08,
+            why="a zone that has just refused is not asked again at once",
+        ),
+        _line(
+            f"USD per kept hour at most that of the cheapest other tool, most above it in {dear.scene.title}",
+            dear.results[RACE].usd_hour / cheapest(dear)[0], 1.0, why=_dear(dear),
+        ),
+    ]  # fmt: skip
+    for contract, found in zip(run.contracts, run.due, strict=True):
+        limit = 1.15 if "16 at once" in contract.title else 1.06
+        mine = [one[OURS] for one in found]
+        lines.append(
+            _line(
+                f"deadline, {contract.title}: cost at most {limit} of the least", mean(d.cost for d in mine),
+                limit, why=f"{sum(d.cost > limit for d in mine)} of {len(mine)} starts are above it, "
+                f"the worst at {max(d.cost for d in mine):.2f}",
+            )
+        )  # fmt: skip
+    missed = sum(not one[OURS].in_time for found in run.due for one in found)
+    lines.append(_line("deadlines missed", float(missed), 0.0))
+    lines.append("- cannot be shown: the goals on H100 of GCP, since that record is not in this folder")
     return "\n".join(lines)
 
 
-def _line(goal: str, value: float, limit: float, unit: str, *, least: bool = False, why: str = "") -> str:
+def _gap(outcome: Outcome, name: str) -> str:
+    """Say where the rest of the bound is: how many machines it took, and what was paid and not kept."""
+    r = outcome.results[name]
+    lives = r.wall / 3600 / max(1, r.used)
+    return (
+        f"a machine is used for each {lives:.1f} h, and each costs a start; of the paid time "
+        f"{1 - r.kept / r.paid:.1%} is starts, saves and lost work, {1 - r.paid / r.wall / outcome.bound:.1%} of "
+        "what omniscient keeps passes without a machine"
+    )
+
+
+def _late(result: Result, limit: float) -> str:
+    """Say what the recoveries that took longer than *limit* met."""
+    late = [one for one in result.recoveries if one.delay > limit]
+    taken = sum(one.taken > 0 for one in late)
+    return (
+        f"of {len(result.recoveries)} recoveries {len(late)} took longer; in {taken} of these a machine was taken "
+        f"while it was created, in {len(late) - taken} zone after zone has refused"
+    )
+
+
+def _dear(outcome: Outcome) -> str:
+    race = outcome.results[RACE]
+    return (
+        f"{race.usd_hour:.3f} against {cheapest(outcome)[0]:.3f} of {cheapest(outcome)[1]}, which keeps "
+        f"{outcome.reached(cheapest(outcome)[1]):.3f} where ours keeps {outcome.reached(RACE):.3f}"
+    )
+
+
+def _line(
+    goal: str, value: float, limit: float, unit: str = "", *, least: bool = False, why: str = ""
+) -> str:
     met = value >= limit if least else value <= limit
-    digits, unit = (0, f" {unit}") if unit else (3, "")
+    digits = 0 if unit else 3
     reason = f": {why}" if why else ""
     verdict = "met" if met else f"**missed** by {abs(value - limit):,.{digits}f}{unit}{reason}"
     return f"- {goal}: {value:,.{digits}f}{unit}, {verdict}"
@@ -126,11 +200,12 @@ def _line(goal: str, value: float, limit: float, unit: str, *, least: bool = Fal
 def write(run: Run, seconds: float, computing: float, jobs: int) -> None:
     """Write the part of docs/performance.md that this benchmark owns."""
     took = f"in {seconds:.0f} s with {jobs} processes, {computing:.0f} s of computing in all"
+    limit = f"The goal is {MOST_COMPUTING:.0f} s of computing"
     slow = (
-        " The goal is 60 s, missed: tpuctl's rows make every pass of its real loop."
-        if seconds > MOST_SECONDS
-        else ""
+        f"{limit}, missed: tpuctl's rows make every pass of its real loop."
+        if computing > MOST_COMPUTING
+        else f"{limit}, kept."
     )
-    ran = f"Written by `python -m benchmarks.policies --write` {took}.{slow}"
+    ran = f"Written by `python -m benchmarks.policies --write` {took}. {slow}"
     PICTURE.write_text(picture(run.main))
     put("policies", f"{ABOUT.strip()}\n\n{ran}\n\n{text(run)}")

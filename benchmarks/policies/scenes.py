@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from benchmarks.policies.market import Latency, Stress
-from benchmarks.policies.replay import NO_NOTICE, POLICIES, Scene
-from benchmarks.policies.trace import SETS, Trace
+from benchmarks.policies.replay import AUTO, NO_NOTICE, POLICIES, RACE, Scene
+from benchmarks.policies.trace import SETS
 
 HOURS = 40.0
 """Hours of a record that each seed plays in a normal run. The large record is always played whole."""
 ALL = tuple(policy.name for policy in POLICIES)
-MOST = tuple(name for name in ALL if name != NO_NOTICE)
-RACE, EAGER, CRON = "tpuctl race", "SkyPilot EAGER_NEXT_REGION", "2020 design (cron, one zone)"
+EAGER, CRON = "SkyPilot EAGER_NEXT_REGION", "2020 design (cron, one zone)"
+RACE_AUTO, NO_NOTICE_AUTO = f"{RACE}{AUTO}", f"{NO_NOTICE}{AUTO}"
 TITLES = {
     "west": "V100, one region",
     "gang4": "4 V100 at once",
@@ -29,12 +29,12 @@ def main_scene() -> Scene:
 
 def other_scenes(hours: float | None) -> list[Scene]:
     """Return the other records."""
-    return [Scene(title, SETS[name](), MOST, hours) for name, title in TITLES.items()]
+    return [Scene(title, SETS[name](), ALL, hours) for name, title in TITLES.items()]
 
 
 def stress_scene(hours: float | None) -> Scene:
     """Return the large record thinned to what TPUs show."""
-    return Scene("TPU stress", SETS["v100"](), ALL, hours or 4 * HOURS, stress=Stress())
+    return Scene("TPU stress", SETS["v100"](), ALL, None if hours is None else 4 * hours, stress=Stress())
 
 
 def slower_scenes(hours: float | None) -> list[Scene]:
@@ -44,8 +44,3 @@ def slower_scenes(hours: float | None) -> list[Scene]:
         Scene(f"READY after {create:.0f} s", SETS["v100"](), who, hours, replace(Latency(), create=create))
         for create in (60.0, 180.0, 300.0)
     ]
-
-
-def own_scene(trace: Trace) -> Scene:
-    """Return a record of a user's own."""
-    return Scene(trace.name, trace, ALL)

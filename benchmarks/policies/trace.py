@@ -6,6 +6,7 @@ All files come down to one value. There is a trap: some packs write 1 for "preem
 `Trace` True is up.
 """
 
+import contextlib
 import csv
 import gzip
 import json
@@ -13,7 +14,9 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -48,63 +51,135 @@ class Trace:
         rows = list(zones)
         return Trace(self.name, names, self.tick, self.up[rows], self.price[rows], self.on_demand)
 
-    def coarse(self, ticks: int) -> "Trace":
-        """Return the record with ticks that are *ticks* times as long; up is what was up all that time."""
-        whole = int(self.up.shape[1]) // ticks * ticks
-        shape = (len(self.zones), whole // ticks, ticks)
-        up = np.asarray(self.up[:, :whole].reshape(shape).all(axis=2), dtype=bool)
-        price = self.price[:, :whole].reshape(shape).mean(axis=2)
-        return Trace(self.name, self.zones, self.tick * ticks, up, price, self.on_demand)
+    def fine(self, parts: int) -> "Trace":
+        """Return the record with each tick in *parts*, which are alike."""
+        up, price = (np.repeat(rows, parts, axis=1) for rows in (self.up, self.price))
+        return Trace(self.name, self.zones, self.tick / parts, up, price, self.on_demand)
 
 
-def make(name: str, tick: float, zones: dict[str, list[bool]], prices: dict[str, list[float]]) -> Trace:
+def make(
+    name: str,
+    tick: float,
+    zones: dict[str, list[bool]],
+    prices: dict[str, list[float]],
+    on_demand: float = 3.06,
+) -> Trace:
     """Return the trace of some series, cut to the shortest of them; a zone without prices costs 1 USD an hour."""
     ticks = min(len(series) for series in zones.values())
     up = np.array([series[:ticks] for series in zones.values()], dtype=bool)
     price = np.array([prices.get(zone, [1.0] * ticks)[:ticks] for zone in zones], dtype=float)
-    return Trace(name, tuple(zones), tick, up, price)
+    return Trace(name, tuple(zones), tick, up, price, on_demand)
 
 
-def read_csv(path: Path) -> Trace:
+class BadRecordError(ValueError):
+    """Say what is wrong with a record, in which line and column of its file."""
+
+    def __init__(self, path: Path, line: int, column: str, problem: str) -> None:
+        super().__init__(f"{path}:{line}, column {column}: {problem}")
+
+
+def read_csv(path: Path, *, gang: int = 1, on_demand: float = 3.06, fill: bool = False) -> Trace:
     """
     Read a user's own record: a column of dates or seconds, then one for each zone, 1 where it had capacity.
 
-    A column `preempted:ZONE` holds the opposite, and `price:ZONE` its price in USD an hour.
+    With a *gang* of several the column has the number of machines that were up, and counts as up when all of
+    them were. A column `preempted:ZONE` holds the opposite, and `price:ZONE` its price in USD an hour. Times
+    are even steps; with *fill* a row that is missing is like the one before it.
     """
     with path.open(newline="") as handle:
-        rows = list(csv.DictReader(handle))
-    if len(rows) < 2 or not rows[0]:
-        raise ValueError(f"{path} needs a header and at least two rows")
-    clock, *columns = rows[0]
+        lines = list(csv.reader(handle))
+    head, rows = (lines[0] if lines else []), [(n, row) for n, row in enumerate(lines[1:], 2) if row]
+    if len(rows) < 2:
+        raise BadRecordError(path, len(lines), head[0] if head else "1", "a header and two rows are needed")
+    for line, row in rows:
+        if len(row) != len(head):
+            raise BadRecordError(
+                path, line, head[min(len(row), len(head) - 1)], f"{len(row)} of {len(head)} cells"
+            )
+    repeated = next((name for i, name in enumerate(head) if name in head[:i]), None)
+    if repeated is not None:
+        raise BadRecordError(path, 1, repeated, "the name is there twice")
+    times = [(line, _seconds(row[0], path, line, head[0])) for line, row in rows]
+    tick, repeats = _steps(path, head[0], times, fill=fill)
     zones: dict[str, list[bool]] = {}
     prices: dict[str, list[float]] = {}
-    for column in columns:
-        words = [row[column].strip() for row in rows]
+    for place, column in enumerate(head[1:], 1):
+        cells = [(line, row[place].strip()) for line, row in rows]
         kind, _, zone = column.rpartition(":")
+        if kind not in {"", "price", "preempted"}:
+            raise BadRecordError(path, 1, column, "only price: and preempted: may stand before a zone")
         if kind == "price":
-            prices[zone] = [float(word) for word in words]
+            found = [_number(word, path, line, column) for line, word in cells]
+            prices[zone] = [usd for usd, times in zip(found, repeats, strict=True) for _ in range(times)]
         else:
-            zones[zone] = [_bit(word, path) ^ (kind == "preempted") for word in words]
+            bits = [_up(word, gang, path, line, column) ^ (kind == "preempted") for line, word in cells]
+            zones[zone] = [bit for bit, times in zip(bits, repeats, strict=True) for _ in range(times)]
     if not zones:
-        raise ValueError(f"{path} has no column of a zone")
-    tick = (_seconds(rows[-1][clock]) - _seconds(rows[0][clock])) / (len(rows) - 1)
-    if tick <= 0:
-        raise ValueError(f"{path}: the times of column {clock} do not grow")
-    return make(path.stem, tick, zones, prices)
+        raise BadRecordError(path, 1, head[-1], "there is no column of a zone")
+    stray = next((zone for zone in prices if zone not in zones), None)
+    if stray is not None:
+        raise BadRecordError(path, 1, f"price:{stray}", "the zone has no column of its own")
+    return make(path.stem, tick, zones, prices, on_demand)
 
 
-def _bit(word: str, path: Path) -> bool:
+def _steps(path: Path, column: str, times: list[tuple[int, float]], *, fill: bool) -> tuple[float, list[int]]:
+    """Return the seconds of a step, and how many steps each row stands for."""
+    steps = [later - at for (_, at), (_, later) in pairwise(times)]
+    tick = median(steps)
+    counts = []
+    for (line, _), step in zip(times[1:], steps, strict=True):
+        if step <= 0:
+            raise BadRecordError(path, line, column, "the times do not grow")
+        count = round(step / tick)
+        # A logger drifts by some seconds; a row that is missing is another thing.
+        if count < 1 or abs(step - count * tick) > 0.1 * tick:
+            raise BadRecordError(
+                path, line, column, f"{step:g} s after the row before, where {tick:g} s are usual"
+            )
+        if count > 1 and not fill:
+            problem = f"{count - 1} rows are missing before it; --fill repeats the last one"
+            raise BadRecordError(path, line, column, problem)
+        counts.append(count)
+    return tick, [*counts, 1]
+
+
+def _up(word: str, gang: int, path: Path, line: int, column: str) -> bool:
+    if gang > 1:
+        return _number(word, path, line, column) >= gang
     if word not in {"0", "1"}:
-        raise ValueError(f"{path} holds {word!r} where 0 or 1 is expected")
+        raise BadRecordError(path, line, column, f"{word!r} where 0 or 1 is expected")
     return word == "1"
 
 
-def _seconds(word: str) -> float:
-    """Return a time of a CSV in seconds: a number, or a date with a time."""
+def _number(word: str, path: Path, line: int, column: str) -> float:
     try:
-        return float(word)
+        found = float(word)
     except ValueError:
-        return datetime.fromisoformat(word).timestamp()
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise BadRecordError(path, line, column, f"{word!r} is no number from 0 on") from None
+    return found
+
+
+def _seconds(word: str, path: Path, line: int, column: str) -> float:
+    """Return a time of a CSV in seconds: a number, or a date with a time."""
+    with contextlib.suppress(ValueError):
+        return float(word)
+    try:
+        return datetime.fromisoformat(word.strip()).timestamp()
+    except ValueError:
+        raise BadRecordError(
+            path, line, column, f"{word!r} is neither seconds nor a date with a time"
+        ) from None
+
+
+def read_lives(path: Path) -> tuple[float, ...]:
+    """Read how long machines lived: one number of seconds in each line."""
+    lines = enumerate(path.read_text().splitlines(), 1)
+    found = tuple(_number(word, path, line, "1") for line, word in lines if word.strip())
+    if not found:
+        raise BadRecordError(path, 1, "1", "there is no life")
+    return found
 
 
 def v100() -> Trace:
@@ -115,7 +190,8 @@ def v100() -> Trace:
             lines = pack.extractfile(name).read().decode().split("\n")[1:]  # type: ignore[union-attr]
             rows = [line.strip().split(",") for line in lines if line]
             zones[name.split("_")[0]] = [bit == "1" for _, bit in rows]
-    tick = (_seconds(rows[-1][0]) - _seconds(rows[0][0])) / (len(rows) - 1)
+    first, last = (datetime.fromisoformat(rows[i][0]).timestamp() for i in (0, -1))
+    tick = (last - first) / (len(rows) - 1)
     recorded = json.loads(gzip.decompress((FOLDER / "aws_v100_spot_prices.json.gz").read_bytes()))
     return make("V100 on AWS", tick, zones, {name.split("_")[0]: row for name, row in recorded.items()})
 

@@ -222,11 +222,15 @@ def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
     """Return who joins the race under way, in zones that have refused before and may be asked again."""
     if not races(spec) or not undecided(record) or isinstance(world.claim, Unknown):
         return ()
-    taken = {record.node.zone, *(one.zone for one in candidates(record))}
-    room = WIDTH - 1 - len(candidates(record))
+    rivals = candidates(record)
+    room = WIDTH - 1 - len(rivals)
+    # Before the zones are ranked: nearly every look at a race finds it full.
+    if room <= 0:
+        return ()
+    taken = {record.node.zone, *(one.zone for one in rivals)}
     zones = zone_order(spec, record, world.observed_at, world.prices)
     others = [zone for zone in zones if zone not in taken and _may_meet(spec, zone, record.node.zone)]
-    free = [zone for zone in others if _free(spec, world, record, zone)][: max(0, room)]
+    free = [zone for zone in others if _free(spec, world, record, zone)][:room]
     return _creates(spec, record, free, record.race.round, "a place in the race is free")
 
 

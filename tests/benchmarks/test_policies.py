@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 
 from benchmarks.policies import ours, peers
+from benchmarks.policies.__main__ import main
 from benchmarks.policies.bound import most_kept
 from benchmarks.policies.cost_bound import least_cost
-from benchmarks.policies.due import Contract, from_start
+from benchmarks.policies.due import OURS, Contract, from_starts
 from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.light_cloud import LightCloud
 from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.replay import POLICIES, Task, replay
 from benchmarks.policies.trace import FOLDER, SETS, Trace, lives, read_csv
+from orchestrator.contract.interval import Life
+from orchestrator.engine.loop import Watcher
 
 TOLERANCE = 0.007
 """How far a model's kept/wall may lie from the published replay of the same rules."""
@@ -84,18 +88,55 @@ def test_a_csv_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("date,a\n0,1\n", "two rows"),
-        ("date,a\n0,1\n300,yes\n", "'yes'"),
-        ("date,a\n300,1\n0,1\n", "do not grow"),
-        ("date,price:a\n0,1\n300,1\n", "no column of a zone"),
+        ("date,a\n0,1\n", "csv:2, column date: a header and two rows"),
+        ("date,a\n0,1\n300,yes\n", "csv:3, column a: 'yes' where 0 or 1"),
+        ("date,a\n300,1\n0,1\n", "csv:3, column date: the times do not grow"),
+        ("date,a\n0,1\nsoon,1\n", "csv:3, column date: 'soon' is neither"),
+        ("date,a\n0,1\n300\n", "csv:3, column a: 1 of 2 cells"),
+        ("date,a,a\n0,1,1\n300,1,1\n", "csv:1, column a: the name is there twice"),
+        ("date,a\n0,1\n300,1\n600,1\n730,1\n", "csv:5, column date: 130 s after"),
+        ("date,a\n0,1\n300,1\n600,1\n1200,1\n", "csv:5, column date: 1 rows are missing"),
+        ("date,price:a\n0,1\n300,1\n", "column price:a: there is no column of a zone"),
+        ("date,a,price:a\n0,1,1\n300,1,free\n", "csv:3, column price:a: 'free' is no number"),
+        ("date,a,price:b\n0,1,1\n300,1,1\n", "csv:1, column price:b: the zone has no column"),
+        ("date,a,cost:a\n0,1,1\n300,1,1\n", "csv:1, column cost:a: only price: and preempted:"),
     ],
 )
 def test_a_csv_that_cannot_be_read_is_refused(tmp_path, text, complaint):
-    """The message says what is wrong with it."""
+    """The message names the line and the column, and says what is wrong there."""
     path = tmp_path / "mine.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=complaint):
         read_csv(path)
+
+
+def test_rows_that_are_missing_are_filled_on_demand(tmp_path):
+    """A step of three ticks repeats the row before it; a gang is up when enough machines are."""
+    path = tmp_path / "mine.csv"
+    path.write_text("at,a,price:a\n0,4,1\n300,3,2\n600,4,3\n1500,2,4\n")
+    trace = read_csv(path, gang=4, on_demand=9.0, fill=True)
+    assert trace.up.tolist() == [[True, False, True, True, True, False]]
+    assert trace.price.tolist() == [[1.0, 2.0, 3.0, 3.0, 3.0, 4.0]]
+    assert (trace.tick, trace.on_demand) == (300.0, 9.0)
+
+
+def test_one_command_replays_a_record_with_every_option(tmp_path, capsys, monkeypatch):
+    """The figures of the policies that were asked for, and of a job with a deadline, as JSON."""
+    path = tmp_path / "mine.csv"
+    rows = "\n".join(f"{i * 300},{int(i % 40 > 9)},1.5" for i in range(200))
+    path.write_text(f"at,us-east5-a,price:us-east5-a\n{rows}\n")
+    (tmp_path / "lives").write_text("4000\n")
+    words = ["--trace", str(path), "--seeds", "1", "--policy", "tpuctl race", "--json", "--jobs", "1"]
+    more = ["--stress", "--lives", str(tmp_path / "lives"), "--deadline", "4:1.5", "--on-demand", "4"]
+    monkeypatch.setattr("sys.argv", ["policies", *words, *more])
+    main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["policies"]["tpuctl race"]["usd_per_kept_hour"] > 1.5
+    assert {one["tpuctl"]["in_time"] for one in told["due"]["mine, 4:1.5"]} == {True}
+    monkeypatch.setattr("sys.argv", ["policies", *words, "--deadline", "400:2"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "shorter than the deadline" in capsys.readouterr().err
 
 
 def test_the_bound_is_the_published_one(v100):
@@ -158,7 +199,7 @@ def test_the_product_asks_elsewhere_and_trains_on():
     """The zone goes down, the other one is up: a second machine steps after the floor and one poll."""
     trace = a_trace("1" * 30 + "0" * 60, "1" * 90)
     ledger = played(trace, partial(ours.tpuctl, strategy="failover"))
-    assert ledger.accepted == 2
+    assert ledger.used == 2
     (delay,) = ledger.delays
     assert 0 <= delay <= 15 + 30 + 5
     assert ledger.kept == 2 * 600.0 + 5 * 600.0
@@ -176,26 +217,65 @@ def test_a_notice_brings_the_replacement_before_the_end():
 def test_a_race_asks_in_several_zones_and_pays_for_one():
     """Three zones are up: three requests, one machine that is paid, no second one that trains."""
     ledger = played(a_trace(*["1" * 60] * 3), partial(ours.tpuctl, strategy="race"))
-    assert (ledger.creates, ledger.accepted) == (3, 3)
+    assert (ledger.creates, ledger.used) == (3, 1)
     assert ledger.paid <= 3600.0 - 180.0 + 2 * 15.0
     assert ledger.kept == 5 * 600.0
 
 
+def test_the_replay_learns_each_refusal():
+    """The record of the product counts a refusal of the market as one, and not as a machine that has vanished."""
+    ledger = Ledger(Market(a_trace("0" * 30), Latency()))
+    cloud = LightCloud(ledger, ours.a_spec(("us-east1-a",), "failover"))
+    with ours.light_looks():
+        parts = ours.deployment(cloud)
+        Watcher(parts).run(lambda _: cloud.time >= 900.0)
+    (place,) = parts.records.current.places
+    assert place.refused >= ledger.creates - 1 > 5
+
+
+def test_a_machine_that_is_stopped_keeps_what_was_saved_by_then():
+    """Not the work until its zone would have gone down; after a notice the last save counts, too."""
+    market = Market(a_trace("1" * 100), Latency())
+    for stop, kept in ((3000.0, 2400.0), (5980.0, 5745.0)):
+        ledger = Ledger(market, noticed=True)
+        ledger.life(0, 0.0, 6000.0, stop=stop)
+        assert ledger.kept == kept
+        assert ledger.usd == pytest.approx(stop / 3600)
+
+
+def test_every_auto_saves_less_often_the_longer_machines_live():
+    """After a long life with a last save, an hour's pause: less than half of the saves of a fixed 600 s."""
+    latency = Latency()
+    saved, unsaved = latency.paced(0.0, 40000.0, [Life(200000.0, lost=False)])
+    assert 40000.0 - saved - unsaved < (40000.0 - sum(latency.worked(0.0, 40000.0))) / 2
+    often = latency.paced(0.0, 4000.0, [Life(300.0, lost=True)] * 20)
+    assert often[1] < 200.0
+
+
 def test_the_least_cost_by_hand():
-    """Six ticks of work: spot for four of them, on demand for two, and a tick for each of the two starts."""
-    trace = a_trace("111110" + "0" * 10, tick=3600.0)
-    assert least_cost(trace, 0, 9, 6, 3600.0) == pytest.approx(5 * 1.0 + 3 * 3.06)
-    assert least_cost(trace, 0, 16, 4, 3600.0) == pytest.approx(5 * 1.0)
-    assert least_cost(trace, 6, 3, 3, 3600.0) == float("inf")
+    """Six hours of work: spot for four, on demand for two; each machine boots for a paid hour."""
+    trace = a_trace("0111110" + "0" * 10, tick=3600.0)
+    boot = {"create": 0.0, "boot": 3600.0}
+    assert least_cost(trace, 1, 8, 6, **boot) == pytest.approx(5 * 1.0 + 3 * 3.06)
+    assert least_cost(trace, 1, 16, 4, **boot) == pytest.approx(5 * 1.0)
+    assert least_cost(trace, 7, 3, 3, **boot) == float("inf")
+
+
+def test_who_knows_the_trace_creates_while_the_last_machine_works():
+    """A creation costs nothing, and its zone has to be up meanwhile."""
+    wait = {"create": 3600.0, "boot": 3600.0}
+    assert least_cost(a_trace("111111", tick=3600.0), 0, 6, 4, **wait) == pytest.approx(5.0)
+    assert least_cost(a_trace("111000000", "001111111", tick=3600.0), 0, 9, 5, **wait) == pytest.approx(6.0)
+    assert least_cost(a_trace("0111110000", tick=3600.0), 0, 10, 4, **wait) > 5.0
 
 
 def test_no_deadline_is_missed_and_nobody_is_cheaper_than_the_least(v100):
-    """All rules, from a few starts of the large record; the safety net holds for each."""
-    contract = Contract("test", v100.coarse(3).only(4, 5), 20, 1.3)
-    for start in range(0, 6000, 1500):
-        found = from_start(contract, start)
-        assert all(in_time for _, in_time in found.values())
-        assert min(cost for cost, _ in found.values()) >= 1.0 - 1e-9
+    """All rules and the product's real loop, from a few starts of the large record."""
+    contract = Contract("test", v100.only(4, 5), 20, 1.3)
+    for found in from_starts(contract, contract.starts(3)):
+        assert OURS in found
+        assert all(one.in_time for one in found.values())
+        assert min(one.cost for one in found.values()) >= 1.0 - 0.01
 
 
 def test_luck_is_the_same_for_everybody(v100):
