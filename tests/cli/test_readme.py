@@ -9,10 +9,11 @@ from orchestrator.cli.main import COMMANDS
 from tests.cli.cli_kit import ROOT, here
 
 README = (ROOT / "README.md").read_text()
+OVERVIEW = (ROOT / "docs/overview.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 COMMAND_LINES = [
     line.split("#")[0].strip()
-    for block in BLOCKS
+    for block in (*BLOCKS, OVERVIEW)
     for line in block.splitlines()
     if line.startswith("tpuctl ")
 ]
@@ -81,11 +82,16 @@ def test_flags_and_variables_in_the_text_exist(capsys):
         assert variable in helps
 
 
+def test_the_readme_is_read_in_two_minutes():
+    """At 240 words a minute, with its commands; what is longer has a page of its own."""
+    assert len(README.split()) <= 2 * 270
+
+
 def test_the_exit_codes_of_the_readme_are_those_of_the_errors():
-    """Scripts rely on them."""
+    """Scripts rely on them; the page of all commands has the list."""
     from orchestrator.cli.main import READER_GONE
     from orchestrator.error_codes import CODES
 
-    (text,) = re.findall(r"Exit codes: (.*?)\n\n", README, re.DOTALL)
+    (text,) = re.findall(r"Exit codes: (.*?)\n\Z", OVERVIEW, re.DOTALL)
     said = {int(number) for number in re.findall(r"(?:^|, |\s)(\d+) ", text)}
     assert said == {kind.exit_code for kind, _ in CODES.values()} | {0, 130, READER_GONE}

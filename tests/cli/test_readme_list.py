@@ -1,4 +1,4 @@
-"""The README's list of commands, typed line by line in its order, in one deployment on the local cloud."""
+"""All commands of docs/overview.md, typed line by line in their order, in one deployment on the local cloud."""
 
 import signal
 import subprocess
@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from tests.cli.cli_kit import ROOT
-from tests.cli.test_readme import BLOCKS
+from tests.cli.test_readme import OVERVIEW
 from tests.e2e.conftest import stage
 
 __all__ = ["stage"]
 pytestmark = pytest.mark.e2e
-LIST = [line.partition("#")[0].strip() for line in BLOCKS[2].splitlines() if line.strip()]
+LIST = [line.partition("#")[0].strip() for line in OVERVIEW.splitlines() if line.startswith("tpuctl ")]
 ELSEWHERE = {
     "tpuctl rehearse": 'stage.tpuctl("rehearse"',
     "tpuctl watch --on-vm": 'stage.tpuctl("watch", "--on-vm")',

@@ -10,8 +10,18 @@ import orchestrator
 from tests.cli.cli_kit import ROOT
 from tests.docs.pages import LINK, PAGES, blocks, commands, refused, text_of
 
-RUN = {"docs/private.md", "docs/tutorial.md", "docs/your-own-job.md"}
-"""The pages whose blocks test_pages_run.py runs; the README's two lines are run by .ci/run."""
+RUN = {
+    "docs/private.md",
+    "docs/tutorial.md",
+    "docs/your-own-job.md",
+    "docs/ko/tutorial.md",
+    "docs/ja/tutorial.md",
+}
+"""
+The pages whose blocks test_pages_run.py runs, or a page with the same ones (test_languages.py).
+
+The README's two lines are run by .ci/run.
+"""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
