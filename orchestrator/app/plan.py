@@ -20,9 +20,8 @@ from orchestrator.app.source_facts import gather
 from orchestrator.app.source_folder import source_folder
 from orchestrator.app.state_folders import is_known
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import CloudAccount
-from orchestrator.domain.record import JobRecord, NodeRecord, Record, Span
+from orchestrator.domain.record import JobRecord, NodeRecord, Record
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import local_folder
 from orchestrator.emulator.start_options import load_options
@@ -30,6 +29,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import UsageError
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.forecast import forecast
+from orchestrator.pricing.bill import newest_span
 from orchestrator.scripts import agent_zipapp
 from orchestrator.ssh.bundle import build
 from orchestrator.ssh.local_data import DataSet
@@ -114,7 +114,7 @@ def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     shown = preview(
         session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
-        notes=drift_notes(session.spec, world), there=_billed_now(session.records.current),
+        notes=drift_notes(session.spec, world), there=newest_span(session.records.current),
     )  # fmt: skip
     check_sources(session)
     if out is not None:
@@ -132,12 +132,6 @@ def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:
 
 def _sent(path: Path, spec: Spec, sets: tuple[DataSet, ...], shown: Preview) -> Sent:
     return what_is_sent(path, spec, source_folder(path, spec), sets, shown.hourly.storage_usd_gib_month)
-
-
-def _billed_now(record: Record) -> Span | None:
-    """Return the stretch of the newest TPU that exists, None when there is none."""
-    spans = [span for span in record.spans if span.kind is Kind.NODE and span.until is None]
-    return max(spans, key=lambda span: span.since, default=None)
 
 
 def _first_scripts(spec: Spec, project: str, bundle: str, agent: str) -> dict[str, str]:

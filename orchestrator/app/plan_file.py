@@ -15,6 +15,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.checksum import CHECKSUM, checksum, with_checksum
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Plan
+from orchestrator.domain.record import Record
 from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.observe import observe
@@ -75,8 +76,8 @@ def check(session: Session, approved: Approved, bundle: str, agent: str) -> None
     refuse_moved(approved, fresh)
 
 
-def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan, World]:
-    """Return what `up` would do now, without doing it, and what it was foreseen from."""
+def foresee_up(session: Session, bundle: str, agent: str) -> tuple[Plan, World, Record]:
+    """Return what `up` would do now, without doing it, what it was foreseen from, and the record as it is."""
     spec, known, now = session.spec, session.records.current, session.clock.now()
     # Exactly what `up` will note and learn before its first pass, or every plan would be refused as moved.
     store = session.cloud.store
@@ -85,8 +86,15 @@ def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Pl
     # With that record: a deployment that is opened again gets a new TPU, and the old one's end is not its end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
     record = learn(wanted, world)
-    sights = sights_of(world, learn(known, world))
     plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, record)
+    return plan, world, learn(known, world)
+
+
+def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan, World]:
+    """Return what `up` would do now as a plan to be approved. Raise TransientError as `sights_of` does."""
+    spec = session.spec
+    plan, world, record = foresee_up(session, bundle, agent)
+    sights = sights_of(world, record)
     approved = Approved(
         deployment=spec.name,
         project=session.project,

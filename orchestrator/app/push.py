@@ -17,6 +17,7 @@ from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.loop import OUTAGE
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UsageError
 from orchestrator.planning.decide import decide
@@ -163,7 +164,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
     # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
     known = with_digest_of_today
     session.records.update_later(lambda record: _delivered(known(session.spec, record), wanted, mark, now))
-    watcher = session.watcher(_only_ours)
+    watcher = session.watcher(_only_ours, patience=OUTAGE)
     end = session.clock.monotonic() + PATIENCE
 
     def after(result: Pass) -> None:

@@ -238,10 +238,15 @@ class Session:
         return Notifier(lambda: self.deployment, receivers, self.reporter.say)
 
     def watcher(
-        self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind)
-    ) -> Watcher:
-        """Return the loop over passes; *approve* and *only* bound what they may do, as in `Deployment`."""
-        return Watcher(replace(self.deployment, approve=approve, only=only))
+        self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind), *,
+        patience: float | None = None,
+    ) -> Watcher:  # fmt: skip
+        """
+        Return the loop over passes; *approve* and *only* bound what they may do, as in `Deployment`.
+
+        *patience* is for how many seconds the cloud may not answer.
+        """
+        return Watcher(replace(self.deployment, approve=approve, only=only), patience)
 
     @cached_property
     def lease(self) -> Lease:

@@ -1,7 +1,7 @@
 """Bring a deployment up: what is wanted is written down, then passes run until a goal is reached."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -16,21 +16,25 @@ from orchestrator.app.job_data import (
     say_what_is_sent,
     send_data,
 )
-from orchestrator.app.plan_file import check, open_approved
+from orchestrator.app.plan_file import check, foresee_up, open_approved
 from orchestrator.app.reporter import Reporter, leaving
+from orchestrator.app.same_place import check_place
 from orchestrator.app.session import Session
 from orchestrator.app.wanted import as_wanted, build_artifacts, ended, trained
 from orchestrator.domain.observation import Absent, Present, VmState
-from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.domain.plan import MAKING, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
+from orchestrator.domain.spec import Spec
 from orchestrator.engine.apply import FailedChange
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.heartbeats import read_heartbeats
-from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome, raise_stockout
+from orchestrator.engine.loop import OUTAGE, Watcher, raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import HostKeyError, Retry
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.drift import drift_notes
+from orchestrator.pricing.bill import hourly_of, newest_span
+from orchestrator.pricing.cost import Hourly, Meter
 from orchestrator.ssh.local_data import DataSet
 
 STAYS = "what was asked for is still being made, and is billed"
@@ -73,10 +77,31 @@ class Up:
     on_vm: bool
 
 
+@dataclass(frozen=True)
+class UpPrice:
+    """
+    Hold what the machines cost that `up` is about to make: per hour, and until ttl ends it in *seconds*.
+
+    *with_tpu* is false where only VM and bucket are made. *rehearsed* says that nothing is billed.
+    """
+
+    spec: Spec
+    hourly: Hourly
+    seconds: float
+    with_tpu: bool
+    rehearsed: bool
+
+
 def bring_up(
-    choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB
-) -> Up:
-    """Run passes until *goal* is reached; with *plan*, do nothing beyond that file."""
+    choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB,
+    tell: Callable[[UpPrice], None] = lambda _: None, first: bool = False,
+) -> Up:  # fmt: skip
+    """
+    Run passes until *goal* is reached; with *plan*, do nothing beyond that file.
+
+    *tell* is given the price before the first machine is made. With *first* that is before anything is done at
+    all, so that it may raise to end the command: this looks at the cloud once more.
+    """
     approved: Approved | None = None
     if plan:
         session, approved = open_approved(choice, plan, reporter)
@@ -86,6 +111,8 @@ def bring_up(
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     say_what_is_sent(session, sets)
     check_sources(session)
+    if first and approved is None:
+        tell = _told_first(session, sets, tell, goal)
     # Asked before the lease is taken: data for a bucket that exists may take hours, and blocks nobody.
     bucket_first = bool(sets) and not bucket_is_there(session)
     if sets and not bucket_first:
@@ -93,7 +120,9 @@ def bring_up(
         with reporter:
             send_data(session, sets)
     only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
-    approve = any_plan if approved is None else partial(refuse_others, approved)
+    approve = _telling(
+        session, any_plan if approved is None else partial(refuse_others, approved), tell, only
+    )
     changes = 0
 
     def count(result: Pass) -> None:
@@ -102,7 +131,7 @@ def bring_up(
 
     with leaving(STAYS, GO_ON), session.alone("up"), reporter, session.notifier:
         _want(session, approved, sets, bucket_first=bucket_first)
-        watcher = session.watcher(approve, only)
+        watcher = session.watcher(approve, only, patience=OUTAGE)
         result = pass_until(
             goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait
         )
@@ -110,6 +139,56 @@ def bring_up(
         session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
         tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
     )  # fmt: skip
+
+
+def _told_first(
+    session: Session, sets: tuple[DataSet, ...], tell: Callable[[UpPrice], None], goal: Goal
+) -> Callable[[UpPrice], None]:
+    """Tell the price of what is foreseen, and return what tells no price any more."""
+    check_place(session.choice, session.spec.name, session.project, session.folder)
+    bundle, agent = build_artifacts(session, sets)
+    with session.reporter:
+        expected, *_ = foresee_up(session, bundle, agent)
+    if goal is Goal.MACHINE_ROOM:
+        expected = replace(expected, changes=tuple(c for c in expected.changes if c.kind is not Kind.NODE))
+    # Outside the reporter's live line, which would draw over the question.
+    if _makes(expected):
+        tell(_price(session, expected))
+    return lambda _: None
+
+
+def _telling(
+    session: Session, approve: Callable[[Plan], None], tell: Callable[[UpPrice], None], only: frozenset[Kind]
+) -> Callable[[Plan], None]:
+    """Return what judges each plan by *approve*, and tells the price of the first one that makes a machine."""
+    told = False
+
+    def judge(plan: Plan) -> None:
+        nonlocal told
+        approve(plan)
+        if not told and _makes(plan.making(only)):
+            told = True
+            tell(_price(session, plan.making(only)))
+
+    return judge
+
+
+def _makes(plan: Plan) -> bool:
+    """Say whether a plan begins what is billed by the hour."""
+    return any(c.kind in {Kind.NODE, Kind.VM} and c.verb in MAKING for c in plan.changes)
+
+
+def _price(session: Session, plan: Plan) -> UpPrice:
+    spec, record, now = session.spec, session.records.current, session.clock.now()
+    there = newest_span(record)
+    with_tpu = there is not None or any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
+    # An ended deployment begins anew, and so does its time to live.
+    goes_on = record.started_at and not record.outcome
+    remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else float(spec.watch.ttl)
+    price = hourly_of(spec, plan, session.catalog, there)
+    if not with_tpu:
+        price = replace(price, lines=tuple(line for line in price.lines if line.meter is not Meter.NODE))
+    return UpPrice(spec, price, remaining, with_tpu, rehearsed=session.choice.cloud == "local")
 
 
 def pass_until(

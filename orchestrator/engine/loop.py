@@ -35,6 +35,7 @@ from orchestrator.errors import (
     UnclaimedError,
     UsageError,
 )
+from orchestrator.planning.dead_man import alone, legs
 from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.next_zone import hopeless
 from orchestrator.planning.unclaimed import FETCH
@@ -44,8 +45,12 @@ FIRST_REPAIR = 15.0
 """Seconds at most, never more than a poll, until a broken pass is tried again; they double with each try."""
 LONGEST_REPAIR = 60.0
 """Seconds between two tries when nothing has answered for long; the poll, where that is longer."""
+FIRST_REMARK = 2
+"""Failed tries after which it is said what to expect: a single one is mostly over with the next."""
 FAULTS = 5
 """Passes in a row that may break off over a fault of ours before the command ends with it."""
+OUTAGE = 900.0
+"""Seconds for which `up` and `push` wait for a cloud or network that does not answer; `watch` waits for ever."""
 BLIND_PASSES = 2
 """Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
 SHORT = 0.001
@@ -111,9 +116,16 @@ class Doorbell:
 
 
 class Watcher:
-    """Repeat passes until *stop* is set, the deployment has ended, or *until* is content."""
+    """
+    Repeat passes until *stop* is set, the deployment has ended, or *until* is content.
 
-    def __init__(self, deployment: Deployment) -> None:
+    *patience* is for how many seconds nothing may answer before the loop gives up; without it never, since
+    whoever protects a TPU must be there when the network is back.
+    """
+
+    def __init__(self, deployment: Deployment, patience: float | None = None) -> None:
+        self._patience = patience
+        self._spec = deployment.spec
         self._reconciler = Reconciler(deployment)
         self._clock = deployment.clock
         self._sink = deployment.sink
@@ -206,10 +218,27 @@ class Watcher:
         now = self._clock.now()
         if not self._broken:
             self._broken_since = now
+        if self._patience is not None and now - self._broken_since >= self._patience:
+            error.hint = "run the same command again when it answers"
+            raise error
         self._broken += 1
         counted = {"tries": self._broken, "since": self._broken_since}
         self._sink(Event(now, "failure", f"{error.message} ({error.code})", counted))
+        if self._broken == FIRST_REMARK:
+            self._sink(Event(now, "waiting", self._outage_text()))
         self._clock.wait(self._repair_pause(), self.wake)
+
+    def _outage_text(self) -> str:
+        """Say for how long it is tried again, and what protects the user meanwhile."""
+        often = f"{max(self._poll, LONGEST_REPAIR):.0f} s"
+        until = "until it answers" if self._patience is None else f"for {self._patience / 60:.0f} min"
+        ends = alone(self._spec, self._records.current.started_at)
+        vm = legs(self._spec)[0]
+        also = (f"; VM: {vm.text}" if vm.armed else "") + (f"; {ends}" if ends else "")
+        return (
+            f"trying again at least every {often}, {until}. Meanwhile tpuctl creates and deletes nothing, and "
+            f"the job trains on{also}"
+        )
 
     def _repair_pause(self) -> float:
         """

@@ -47,6 +47,12 @@ def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = Non
     return hourly(spec, catalog, spec.tpu.zones[0])
 
 
+def newest_span(record: Record) -> Span | None:
+    """Return the stretch of the newest TPU that exists, None when there is none."""
+    spans = [span for span in record.spans if span.kind is Kind.NODE and span.until is None]
+    return max(spans, key=lambda span: span.since, default=None)
+
+
 def rate_now(spec: Spec, catalog: Catalog, record: Record) -> float:
     """Return what one hour of all that exists costs, as far as the prices are known."""
     return sum(

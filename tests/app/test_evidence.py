@@ -1,12 +1,18 @@
 """What a rehearsal takes from a log, and what it sees on the machines' disks."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from orchestrator.app.rehearsal.evidence import TAIL, _saved_since, last_output
+from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.app.reporter import Reporter
 from orchestrator.contract.formats.choose import format_of
+from orchestrator.emulator.address import Address
+from orchestrator.errors import LocalCloudError
 from tests.agent.format_trees import h5
 
 START = "--- incarnation 1, worker 0, attempt 2: resume from step 5 (why) ---"
@@ -56,3 +62,21 @@ def test_what_was_restored_is_not_counted_as_saved_again(tmp_path):
         (tmp_path / f"step-{step}").mkdir()
         write(tmp_path / f"step-{step}", "COMPLETE", b"", at)
     assert _saved_since(100.0, tmp_path, format_of("marker", "COMPLETE")) == [30]
+
+
+def test_a_rehearsal_waits_for_no_command_whose_cloud_is_gone(tmp_path, monkeypatch):
+    """The command would go on asking for a quarter of an hour; it is ended, and the cause is said."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    stage = Stage(tmp_path, tmp_path, Reporter())
+    stage.address = Address(1, 1, "http://127.0.0.1:1", 1, "local-project", "process")
+    started = []
+
+    def start(*_):
+        started.append(subprocess.Popen(["sleep", "600"]))
+        return started[0]
+
+    monkeypatch.setattr(stage, "start", start)
+    monkeypatch.setattr("orchestrator.app.rehearsal.stage.LOOK_SECONDS", 0.05)
+    with pytest.raises(LocalCloudError, match="is gone"):
+        stage.call("up")
+    assert started[0].poll() is not None

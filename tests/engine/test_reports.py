@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.domain.observation import Unknown
+from orchestrator.engine.loop import Watcher
 from orchestrator.errors import TransientError
 from tests.engine.engine_lab import a_spec
 
@@ -98,3 +99,24 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
     assert [data["tries"] for data in told] == [1, 2, 3, 4, 5, 6, 7]
     assert {data["since"] for data in told} == {tries[0]}
     assert "works again after" in controller.events[-1].text
+    (said,) = [event.text for event in controller.events if "trying again" in event.text]
+    assert f"at least every {max(poll, 60)} s, until it answers" in said
+    assert "the job trains on" in said
+    assert "nothing ends the TPU by itself" in said
+
+
+def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):
+    """`up` and `push` end after their patience and say so before; whoever protects a TPU would go on."""
+    controller = lab.up(a_spec())
+    watcher, tries = Watcher(controller.deployment, patience=900.0), []
+
+    def refuse():
+        tries.append(lab.clock.now())
+        raise TransientError("the network is down")
+
+    watcher._reconciler.one_pass = refuse
+    with pytest.raises(TransientError) as left:
+        watcher.run(lambda result: False)
+    assert left.value.hint == "run the same command again when it answers"
+    assert 900 <= lab.clock.now() - tries[0] <= 960
+    assert [e.text for e in controller.events if "for 15 min" in e.text]

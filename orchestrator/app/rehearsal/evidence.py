@@ -11,12 +11,11 @@ from orchestrator.contract.formats.base import Format, SavedState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
-from orchestrator.emulator import control
 from orchestrator.engine.checkpoint_digests import read_prints
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.job_logs import JobLog
-from orchestrator.errors import LocalCloudError, TpuctlError, TransientError
+from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.report.curve import losses
 
 PACE = 1.0
@@ -36,7 +35,6 @@ class RunEvidence:
         self._stage = stage
         self._beats = Heartbeats(stage.session.cloud.store)
         self._looked = self._answered = time.monotonic()
-        self._cloud = stage.address or control.running()
         self._stored: dict[tuple[int, int | None], float] = {}
         self._log = JobLog(stage.session.cloud.store)
         self._lines: list[tuple[int, int, str]] = []
@@ -52,14 +50,7 @@ class RunEvidence:
         if self.looks and not at_once and now - self._looked < PACE:
             return
         self._looked, self.looks = now, self.looks + 1
-        now_running = control.running()
-        # Another process in its place has none of the machines.
-        if now_running is None or now_running != self._cloud:
-            raise LocalCloudError(
-                "the local cloud of this rehearsal is gone: its process ended",
-                hint="run `tpuctl rehearse` again; if it happens again, see `tpuctl doctor`",
-                changed="the deployment itself was not touched",
-            )
+        self._stage.must_have_cloud()
         found = self._beats.read(None)
         try:
             # A cloud that starts machines may not answer for a moment: only a

@@ -23,9 +23,11 @@ from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address
 from orchestrator.emulator.machines import start_module
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import LocalCloudError, TpuctlError
 from orchestrator.google.lean_imports import client_class
 
+LOOK_SECONDS = 5.0
+"""Seconds after which it is looked whether the local cloud is still there, while a command runs."""
 PASSED_ON = frozenset({"TPUCTL_VENV_CACHE"})
 """Variables of ours that commands on a stage may see: they say nothing about a deployment."""
 
@@ -94,14 +96,40 @@ class Stage:
             raise CommandFailedError(code)
 
     def call(self, *words: str) -> int:
-        """Run one command and return its exit status."""
-        return self.start(*words).wait()
+        """Run one command and return its exit status. Raise LocalCloudError when the local cloud goes meanwhile."""
+        process = self.start(*words)
+        while True:
+            try:
+                return process.wait(timeout=LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                try:
+                    self.must_have_cloud()
+                except LocalCloudError:
+                    # It would wait for minutes for a cloud that nobody brings back.
+                    self.end(process)
+                    raise
+
+    def must_have_cloud(self) -> None:
+        """Raise LocalCloudError when the local cloud that was started is gone."""
+        # Another process in its place has none of the machines.
+        if self.address is not None and control.running() != self.address:
+            raise LocalCloudError(
+                "the local cloud of this rehearsal is gone: its process ended",
+                hint="run `tpuctl rehearse` again; if it happens again, see `tpuctl doctor`",
+                changed="the deployment itself was not touched",
+            )
 
     def start(self, *words: str) -> "subprocess.Popen[bytes]":
         """Show and start one command."""
         self._show(words)
         where = self.work if self.work.exists() else self.folder
-        return subprocess.Popen(start_module.command("orchestrator", *words), cwd=where, stdout=self._output)
+        # Without a terminal to answer at: `up` would ask about a price that nobody pays.
+        return subprocess.Popen(
+            start_module.command("orchestrator", *words),
+            cwd=where,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+        )
 
     def run_beside(self, *words: str) -> None:
         """Run one command while another draws its live line. Raise CommandFailedError when it fails."""

@@ -1,11 +1,12 @@
 """tpuctl up: create what is missing, push the code, start the job."""
 
+import sys
 from pathlib import Path
 
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import confirm, deployment_options, yes_option
 from orchestrator.errors import UsageError
 
 
@@ -13,21 +14,25 @@ from orchestrator.errors import UsageError
 @deployment_options
 @click.option("--dry-run", is_flag=True, help="Show the plan only: no credentials, no network.")
 @click.option("--wait", is_flag=True, help="Keep asking when no zone has capacity.")
+@yes_option
 @click.option("--no-tpu", is_flag=True, help="Create bucket and VM only; a later `up` makes the TPU.")
 @click.argument("plan", required=False, type=click.Path(path_type=Path, dir_okay=False))
-def command(choice: Choice, dry_run: bool, wait: bool, no_tpu: bool, plan: Path | None) -> None:
+def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, plan: Path | None) -> None:
     """
     Create bucket, VM and TPU side by side, push the job over SSH and start it.
 
     Run it again at any time: what is right is left alone, new code is pushed. When the job runs, `up`
     leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
     or nothing, when something has moved since.
+
+    Before machines are made it shows the price. On a terminal it asks once, unless --yes or --json is given;
+    without a terminal (CI, cron) it goes on, and a PLAN was approved before.
     """
     from orchestrator.app.plan import from_nothing
-    from orchestrator.app.up import Goal, bring_up
+    from orchestrator.app.up import Goal, UpPrice, bring_up
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.views.up import show
+    from orchestrator.cli.views.up import show, show_price
 
     for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
         # A plan was approved as a whole: a flag would make it another one.
@@ -39,4 +44,13 @@ def command(choice: Choice, dry_run: bool, wait: bool, no_tpu: bool, plan: Path 
         plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)
         return
     goal = Goal.MACHINE_ROOM if no_tpu else Goal.JOB
-    show(bring_up(choice, EventPrinter(), wait=wait, plan=plan, goal=goal), goal, as_json=choice.as_json)
+    # Scripts of before the question go on as they are; a plan in a file was approved already.
+    asks = not (yes or choice.as_json or plan) and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def tell(price: UpPrice) -> None:
+        show_price(price)
+        if asks:
+            confirm("Go on?", yes=False)
+
+    done = bring_up(choice, EventPrinter(), wait=wait, plan=plan, goal=goal, tell=tell, first=asks)
+    show(done, goal, as_json=choice.as_json)

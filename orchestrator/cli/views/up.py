@@ -1,7 +1,9 @@
 """Show how `up` ended, what stays as it is, and what comes next."""
 
-from orchestrator.app.up import Goal, Up
+from orchestrator.app.up import Goal, Up, UpPrice
 from orchestrator.cli.console import print_json, say
+from orchestrator.domain.amounts import usd_text
+from orchestrator.pricing.cost import to_budget
 
 
 def show(done: Up, goal: Goal, *, as_json: bool) -> None:
@@ -20,3 +22,36 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
         say("no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them")
     else:
         say(f"{done.name} is up. Next: tpuctl watch{' --on-vm' if done.on_vm else ''}", style="green")
+
+
+def show_price(price: UpPrice) -> None:
+    """Print what an hour costs, and what all of it costs until ttl ends it: the worst that can happen."""
+    spec, hourly, unknown = price.spec, price.hourly, price.hourly.unknown
+    hour = sum(line.billed_usd for line in hourly.lines if line.billed_usd is not None)
+    most = max(hour, sum(line.most_usd for line in hourly.lines if line.most_usd is not None))
+    least = "at least " if unknown else ""
+    where = " (nothing is billed on the local cloud)" if price.rehearsed else ""
+    say(f"Price: {least}{_range(hour, most)} an hour{where}", style="bold")
+    say(f"  {_what(price)}")
+    if unknown:
+        say(f"  no price is known for: {', '.join(unknown)}")
+    sums = _range(hour * price.seconds / 3600, most * price.seconds / 3600)
+    say(f"  until ttl ({spec.watch.ttl}): {'not known' if unknown else f'at most {sums}'}")
+    budget = spec.watch.budget_usd
+    if budget is not None:
+        seconds = None if unknown else to_budget(hourly, budget)
+        lasts = f", after about {seconds / 3600:.1f} h" if seconds else ""
+        say(f"  watch.budget_usd: tpuctl watch ends it at {budget:g} USD{lasts}")
+
+
+def _what(price: UpPrice) -> str:
+    """Name the machines, with the class of the TPU's price."""
+    spec = price.spec
+    kind = f"TPU {spec.tpu.type} {'spot' if spec.tpu.spot else 'on demand'} in {price.hourly.zone}"
+    machine = "" if spec.vm == "none" else f"VM {spec.vm.machine}"
+    return ", ".join(part for part in (kind if price.with_tpu else "", machine) if part)
+
+
+def _range(usd: float, most: float) -> str:
+    low, high = f"{usd:.2f}", f"{most:.2f}"
+    return usd_text(usd) if usd < 0.1 else f"{low} USD" if low == high else f"{low} to {high} USD"

@@ -1,0 +1,116 @@
+"""What `up` says of money before it makes a machine, and when it asks."""
+
+import io
+import sys
+
+import pytest
+
+from orchestrator.domain.catalog import Catalog
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
+
+
+class Terminal(io.StringIO):
+    """A terminal, as a keyboard or as a screen."""
+
+    def isatty(self):
+        """Say that somebody sits here."""
+        return True
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    """Give a cloud in which nothing exists."""
+    with Cloud(tmp_path).open() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def user(cloud):
+    """Give a computer whose deployment has a VM, a budget and a time to live of two days."""
+    return User(cloud, vm={}, watch__budget_usd=50, watch__ttl="2d")
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """Type at a terminal: keyboard and screen."""
+
+    def answer(user, text, *words):
+        with monkeypatch.context() as at_terminal:
+            at_terminal.setattr(sys, "stdin", Terminal(f"{text}\n"))
+            at_terminal.setattr("tests.kit.user.StringIO", Terminal)
+            return user.run(*words)
+
+    return answer
+
+
+def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
+    """The sums are those of `plan`; without a terminal nobody is asked, and a second `up` has nothing to tell."""
+    price = user.run("plan", "--json").document["price"]
+    said = user.up()
+    hour, ttl = price["billed_usd_hour"], price["to_ttl_usd"]
+    assert said.err.count("Price:") == 1
+    assert f"Price: {hour:.2f} " in said.err
+    assert f"until ttl (2d): at most {ttl:.2f} " in said.err
+    assert "tpuctl watch ends it at 50 USD" in said.err
+    assert said.err.index("Price:") < said.err.index("asked for")
+    assert "Price:" not in user.up().err
+
+
+def test_a_no_changes_nothing_and_a_yes_goes_on(cloud, user, typed):
+    """The question comes before the bucket, the lease and the record: a no leaves no trace."""
+    said = typed(user, "n", "up")
+    assert (said.code, cloud.mutations(), cloud.buckets()) == (1, [], [])
+    assert "nothing was changed" in said.err
+    assert said.err.count("Go on?") == 1
+    said = typed(user, "y", "up")
+    assert (said.code, list(cloud.nodes())) == (0, ["demo-tpu-g1"])
+    assert said.err.count("Price:") == said.err.count("Go on?") == 1
+
+
+@pytest.mark.parametrize("word", ["--yes", "--json"])
+def test_nobody_is_asked_who_has_said_yes_or_is_a_program(cloud, user, typed, word):
+    """The price is told all the same."""
+    said = typed(user, "n", "up", word)
+    assert (said.code, "Go on?" in said.err, "Price:" in said.err) == (0, False, True)
+    assert list(cloud.nodes()) == ["demo-tpu-g1"]
+
+
+def test_what_makes_no_machine_asks_nothing(cloud, user, typed):
+    """New code for a running job costs what it costs already; a TPU that was lost is asked about again."""
+    user.up()
+    user.write("train.py", "print('other')\n")
+    assert "Go on?" not in typed(user, "n", "up").err
+    cloud.model.preempt("demo-tpu-g1", notice=False)
+    cloud.wait(60)
+    said = typed(user, "n", "up")
+    assert (said.code, "Go on?" in said.err) == (1, True)
+
+
+def test_the_machine_room_alone_has_its_own_price(user):
+    """Without a TPU the VM, its address and its disk are told."""
+    said = user.run("up", "--no-tpu")
+    assert "VM e2-small" in said.err
+    assert "TPU v5" not in said.err[: said.err.index("asked for")]
+    lines = user.run("plan", "--offline", "--json").document["price"]["lines"]
+    hour = sum(line["billed_usd"] for line in lines if line["what"].startswith("VM"))
+    assert f"Price: {hour:.4f} USD an hour" in said.err
+
+
+def test_a_price_that_nobody_knows_is_not_taken_for_zero(cloud, monkeypatch):
+    """The known part is a lower bound, the sum until ttl is not known."""
+    user = User(cloud, watch__ttl="2d")
+    monkeypatch.setattr(Catalog, "tpu_price", lambda *_, **__: None)
+    said = user.up()
+    assert "Price: at least" in said.err
+    assert "no price is known for: TPU v5litepod-8" in said.err
+    assert "until ttl (2d): not known" in said.err
+
+
+def test_a_plan_in_a_file_was_approved_before(user, typed):
+    """Its price is told, and nobody is asked again."""
+    file = user.folder / "p.json"
+    user.run("plan", "--out", str(file))
+    user.cloud.acting.clear()
+    said = user.type("up", str(file))
+    assert (said.code, "Price:" in said.err, "Go on?" in said.err) == (0, True, False)
