@@ -38,6 +38,7 @@ COMMANDS = {
     "down": "Delete everything that tpuctl made; data stays unless you say so.",
     "doctor": "Look for what is missing or wrong, here and in the project.",
     "selftest": "Run all of tpuctl once on the cloud, and leave nothing.",
+    "export": "Write the deployment as plain scripts for gcloud, which need no tpuctl.",
     "support": "Write an archive for a bug report: no secrets, nothing is sent.",
     "secret": "Store the job's secrets where only its machines read them.",
     "notify": "Try who is told when something happens.",

@@ -47,7 +47,7 @@ VARIABLES: Dict[str, str] = {
 NAMES = "TPUCTL_EXPAND"
 """Variable that names, with spaces between, those of `job.env` whose values hold a dollar sign."""
 
-_WORD = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+NAME_IN_VALUE = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
@@ -63,12 +63,12 @@ def expand(text: str, values: Mapping[str, str]) -> str:
         # Not empty: a dollar sign that means nothing to us may mean something to the job's own shell.
         return values.get(found[2] or found[3], found[0])
 
-    return _WORD.sub(one, text)
+    return NAME_IN_VALUE.sub(one, text)
 
 
 def unknown(text: str) -> Tuple[str, ...]:
     """Return the names in *text* that stay as they are, because no variable of the job has them."""
-    names: List[str] = [found[2] or found[3] for found in _WORD.finditer(text) if not found[1]]
+    names: List[str] = [found[2] or found[3] for found in NAME_IN_VALUE.finditer(text) if not found[1]]
     return tuple(dict.fromkeys(name for name in names if name not in VARIABLES))
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RAW_NAMES = frozenset((
     "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute", "mark",
-    "name",
+    "name", "word",
 ))  # fmt: skip
 LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
@@ -104,16 +104,16 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
     values = _values(spec, target)
     check_environment(spec)
     files = {
-        "job_env": _render("job.env.j2", values),
-        "run_job": _render("run-job.sh.j2", values),
-        "start_job": _render("start-job.sh.j2", values),
-        "cron": _render("cron.j2", values),
+        "job_env": render("job.env.j2", values),
+        "run_job": render("run-job.sh.j2", values),
+        "start_job": render("start-job.sh.j2", values),
+        "cron": render("cron.j2", values),
         "run_sidecars": sidecar_script(spec, target.role, target.bucket, wanted_only=True),
-        "run_expire": _render("run-expire.sh.j2", values) if target.expires_at is not None else "",
-        "expire_cron": _render("expire-cron.j2", values) if target.expires_at is not None else "",
-        "minute": _render("minute.sh.j2", values),
+        "run_expire": render("run-expire.sh.j2", values) if target.expires_at is not None else "",
+        "expire_cron": render("expire-cron.j2", values) if target.expires_at is not None else "",
+        "minute": render("minute.sh.j2", values),
     }
-    startup = _render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
+    startup = render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
     # Google would refuse it when the machine is made; here nothing has been asked for yet.
     size = len(startup.encode())
     if size > LONGEST_SCRIPT:
@@ -123,13 +123,13 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
             changed="nothing was changed",
         )
     return Scripts(
-        startup=startup, shutdown=_render("shutdown.sh.j2", {"seconds": f"{SHUTDOWN_SCRIPT:g}"}), **files
+        startup=startup, shutdown=render("shutdown.sh.j2", {"seconds": f"{SHUTDOWN_SCRIPT:g}"}), **files
     )
 
 
 def begin_script(*, restart: bool) -> str:
     """Return the script that starts the job over SSH; with *restart* a running one is stopped first."""
-    return _render("begin-job.sh.j2", {"restart": restart})
+    return render("begin-job.sh.j2", {"restart": restart})
 
 
 def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = False) -> str:
@@ -146,12 +146,12 @@ def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = Fa
     if wanted_only and not wanted:
         return ""
     mark = _mark({name: repr(settings) for name, settings in wanted.items()})
-    return _render("run-sidecars.sh.j2", {"role": role, "sidecars": wanted, "mark": mark})
+    return render("run-sidecars.sh.j2", {"role": role, "sidecars": wanted, "mark": mark})
 
 
 def loop_script(**values: str | int) -> str:
     """Return the script that keeps the loop running on the VM; the template says which *values* it needs."""
-    return _render("run-watch.sh.j2", values)
+    return render("run-watch.sh.j2", values)
 
 
 def stop_seconds(spec: Spec) -> float:
@@ -245,7 +245,8 @@ def _mark(files: dict[str, str]) -> str:
     return "END_" + hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:24]
 
 
-def _render(name: str, values: dict[str, Any]) -> str:
+def render(name: str, values: dict[str, Any]) -> str:
+    """Return a template with *values*; each of them is quoted for the shell."""
     return _template(name).render(values)
 
 

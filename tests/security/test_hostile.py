@@ -29,11 +29,11 @@ from orchestrator.scripts.render import (
     RAW_NAMES,
     _checkpoint_place,
     _environment,
-    _render,
     _values,
     loop_script,
     machine_scripts,
     quote,
+    render,
 )
 from tests.scripts.render_kit import make_spec, make_target
 from tests.scripts.test_render import NASTY, hostile_strings
@@ -70,7 +70,7 @@ def test_a_thousand_hostile_strings_come_through_bash_in_every_variable(tmp_path
     """Each is sourced as run-job does it, and read back; nothing else has run: no file has come to be."""
     texts = list(dict.fromkeys(hostile_strings(COUNT + COUNT // 20)))[:COUNT]
     for number, text in enumerate(texts):
-        (tmp_path / f"{number}.env").write_bytes(_render("job.env.j2", hostile(text)).encode())
+        (tmp_path / f"{number}.env").write_bytes(render("job.env.j2", hostile(text)).encode())
     keys = " ".join(KEYS)
     script = (
         f"for ((n = 0; n < {len(texts)}; n++)); do "

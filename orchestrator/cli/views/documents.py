@@ -74,6 +74,7 @@ KINDS: Mapping[str, Any] = {
         "file": str, "recipe": maybe(str), "from?": str, "tool?": str,
         "rows?": [{"verdict": str, "theirs": str, "ours": str, "why": str}],
     },
+    "export": {"folder": str, "project": str, "files": [str]},
     "plan": {
         "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),

@@ -1,0 +1,76 @@
+"""The exported scripts, run as they stand with the stock gcloud: to a trained model, through a preemption."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.e2e.stage import losses
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.gcloud,
+    pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed"),
+]
+STEPS = 60
+
+
+def test_the_scripts_alone_train_a_model_through_a_preemption(stage, tmp_path):
+    """Bucket, code, VM, TPU, a kill, a new TPU by watch.sh, the end, the model; then nothing is left."""
+    # A rehearsal's machines reach packages through this proxy only; tpuctl's agent knows it, the scripts do not.
+    setup = "https_proxy=$TPUCTL_SETUP_PROXY tpuctl-venv -r requirements.txt"
+    stage.use_example(steps=STEPS, setup=setup)
+    yaml = stage.work / "tpuctl.yaml"
+    yaml.write_text(yaml.read_text().replace("vm: none", "vm: {machine: e2-small}"))
+    stage.tpuctl("export", "scripts")
+    shown = stage.tpuctl("local", "env", "--json").out
+    environment = {**stage.environment, **json.loads(shown)["variables"], "HOME": str(tmp_path / "home")}
+    environment["CLOUDSDK_CONFIG"] = str(tmp_path / "config")
+    (tmp_path / "home").mkdir()
+
+    def script(name, *words, say=""):
+        done = subprocess.run(
+            [f"./{name}.sh", *words], cwd=stage.work / "scripts", env=environment, input=say,
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def job_log():
+        found = subprocess.run(
+            ["bash", "-c", '. ./settings.sh; gcloud storage cat "gs://$BUCKET/logs/**"'],
+            cwd=stage.work / "scripts", env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return found.stdout
+
+    # Each twice: every script may be run again.
+    for name in ("create-bucket", "push", "create-vm", "create-tpu"):
+        script(name)
+    assert "already" in script("create-tpu")
+    assert "already" in script("create-vm")
+    # Cron copies each minute.
+    stage.wait_for("a copied log", lambda: losses(job_log()), seconds=240)
+    held = stage.hold()
+    assert "READY" in script("watch")
+    stage.tpuctl("local", "preempt", "e2e-scripts-tpu", "--no-notice")
+    stage.let_go()
+    stage.wait_for("the preemption", lambda: "READY" not in script("status"), seconds=60)
+    assert "is made" in script("watch")
+    stage.hurry()
+    stage.wait_for("the end", lambda: "the job is done" in script("watch"), seconds=300)
+    log = job_log()
+    (resumed,) = re.findall(r"resumed from step (\d+)", log)
+    assert 0 < int(resumed) <= held
+    # What the first machine printed after the last copy of its log is lost; what counts is trained once more.
+    assert set(range(int(resumed) + 1, STEPS + 1)) <= set(losses(log))
+    script("fetch", "../model")
+    complete = {int(path.parent.name.rpartition("-")[2]) for path in (stage.work / "model").rglob("COMPLETE")}
+    assert max(complete) == STEPS
+    assert "there is none" in script("delete", "--data", say="e2e-scripts\n")
+    lists = "compute tpus tpu-vm list --zone europe-west4-b; gcloud compute instances list; gcloud storage ls"
+    left = subprocess.run(
+        ["bash", "-c", f"gcloud {lists}"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "scripts" not in left.stdout
