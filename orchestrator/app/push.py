@@ -14,14 +14,16 @@ from orchestrator.contract.object_names import BUNDLES
 from orchestrator.domain.lease import PUSH
 from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.plan import Kind, Outcome, Plan
-from orchestrator.domain.record import Record
+from orchestrator.domain.record import Record, current_node
+from orchestrator.domain.scopes import narrow
+from orchestrator.domain.spec import Spec
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.loop import OUTAGE
 from orchestrator.engine.reconcile import Pass
-from orchestrator.errors import UsageError
+from orchestrator.errors import AuthError, UsageError
 from orchestrator.planning.decide import decide
-from orchestrator.planning.job import job_digest, with_digest_of_today
+from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM, job_digest, with_digest_of_today
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
 """What a push may change: code, job and what runs beside it, never a machine."""
@@ -123,6 +125,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
         spent = now.plan.outcome is Outcome.SPENT
         more = "raise watch.budget_usd or watch.ttl, then " if spent else ""
         raise _refused(f"{session.spec.name} has ended ({now.plan.reason})", more)
+    _can_take(session.spec, now.world, now.record)
     before = with_digest_of_today(session.spec, now.record)
     record = want(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
     changes = decide(session.spec, now.world, record, now.usd).changes
@@ -136,6 +139,22 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
     if wanted.job != before.job.settings:
         lines.append("the settings of the job change")
     return [*lines, _restart(now.world)]
+
+
+def _can_take(spec: Spec, world: World, record: Record) -> None:
+    """Raise AuthError when the job cannot start with these settings on the machines that there are."""
+    node = current_node(world, record)
+    why, next_step = "", ""
+    if node is not None and narrow(spec, "tpu", node.scopes):
+        why, next_step = NARROW, "tpuctl up replaces the TPU; the job resumes from its newest checkpoint"
+    elif isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
+        why, next_step = NARROW_VM, RECREATE_VM
+    if why:
+        # Before anything is stopped: the job that runs would not come back.
+        raise AuthError(
+            f"new machines are needed: {why}", hint=next_step, changed="nothing was changed; the job runs on",
+            code="TPU-252",
+        )  # fmt: skip
 
 
 def _restart(world: World) -> str:

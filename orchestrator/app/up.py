@@ -24,15 +24,17 @@ from orchestrator.app.wanted import as_wanted, build_artifacts, ended, trained
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import MAKING, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
+from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.apply import FailedChange
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.loop import OUTAGE, Watcher, raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.engine.reconcile import Pass
-from orchestrator.errors import HostKeyError, Retry
+from orchestrator.errors import AuthError, HostKeyError, Retry
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.drift import drift_notes
+from orchestrator.planning.job import NARROW_VM, RECREATE_VM
 from orchestrator.pricing.bill import hourly_of, newest_span
 from orchestrator.pricing.cost import Hourly, Meter
 from orchestrator.ssh.local_data import DataSet
@@ -208,6 +210,9 @@ def pass_until(
             reporter.failure(failure, now)
         if result.plan.outcome is Outcome.REFUSED:
             raise_outcome(result)
+        vm = result.world.vm
+        if isinstance(vm, Present) and narrow(parts.spec, "vm", vm.value.scopes):
+            raise AuthError(NARROW_VM, hint=RECREATE_VM, changed="the job runs on as it was", code="TPU-252")
         if result.plan.outcome is None:
             # Also with --wait: what no zone will ever grant is not waited for.
             raise_hopeless(record)

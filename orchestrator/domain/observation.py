@@ -104,7 +104,7 @@ class Node:
     *timed_out* says that Google knows nothing of the health of the node: it may still be warming up.
     *queued* is the queued resource that makes it or has made it, None for one that was asked for directly.
     Without *machine* there is nothing but the queued resource, which costs nothing. *maintenance* is the next
-    one that the API announces.
+    one that the API announces. *scopes* bound what its account may be used for, empty where that is not known.
     """
 
     name: str
@@ -122,11 +122,16 @@ class Node:
     queued: QueuedResource | None = None
     machine: bool = True
     maintenance: Maintenance | None = None
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Vm:
-    """Describe a VM as the API shows it; *machine* is empty and *disk_gb* is 0 where that is not known."""
+    """
+    Describe a VM as the API shows it. *machine* and *scopes* are empty, *disk_gb* is 0 where that is not known.
+
+    *scopes* bound what its accounts may be used for.
+    """
 
     name: str
     zone: str
@@ -137,6 +142,7 @@ class Vm:
     spot: bool = False
     machine: str = ""
     disk_gb: int = 0
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

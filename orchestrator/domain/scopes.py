@@ -59,6 +59,12 @@ def node_scopes(spec: Spec) -> tuple[str, ...]:
     return (CLOUD_PLATFORM,) if spec.watch.self_delete or _reads_secrets(spec, "tpu") else MACHINE_SCOPES
 
 
+def narrow(spec: Spec, role: str, scopes: tuple[str, ...]) -> bool:
+    """Say whether a machine of *role* ("tpu", "vm") with these *scopes* cannot read the secrets of its job."""
+    # What the API does not show is unknown, and no reason to replace a machine.
+    return _reads_secrets(spec, role) and bool(scopes) and CLOUD_PLATFORM not in scopes
+
+
 def _reads_secrets(spec: Spec, role: str) -> bool:
     """Say whether the machine runs a job with secrets: Secret Manager knows no narrower scope."""
     return bool(spec.job.secrets) and spec.job.run_on == role

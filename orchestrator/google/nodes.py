@@ -190,6 +190,7 @@ def node_of(listed: ListedNode) -> Node:
         spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
         created_at=(node.create_time.seconds * 10**6 + node.create_time.nanos // 1000) / 10**6,
         maintenance=listed.maintenance,
+        scopes=tuple(node.service_account.scope),
     )
 
 

@@ -1,6 +1,7 @@
 """What is left as it is although the deployment file wants it otherwise: a VM's disk may hold data."""
 
 from orchestrator.domain.observation import Present, Vm, VmState, World
+from orchestrator.domain.scopes import CLOUD_PLATFORM, vm_scopes
 from orchestrator.domain.spec import Spec
 
 
@@ -28,7 +29,11 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
         ("external address", _address(vm), "yes" if wanted.external_ip else "no"),
     )
     # What the API does not show is unknown, and no difference.
-    return tuple(f"{what} {has}, the file wants {want}" for what, has, want in pairs if has and has != want)
+    found = [f"{what} {has}, the file wants {want}" for what, has, want in pairs if has and has != want]
+    if vm.scopes and CLOUD_PLATFORM in vm_scopes(spec) and CLOUD_PLATFORM not in vm.scopes:
+        why = "watch.on_vm needs" if spec.watch.on_vm else "the job's secrets need"
+        found.append(f"it was made without the scope cloud-platform, which {why}")
+    return tuple(found)
 
 
 def _address(vm: Vm) -> str:

@@ -20,6 +20,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node
+from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import MemorySpec, Spec
 
 OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
@@ -33,6 +34,9 @@ SILENCE = 4
 REACH = 6
 """Heartbeats for which SSH to a silent worker may fail before its node is replaced."""
 
+NARROW = "the job reads secrets, and this TPU was made without the scope cloud-platform"
+NARROW_VM = "the job reads secrets, and the VM was made without the scope cloud-platform"
+RECREATE_VM = "recreate the VM: tpuctl down, then tpuctl up"
 _FIRST_SETTINGS = (
     "command", "source", "data", "setup", "python", "run_on", "env", "secrets", "checkpoint", "progress", "memory",
     "target_steps", "failures", "stop_signal", "grace",
@@ -103,6 +107,9 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     vm_runs = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
     if spec.job.run_on == "vm" and not vm_runs:
         return Step(waiting="job: waits for the VM", blocked=True)
+    if isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
+        # A restart would stop a job that works for one that cannot start there.
+        return Step(waiting=f"job: {NARROW_VM}; {RECREATE_VM}", blocked=True)
     # Without the bucket the job would train what nobody keeps.
     if not isinstance(world.bucket, Present):
         return Step(waiting="job: waits for the bucket", blocked=True)
@@ -218,6 +225,7 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     if len(running) >= expected:
         return Step()
     # A first report may be one second late, since its object has just been written: the next look is soon.
+    why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     return Step(
-        waiting=f"job: {len(running)} of {expected} workers are running", wake_in=2.0 if beats else 1.0
+        waiting=f"job: {len(running)} of {expected} workers are running{why}", wake_in=2.0 if beats else 1.0
     )

@@ -18,10 +18,11 @@ from orchestrator.domain.record import (
     surely_absent,
     unrecorded_nodes,
 )
+from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry
-from orchestrator.planning.job import out_of_reach, reports
+from orchestrator.planning.job import NARROW, job_digest, out_of_reach, reports
 from orchestrator.planning.never_reported import (
     as_never_reported,
     late_to_report,
@@ -139,6 +140,9 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         )
     if unwanted(record):
         return NodeJudgement(NodeVerdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")
+    # Only what `up` has wanted: a file that was merely edited costs no running job its TPU.
+    if narrow(spec, "tpu", node.scopes) and record.job.settings == job_digest(spec):
+        return NodeJudgement(NodeVerdict.REPLACE, NARROW)
     # Waiting in the queue is no fault, however long it takes.
     if place is not None:
         return NodeJudgement(NodeVerdict.WAIT, place.why)
