@@ -107,7 +107,7 @@ def test_a_failure_that_repeats_is_one_line_with_a_counter(capsys):
         "no bucket (TPU-400)",
         "still failing after 5 min 0 s, 31 tries: no bucket (TPU-400)",
     ]
-    assert printer.line_text(T0 + 395) == "no bucket (TPU-400), 40 failed tries (6 min 35 s)"
+    assert printer.line_text(T0 + 395) == "failing for 6 min 35 s, 40 tries: no bucket (TPU-400)"
 
 
 def test_the_live_line_counts_what_is_waited_for(capsys):

@@ -118,7 +118,7 @@ class EventPrinter(Reporter):
         tries, since = int(event.data["tries"]), float(event.data["since"])
         wait = self._waits.get(FAILING) if tries > 1 else None
         wait = wait or Wait("", since)
-        wait.text = f"{tries} failed tries: {event.text}"
+        wait.text = f"{tries} tries: {event.text}"
         self._waits = {FAILING: wait}
         if wait.said is None:
             wait.said = event.at
@@ -136,7 +136,7 @@ class EventPrinter(Reporter):
     def line_text(self, at: float) -> str:
         """Return the live line: what is waited for and for how long so far, then the job."""
         parts = [
-            f"{span_text(at - wait.since)}, {wait.text}" if key == FAILING
+            f"failing for {span_text(at - wait.since)}, {wait.text}" if key == FAILING
             # Counted in front: at the terminal's edge the line is cut.
             else f"{wait.text} ({span_text(at - wait.since)})"
             for key, wait in self._waits.items()
