@@ -16,7 +16,6 @@ from orchestrator.agent.rescue import read_manifests
 from orchestrator.agent.restore import NOTHING, Restored
 from orchestrator.agent.threads import say
 from orchestrator.agent.venv import own_python
-from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError
 from orchestrator.contract.manifest import is_plain
@@ -97,11 +96,11 @@ def bring_outputs_back(parts: Parts) -> None:
             continue
         place, target = temporary / "file", folder / stored.name[len(start) :]
         try:
-            parts.bucket.download(stored.object, place, stored.size)
+            digest = parts.bucket.download(stored.object, place, stored.size)
         except TornError as error:
             say(f"{stored.name} does not come back: {error}")
             continue
-        if place.stat().st_size != stored.size or sha256_of(place) != stored.sha256:
+        if place.stat().st_size != stored.size or digest != stored.sha256:
             say(f"{stored.name} does not come back: the bucket holds other bytes than were saved")
             continue
         try:

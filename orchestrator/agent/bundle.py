@@ -12,7 +12,6 @@ from typing import List
 
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.storage import JobBucket
-from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import TornError, TransientError
 from orchestrator.contract.object_names import BUNDLES
 
@@ -71,8 +70,7 @@ def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
     shutil.rmtree(str(temporary), ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=str(folder)) as place:
         archive = Path(place) / "bundle.tar.gz"
-        bucket.download(name, archive, int(held["size"]))
-        if sha256_of(archive) != digest:
+        if bucket.download(name, archive, int(held["size"])) != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
         # Unpacked beside its place and renamed as a whole,
         # so that a folder with this name is always complete.

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
+from orchestrator.agent import gcloud
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.storage import JobBucket
+from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.agent.threads import Task, each
+from orchestrator.agent.transport import retrying
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
 from orchestrator.contract.object_names import DATA, DATA_LIST
@@ -170,12 +172,19 @@ class Data:
         part = path.with_name(
             _PART + hashlib.sha256(path.name.encode("utf-8", "surrogateescape")).hexdigest()
         )
-        self._bucket.other(file.bucket).download(file.name, part, file.size)
+        address, (kind, _, wanted) = f"gs://{file.bucket}/{file.name}", file.total.partition(":")
+        found = wanted
+        if kind != "crc32c":
+            found = self._bucket.other(file.bucket).download(file.name, part, file.size, kind)
+        elif gcloud.wanted_for(file.name, file.size):
+            retrying(lambda _remaining: gcloud.copy(address, str(part), file.size), 2 * SECONDS)
+        else:
+            self._bucket.other(file.bucket).download(file.name, part, file.size)
         held = part.stat().st_size
         if held != file.size:
-            raise TornError(f"gs://{file.bucket}/{file.name} has {held} bytes, not {file.size}")
-        if not file.total.startswith("crc32c:") and not _fits(part, file.total):
-            raise TornError(f"gs://{file.bucket}/{file.name} is not what its checksum says")
+            raise TornError(f"{address} has {held} bytes, not {file.size}")
+        if found != wanted:
+            raise TornError(f"{address} is not what its checksum says")
         # Renamed when it is proven: a kill leaves a part, which the next try writes over from its beginning.
         part.replace(path)
         status = path.stat()

@@ -1,4 +1,8 @@
-"""Large files go through the stock gcloud, which Google's images carry: it resumes and checks transfers."""
+"""
+Large objects that have only a crc32c come by the stock gcloud, which Google's images carry.
+
+It compares that sum; the standard library cannot compute it at a speed that is any use.
+"""
 
 from __future__ import annotations
 

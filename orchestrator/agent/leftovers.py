@@ -10,7 +10,8 @@ from typing import Callable, Iterator, List, Optional, Set, Tuple
 
 from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket, seconds_of
+from orchestrator.agent.storage import JobBucket
+from orchestrator.agent.transport import seconds_of
 from orchestrator.contract.formats.save_like import (
     LARGE,
     checkpoint_like,

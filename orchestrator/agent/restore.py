@@ -134,19 +134,21 @@ class Restorer:
         temporary = self._local.folder / f"{RESTORING}{manifest.step}"
         temporary.mkdir()
 
-        def fetch(file: StoredFile) -> None:
+        def fetch(file: StoredFile) -> str:
             path = temporary / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
             name = file_name(manifest.step, manifest.incarnation, manifest.worker, file.name)
-            self._bucket.download(name, path, file.size)
+            if self._bucket.download(name, path, file.size) != file.sha256:
+                return f"{file.name} has another sha256 than its manifest"
+            held = path.stat().st_size
+            return f"{file.name} has {held} bytes, not {file.size}" if held != file.size else ""
 
         with ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(fetch, manifest.files))
+            wrong = [text for text in pool.map(fetch, manifest.files) if text]
         # Checked before anything is renamed: the job never sees a file that is not as it was saved.
-        wrong = _difference(temporary, manifest)
-        if wrong is not None:
+        if wrong:
             shutil.rmtree(str(temporary), ignore_errors=True)
-            raise TornError(f"checkpoint of step {manifest.step}: {wrong}")
+            raise TornError(f"checkpoint of step {manifest.step}: {wrong[0]}")
         for file in manifest.files:
             if file.modified is not None:
                 # Some programs go on from the youngest file, whatever its name.

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import base64
-import calendar
 import hashlib
 import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import quote, urlencode
 
-from orchestrator.agent import gcloud
+from orchestrator.agent import transfers
 from orchestrator.agent.metadata import Metadata, Tokens
 from orchestrator.agent.resumable import PART, ResumableUpload
-from orchestrator.agent.transport import Reply, Transport, retrying, time_of
-from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.agent.transport import Reply, Transport, retrying, seconds_of, time_of
+from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.limits import IN_MEMORY
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
 DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
+LARGE = 32 << 20
+"""Bytes from which on a file goes up in several streams."""
+SLOWEST = 1 << 20
+"""Bytes a second that a transfer may be slow."""
 GRANT_SETTLES = 600.0
 """Seconds after which a role counts everywhere: mostly 2 minutes, 7 or more at worst (docs/facts.md 6.2)."""
+_LISTED = "name,size,generation,updated,md5Hash,crc32c"
 BYTES = {"Content-Type": "application/octet-stream"}
 
 
@@ -51,7 +55,8 @@ class JobBucket:
         self._base = base.rstrip("/")
         self._tokens = tokens
         self._transport = Transport()
-        self.part = PART
+        self._streams = transfers.Streams()
+        self._composes: Optional[bool] = None
 
     @classmethod
     def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> JobBucket:
@@ -105,6 +110,10 @@ class JobBucket:
         self, name: str, data: bytes, if_generation: Optional[int] = None, seconds: float = SECONDS
     ) -> int:
         """Write an object from memory and return its generation; *if_generation* 0 means "must not exist"."""
+        return int(self.insert(name, data, if_generation, seconds)["generation"])
+
+    def insert(self, name: str, data: bytes, if_generation: Optional[int], seconds: float) -> Dict[str, Any]:
+        """Write an object as `write` does and return its resource."""
         query = {"uploadType": "media", "name": name}
         if if_generation is not None:
             query["ifGenerationMatch"] = str(if_generation)
@@ -113,7 +122,29 @@ class JobBucket:
         # A proxy or a bad memory may change bytes; the service's checksum is of what it has stored.
         if made.get("md5Hash") not in (None, base64.b64encode(hashlib.md5(data).digest()).decode()):  # noqa: S324
             raise TransientError(f"{name}: the bucket holds other bytes than were sent")
-        return int(made["generation"])
+        return made
+
+    def compose(self, name: str, body: Dict[str, Any], if_generation: int) -> Optional[Dict[str, Any]]:
+        """Join objects into one, whose generation is *if_generation* until then; None when one is not there."""
+        path = f"/storage/v1{self._object(name)}/compose?ifGenerationMatch={if_generation}"
+        more = {"Content-Type": "application/json"}
+        reply = self._call("POST", path, SECONDS, json.dumps(body).encode(), more=more)
+        return None if reply.status == 404 else json.loads(reply.body)
+
+    def read_range(self, name: str, generation: str, start: int, end: int, size: int) -> bytes:
+        """
+        Return the bytes from *start* up to *end* of one generation of an object, which has *size* bytes.
+
+        Raises ReplacedError when that generation is gone.
+        """
+        path = f"/download/storage/v1{self._object(name)}?alt=media&generation={generation}"
+        asked = {"Range": f"bytes={start}-{end - 1}"}
+
+        def check(reply: Reply) -> None:
+            transfers.check_range(reply, generation, start, end, size)
+
+        limit = end - start + 1
+        return self._call("GET", path, transfers.PART_SECONDS, more=asked, limit=limit, check=check).body
 
     def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = SECONDS) -> None:
         """Delete an object; one that is gone is fine."""
@@ -149,33 +180,41 @@ class JobBucket:
         if name == self.name:
             return self
         bucket = JobBucket(name, self._base, self._tokens)
-        bucket._transport = self._transport
+        bucket._transport, bucket._streams = self._transport, self._streams
         return bucket
 
     def objects(self, prefix: str, seconds: float = SECONDS) -> List[Dict[str, Any]]:
         """Return the resources of all objects under *prefix*; a bucket that is not there is an AgentError."""
-        query = {"prefix": prefix, "fields": "items(name,size,md5Hash,crc32c),nextPageToken"}
+        query = {"prefix": prefix, "fields": f"items({_LISTED}),nextPageToken"}
         # The deployment's own bucket may be made at any moment; another one that is missing is a wrong name.
         missing = AgentError(f"gs://{self.name} is not there")
         return [item for page in self._pages(query, seconds, missing) for item in _items(page)]
 
     def upload(self, name: str, path: Path, size: int) -> str:
         """Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank."""
-        if not gcloud.wanted_for(name, size) and size > self.part:
-            return self._upload_in_parts(name, path, size)
-        if not gcloud.wanted_for(name, size):
+        if size <= transfers.SMALLEST_PART:
             data = path.read_bytes()
             if len(data) != size:
                 raise TornError(f"{path} changed while it was read")
-            self.write(name, data, seconds=SECONDS + size / gcloud.SLOWEST)
+            self.write(name, data, seconds=SECONDS + size / SLOWEST)
             return hashlib.sha256(data).hexdigest()
-        # gcloud reports no digest, so the file is read twice; it compares a crc32c itself.
-        digest = sha256_of(path)
-        retrying(lambda _remaining: gcloud.copy(str(path), f"gs://{self.name}/{name}", size), 2 * SECONDS)
-        held = self.stat(name)
-        if held is None or int(held["size"]) != size:
-            raise TornError(f"{name}: the bucket does not hold the {size} bytes that were sent")
-        return digest
+        if size > LARGE and self._may_compose():
+            return transfers.upload(self, self._streams, name, path, size)
+        return self._upload_in_parts(name, path, size)
+
+    def _may_compose(self) -> bool:
+        """Say whether parts that are deleted are gone: a bucket with soft delete would charge for them for days."""
+        if self._composes is None:
+            path = f"/storage/v1/b/{self.name}?fields=softDeletePolicy,retentionPolicy"
+            try:
+                held = _resource(self._call("GET", path, SECONDS), path)
+            except TransientError:
+                raise
+            except AgentError:
+                held = {"retentionPolicy": "not for us to see"}
+            kept = held.get("softDeletePolicy", {}).get("retentionDurationSeconds", 0)
+            self._composes = not int(kept) and "retentionPolicy" not in held
+        return self._composes
 
     def _upload_in_parts(self, name: str, path: Path, size: int) -> str:
         query = urlencode({"uploadType": "resumable", "name": name})
@@ -184,31 +223,28 @@ class JobBucket:
             f"{self._base}/upload/storage/v1/b/{self.name}/o?{query}",
             self._tokens.headers,
             lambda reply, what: self._check(reply, f"{what} of gs://{self.name}/{name}"),
-            self.part,
+            PART,
         )
-        return sender.send(path, size, SECONDS + self.part / gcloud.SLOWEST)
+        return sender.send(path, size, SECONDS + PART / SLOWEST)
 
-    def download(self, name: str, path: Path, size: int) -> None:
+    def download(self, name: str, path: Path, size: int, kind: str = "sha256") -> str:
         """
-        Write an object to a file; raises TornError when it is not there, or has more bytes than *size*.
+        Write an object to a file and return its digest of that *kind*, which the caller compares.
 
-        The caller checks its digest.
+        Raises TornError when the object is not there, or has more bytes than *size*.
         """
-        if gcloud.wanted_for(name, size):
-            held = self.stat(name)
-            if held is not None and int(held["size"]) > size:
-                raise TornError(f"gs://{self.name}/{name} has {held['size']} bytes, not {size}")
-            retrying(lambda _remaining: gcloud.copy(f"gs://{self.name}/{name}", str(path), size), 2 * SECONDS)
-            return
+        if size > transfers.SMALLEST_PART:
+            return transfers.download(self, self._streams, name, path, size, kind)
         target = f"/download/storage/v1{self._object(name)}?alt=media"
         with path.open("wb") as file:
-            reply = self._call("GET", target, SECONDS + size / gcloud.SLOWEST, sink=file, limit=size)
+            reply = self._call("GET", target, SECONDS + size / SLOWEST, sink=file, limit=size)
             file.flush()
             # The caller renames the file: without it the name
             # could outlive a loss of power, and the bytes not.
             os.fsync(file.fileno())
         if reply.status == 404:
             raise TornError(f"gs://{self.name}/{name} is not there")
+        return digest_of(path, kind)
 
     def _object(self, name: str) -> str:
         return f"/b/{self.name}/o/{quote(name, safe='')}"
@@ -239,6 +275,7 @@ class JobBucket:
         sink: Any = None,
         more: Optional[Dict[str, str]] = None,
         limit: Optional[int] = None,
+        check: Callable[[Reply], None] = lambda _reply: None,
     ) -> Reply:
         def once(remaining: float) -> Reply:
             if sink is not None:
@@ -256,6 +293,7 @@ class JobBucket:
                 limit=limit,
             )
             self._check(reply, f"{method} gs://{self.name} {path.split('?', maxsplit=1)[0]}")
+            check(reply)
             return reply
 
         return retrying(once, seconds)
@@ -286,15 +324,6 @@ def seconds_in(text: str) -> float:
         return float(text or 0.0)
     except ValueError:
         return 0.0
-
-
-def seconds_of(text: str) -> float:
-    """Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError when it is none."""
-    whole, _, _ = text.partition(".")
-    try:
-        return float(calendar.timegm(time.strptime(whole.rstrip("Z"), "%Y-%m-%dT%H:%M:%S")))
-    except ValueError as error:
-        raise TransientError(f"{text!r} is no time") from error
 
 
 def _resource(reply: Reply, what: str) -> Dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import http.client
 import random
 import time
@@ -34,6 +35,15 @@ def time_of(reply: Reply) -> float:
         return parsedate_to_datetime(reply.headers["date"]).timestamp()
     except (KeyError, TypeError, ValueError) as error:
         raise TransientError("the answer does not tell the time") from error
+
+
+def seconds_of(text: str) -> float:
+    """Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError when it is none."""
+    whole, _, _ = text.partition(".")
+    try:
+        return float(calendar.timegm(time.strptime(whole.rstrip("Z"), "%Y-%m-%dT%H:%M:%S")))
+    except ValueError as error:
+        raise TransientError(f"{text!r} is no time") from error
 
 
 class Transport:

@@ -1,10 +1,7 @@
-"""Large files go up in parts: in little memory, over broken connections, and as they were or not at all."""
+"""Where deleted parts would be billed, a file goes up in one session: over broken connections, and whole."""
 
 import hashlib
 import os
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,18 +19,16 @@ NAME = "checkpoints/step-1/model.bin"
 
 
 @pytest.fixture(autouse=True)
-def no_gcloud(monkeypatch):
-    """The standard library has to do it."""
-    monkeypatch.setattr("orchestrator.agent.gcloud.shutil.which", lambda _name: None)
+def small_parts(monkeypatch):
+    """Let a file of some hundred kilobytes be a large one."""
+    monkeypatch.setattr("orchestrator.agent.storage.PART", PART)
+    monkeypatch.setattr("orchestrator.agent.storage.LARGE", PART)
+    monkeypatch.setattr("orchestrator.agent.transfers.SMALLEST_PART", PART)
 
 
 def bucket_of(lab: Lab) -> JobBucket:
-    """Return the agent's client of the lab's bucket, with small parts."""
-    bucket = JobBucket.from_environ(
-        BUCKET, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address)
-    )
-    bucket.part = PART
-    return bucket
+    """Return the agent's client of the lab's bucket, which keeps what is deleted for seven days."""
+    return JobBucket.from_environ(BUCKET, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
 
 
 def a_file(folder: Path) -> Path:
@@ -130,68 +125,3 @@ def test_a_file_that_shrinks_is_torn(lab, tmp_path):
     with pytest.raises(TornError):
         bucket_of(lab).upload(NAME, path, len(DATA))
     assert NAME not in lab.names()
-
-
-MEASURED = """
-import http.server, resource, sys, threading
-from pathlib import Path
-from orchestrator.agent import gcloud
-from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.storage import JobBucket
-
-gcloud.wanted_for = lambda name, size: False
-path, size, limit = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-got = 0
-
-class Server(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/session")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-    def do_PUT(self):
-        global got
-        length = int(self.headers["Content-Length"])
-        while length:
-            block = self.rfile.read(min(length, 1 << 20))
-            length -= len(block)
-            got += len(block)
-        body = b"" if got < size else b'{"size": "%d"}' % got
-        self.send_response(308 if got < size else 200)
-        if got < size:
-            self.send_header("Range", f"bytes=0-{got - 1}")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *words):
-        pass
-
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-base = f"http://127.0.0.1:{server.server_port}"
-bucket = JobBucket.from_environ("b", {"STORAGE_EMULATOR_HOST": base}, Metadata("127.0.0.1:1"))
-resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-bucket.upload("model", path, size)
-print(got)
-"""
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path):
-    """
-    A sparse file goes up under a limit of memory that it would not fit into.
-
-    TPUCTL_LARGE_GB chooses another size: 10 for the ten gigabytes through 256 MB.
-    """
-    size = int(float(os.environ.get("TPUCTL_LARGE_GB", "0.4")) * (1 << 30))
-    path = tmp_path / "sparse"
-    with path.open("wb") as file:
-        file.truncate(size)
-    limit = 256 << 20
-    assert size > limit
-    assert resource.getrlimit(resource.RLIMIT_DATA)[1] in (resource.RLIM_INFINITY, -1)
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(path), str(size), str(limit)],
-        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    assert (done.returncode, done.stdout.strip()) == (0, str(size)), done.stderr

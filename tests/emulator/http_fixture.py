@@ -1,25 +1,19 @@
 """Serve a Router over real HTTP on a free port of 127.0.0.1, in a thread, behind the guards of the real one."""
 
-import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 
+from orchestrator.emulator.http.asgi import asgi_app
 from orchestrator.emulator.http.certificates import STORAGE_HOSTS
 from orchestrator.emulator.http.guard import refusal
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.storage_json import route
 from orchestrator.emulator.machines.socket_owner import listening
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-_PIECE = 1 << 20  # bytes
 
 
 @contextmanager
@@ -43,7 +37,7 @@ def serve(
     def reply(request: Request) -> Response:
         return refusal(request, {*hosts, *names}, json=not storage) or inner(request)
 
-    with served(_app(reply), listener):
+    with served(asgi_app(reply), listener):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
@@ -63,33 +57,3 @@ def served(app: Any, listener: socket.socket) -> Iterator[None]:
         server.should_exit = True
         thread.join(timeout=10)
         listener.close()
-
-
-def _app(answer: Callable[[Request], Response]) -> Callable[[Message, Receive, Send], Awaitable[None]]:
-    async def app(scope: Message, receive: Receive, send: Send) -> None:
-        pieces = []
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            pieces.append(message.get("body", b""))
-            more = message.get("more_body", False)
-        target = scope["raw_path"].decode("latin-1")
-        if scope["query_string"]:
-            target += "?" + scope["query_string"].decode("latin-1")
-        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        request = Request.parse(scope["method"], target, headers, b"".join(pieces))
-        pieces.clear()
-        response = await asyncio.to_thread(answer, request)
-        pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
-        if response.status not in (204, 304) and "content-length" not in response.headers:
-            pairs.append((b"content-length", str(len(response.body)).encode()))
-        await send({"type": "http.response.start", "status": response.status, "headers": pairs})
-        # Pieces let the server wait for the client, instead of holding a second copy of a large body.
-        for start in range(0, len(response.body), _PIECE):
-            piece = response.body[start : start + _PIECE]
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    return app

@@ -60,6 +60,40 @@ def test_pieces_are_bounded_and_complete(blobs):
     assert b"".join(got) == data
 
 
+def test_a_joined_blob_outlives_its_parts(blobs):
+    """Also one that is joined of joined ones; a range may lie across their borders."""
+    for name, data in (("a", b"abc"), ("b", b""), ("c", b"defg")):
+        blobs.append(name, data)
+    blobs.join("abc", ["a", "b", "c"])
+    blobs.join("twice", ["abc", "a"])
+    for name in ("a", "b", "c", "abc"):
+        blobs.remove(name)
+    assert blobs.blobs() == ["twice"]
+    assert blobs.size("twice") == 10
+    assert blobs.read("twice", 0, 10) == b"abcdefgabc"
+    assert blobs.read("twice", 2, 8) == b"cdefga"
+    blobs.remove("twice")
+    assert blobs.blobs() == []
+
+
+def test_what_is_being_read_stays_readable(tmp_path):
+    """An object may be replaced while it is downloaded: the client gets the one it asked for."""
+    blobs = FolderBlobs(tmp_path / "store")
+    data = os.urandom(3 * BLOCK)
+    blobs.append("b", data)
+    found = blobs.open("b", 5, len(data))
+    blobs.remove("b")
+    assert b"".join(found.pieces()) == data[5:]
+    assert found.size == len(data) - 5
+
+
+def test_many_pieces_are_one_blob(blobs):
+    """More than one call of the system takes."""
+    pieces_ = [b"%d," % number for number in range(3000)]
+    assert blobs.append("b", *pieces_) == len(b"".join(pieces_))
+    assert blobs.read("b", 0, 20_000) == b"".join(pieces_)
+
+
 def test_a_record_is_replaced_and_forgotten(blobs):
     """One key holds one record, of its kind only."""
     blobs.save("object", "data/a", {"n": 1})

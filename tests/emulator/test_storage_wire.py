@@ -212,3 +212,19 @@ def test_a_folder_marker_may_be_empty(url, storage):
     upload = f"{url}/upload/storage/v1/b/data/o?uploadType=media&name=dir%2F"
     assert requests.post(upload, timeout=60).json()["size"] == "0"
     assert storage.objects.get("data", "dir/").size == 0
+
+
+def test_a_composition_may_take_its_sources_away(ask, storage):
+    """With the same call, though they were written a moment ago; what becomes the object itself stays."""
+    storage.objects._interval = 60.0
+    for name in "ab":
+        put(storage, name, name.encode() * 3)
+    asked = {"sourceObjects": [{"name": "a"}, {"name": "b"}], "deleteSourceObjects": True}
+    made = ask("POST", "/storage/v1/b/data/o/ab/compose", body=json.dumps(asked).encode())
+    assert made.status == 200
+    again = {"sourceObjects": [{"name": "ab"}, {"name": "dir/a"}], "deleteSourceObjects": True}
+    storage.objects._interval = 0.0
+    assert ask("POST", "/storage/v1/b/data/o/ab/compose", body=json.dumps(again).encode()).status == 200
+    assert {one.name: storage.objects.read(one) for one in storage.objects.all()} == {
+        "ab": b"aaabbb0123456789"
+    }

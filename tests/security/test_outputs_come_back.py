@@ -38,8 +38,9 @@ class Bucket:
         return StoredBytes(json.dumps(self.body).encode(), 1) if name == self.name else None
 
     def download(self, name, path, size):
-        """Write what every object holds."""
+        """Write what every object holds, and return its sha256."""
         path.write_bytes(DATA)
+        return hashlib.sha256(DATA).hexdigest()
 
 
 def bring(bucket, folder):

@@ -28,19 +28,26 @@ def asgi_app(
     """
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
-        response = refuse(_request(scope, b""))
+        loop, response = asyncio.get_running_loop(), refuse(_request(scope, b""))
         if response is None:
-            body = await _body(receive)
-            if body is None:
+            pieces = await _body(receive)
+            if pieces is None:
                 return
             # Handlers block: they take locks, wait for injected latencies and start processes.
-            loop = asyncio.get_running_loop()
-            response = await loop.run_in_executor(executor, answer, _request(scope, body))
+            response = await loop.run_in_executor(executor, answer, _request(scope, pieces))
         # TensorFlow compares names letter by letter with those that Google sends, such as Location.
         headers = [(k.title().encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
         if response.status not in WITHOUT_BODY and "content-length" not in response.headers:
             headers.append((b"content-length", str(len(response.body)).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if response.source is not None:
+            # It returns when the client has left: nothing more is read for it then.
+            left = asyncio.ensure_future(receive())
+            while not left.done() and (
+                piece := await loop.run_in_executor(executor, next, response.source, b"")
+            ):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            left.cancel()
         await send({"type": "http.response.body", "body": response.body})
 
     return app
@@ -55,8 +62,8 @@ def server(app: App) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """Collect the request's body; None when the client has left."""
+async def _body(receive: Receive) -> list[bytes] | None:
+    """Collect the pieces of the request's body; None when the client has left."""
     pieces = []
     more = True
     while more:
@@ -65,10 +72,10 @@ async def _body(receive: Receive) -> bytes | None:
             return None
         pieces.append(message.get("body", b""))
         more = message.get("more_body", False)
-    return b"".join(pieces)
+    return pieces
 
 
-def _request(scope: Message, body: bytes) -> Request:
+def _request(scope: Message, body: bytes | list[bytes]) -> Request:
     target = scope["raw_path"].decode("latin-1")
     if scope["query_string"]:
         target += "?" + scope["query_string"].decode("latin-1")

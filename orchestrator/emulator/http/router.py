@@ -7,9 +7,9 @@ HTTP session of the official clients. Handlers are plain functions, so both see 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -19,15 +19,31 @@ class Request:
     """
     One HTTP request. *path* is still percent-encoded; header names are lower case.
 
-    *peer* is the address and port from which it came over TCP, None otherwise.
+    *content* is the body, or the pieces in which a server has received it. *peer* is the address and port
+    from which it came over TCP, None otherwise.
     """
 
     method: str
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    body: bytes = b""
+    content: bytes | Sequence[bytes] = b""
     peer: tuple[str, int] | None = None
+
+    @cached_property
+    def body(self) -> bytes:
+        """Return the whole body; of a large one this makes a second copy."""
+        return self.content if isinstance(self.content, bytes) else b"".join(self.content)
+
+    @property
+    def length(self) -> int:
+        """Return how many bytes the body has."""
+        return sum(map(len, self.pieces))
+
+    @property
+    def pieces(self) -> Sequence[bytes]:
+        """Return the body as it came."""
+        return (self.content,) if isinstance(self.content, bytes) else self.content
 
     @classmethod
     def parse(
@@ -35,7 +51,7 @@ class Request:
         method: str,
         target: str,
         headers: Mapping[str, str],
-        body: bytes,
+        body: bytes | Sequence[bytes],
         peer: tuple[str, int] | None = None,
     ) -> "Request":
         """Build a request from its target `path?query`; a repeated query key keeps its last value."""
@@ -67,9 +83,16 @@ def split_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 @dataclass(frozen=True)
 class Response:
+    """
+    One HTTP answer. *source* yields a body that is too large to be held; *body* is empty then.
+
+    Whoever gives a source gives its content-length too.
+    """
+
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    source: Iterator[bytes] | None = None
 
     @classmethod
     def of(cls, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> "Response":

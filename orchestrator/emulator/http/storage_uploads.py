@@ -1,16 +1,16 @@
 """Requests that bring bytes: media, multipart and resumable uploads."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.emulator.http.batch import parts
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
 from orchestrator.emulator.http.storage_shapes import base_of, body_of, object_json, preconditions
-from orchestrator.emulator.state.storage.refusals import invalid
+from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.storage.stored import check_object_name
+from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject, check_object_name
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 _HASH_FIELDS = {"crc32c": "crc32c", "md5": "md5Hash"}
@@ -30,37 +30,42 @@ class UploadRequests:
         """
         if "upload_id" in request.query:
             return self.chunk(request, bucket)
-        self._storage.buckets.get(bucket, "storage.objects.create")
         kind = request.query.get("uploadType", "")
         if kind == "resumable":
             return self._start(request, bucket)
         if kind == "media":
             body: dict[str, Any] = {"contentType": request.headers.get("content-type")}
-            return self._store(request, bucket, body, request.body)
+            return self._store(request, bucket, body, request.pieces)
         if kind == "multipart":
             return self._multipart(request, bucket)
+        with self._storage.lock:
+            self._storage.buckets.get(bucket, "storage.objects.create")
         raise invalid(f"Invalid value for uploadType: {kind}")
 
     def chunk(self, request: Request, bucket: str) -> Response:
         """Take a chunk, tell how much is kept, or finish the upload."""
-        self._storage.buckets.get(bucket, "storage.objects.create")
         session = request.query.get("upload_id", "")
-        made = self._uploads.finished(session)
-        if made is not None:
-            return Response.of(object_json(made, base_of(request)))
-        start, total = _content_range(request)
-        if start is not None:
-            self._uploads.append(session, start, request.body)
-        # The client goes on where our bytes end: after a cut connection that is less than it has sent.
-        held = self._uploads.received(session)
-        if total is None or held < total:
-            return _incomplete(request, {"range": f"bytes=0-{held - 1}"} if held else {})
-        return Response.of(
-            object_json(self._uploads.finish(session, total, _hashes(request.headers)), base_of(request))
-        )
+        with self._uploads.busy(session):
+            with self._storage.lock:
+                self._storage.buckets.get(bucket, "storage.objects.create")
+                made = self._uploads.finished(session)
+            if made is not None:
+                return Response.of(object_json(made, base_of(request)))
+            start, total = _content_range(request)
+            if start is not None:
+                self._uploads.append(session, start, *request.pieces)
+            # The client goes on where our bytes end: after a cut connection that is less than it has sent.
+            held = self._uploads.received(session)
+            if total is None or held < total:
+                return _incomplete(request, {"range": f"bytes=0-{held - 1}"} if held else {})
+            with self._storage.lock:
+                made = self._uploads.finish(session, total, _hashes(request.headers))
+        return Response.of(object_json(made, base_of(request)))
 
     def cancel(self, request: Request, **_values: str) -> Response:
-        self._uploads.cancel(request.query.get("upload_id", ""))
+        session = request.query.get("upload_id", "")
+        with self._uploads.busy(session), self._storage.lock:
+            self._uploads.cancel(session)
         return Response(499)
 
     def _start(self, request: Request, bucket: str) -> Response:
@@ -68,8 +73,9 @@ class UploadRequests:
         if "x-upload-content-type" in request.headers:
             body = {"contentType": request.headers["x-upload-content-type"], **body}
         name = check_object_name(request.query.get("name") or body.get("name"))
-        self._door.admit_write(request, bucket, name)
-        session = self._uploads.start(bucket, name, body, preconditions(request.query))
+        with self._storage.lock:
+            self._door.admit_write(request, bucket, name)
+            session = self._uploads.start(bucket, name, body, preconditions(request.query))
         base = base_of(request) or "http://localhost"
         url = f"{base}{request.path}?uploadType=resumable&upload_id={session.id}"
         return Response(200, b"", {"location": url, "x-guploader-uploadid": session.id})
@@ -80,14 +86,45 @@ class UploadRequests:
             raise invalid(f"A multipart upload has 2 parts, this one has {len(found)}.")
         (_, metadata), (headers, data) = found
         body = {"contentType": headers.get("content-type"), **_without_null(body_of(metadata))}
-        return self._store(request, bucket, body, data)
+        return self._store(request, bucket, body, (data,))
 
-    def _store(self, request: Request, bucket: str, body: Mapping[str, Any], data: bytes) -> Response:
-        name = check_object_name(request.query.get("name") or body.get("name"))
-        self._door.admit_write(request, bucket, name)
+    def _store(
+        self, request: Request, bucket: str, body: Mapping[str, Any], data: Sequence[bytes]
+    ) -> Response:
         wanted = {**body, **_hashes(request.headers)}
-        made = self._storage.objects.insert(bucket, name, data, wanted, preconditions(request.query))
-        return Response.of(object_json(made, base_of(request)))
+        name, asked = request.query.get("name") or body.get("name"), preconditions(request.query)
+        return Response.of(
+            object_json(
+                stored(self._storage, self._door, request, bucket, name, data, wanted, asked),
+                base_of(request),
+            )
+        )
+
+
+def stored(
+    storage: Storage,
+    door: Door,
+    request: Request,
+    bucket: str,
+    name: object,
+    data: Sequence[bytes],
+    body: Mapping[str, Any],
+    asked: Preconditions,
+) -> StoredObject:
+    """Store an object; its bytes are written and summed up without the storage's lock."""
+    with storage.lock:
+        door.admit_write(request, bucket, "" if name is None else str(name))
+        known = check_object_name(name)
+        storage.objects.check_write(bucket, known, asked)
+    blob = storage.objects.stage(*data)
+    with storage.lock:
+        try:
+            # Once more: bucket and policy may have changed while the bytes were written.
+            door.admit_write(request, bucket, known)
+        except StorageError:
+            storage.objects.discard(blob)
+            raise
+        return storage.objects.adopt(bucket, known, blob, body, asked)
 
 
 def _incomplete(request: Request, headers: dict[str, str]) -> Response:
@@ -109,13 +146,13 @@ def _content_range(request: Request) -> tuple[int | None, int | None]:
     """
     text = request.headers.get("content-range")
     if text is None:
-        return 0, len(request.body)
+        return 0, request.length
     match = _CONTENT_RANGE.fullmatch(text.strip())
     if match is None:
         raise invalid(f"Invalid Content-Range: {text}")
     first, last, total = match.groups()
-    if first is not None and int(last) - int(first) + 1 != len(request.body):
-        raise invalid(f"Content-Range {text} does not fit a body of {len(request.body)} bytes.")
+    if first is not None and int(last) - int(first) + 1 != request.length:
+        raise invalid(f"Content-Range {text} does not fit a body of {request.length} bytes.")
     return None if first is None else int(first), None if total == "*" else int(total)
 
 

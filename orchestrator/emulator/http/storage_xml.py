@@ -7,6 +7,7 @@ cloud.google.com/storage/docs/xml-api/reference-methods; the errors have its for
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
@@ -15,6 +16,7 @@ from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
 from orchestrator.emulator.http.storage_objects import download
 from orchestrator.emulator.http.storage_shapes import answering, check_etags, number
+from orchestrator.emulator.http.storage_uploads import stored
 from orchestrator.emulator.state.storage.listing import PAGE_LIMIT, Query
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid
@@ -101,28 +103,30 @@ class XmlRequests:
     def get(self, request: Request, bucket: str, name: str) -> Response:
         held = self._held(request, bucket, name)
         answer = download(self._objects, held, request)
-        return Response(answer.status, answer.body, {**answer.headers, **_tags(held)})
+        return replace(answer, headers={**answer.headers, **_tags(held)})
 
     def head(self, request: Request, bucket: str, name: str) -> Response:
         """Return what `get` says of the object, without its bytes."""
         answer = self.get(request, bucket, name)
-        return Response(answer.status, b"", {**answer.headers, "content-length": str(len(answer.body))})
+        return Response(answer.status, b"", {"content-length": str(len(answer.body)), **answer.headers})
 
     def put(self, request: Request, bucket: str, name: str) -> Response:
         """Store an object, a part of an upload, or a copy."""
         if "uploadId" in request.query:
             return self._part(request, bucket, name)
         asked = _asked(request)
-        self._door.admit_write(request, bucket, name)
         source = request.headers.get("x-goog-copy-source")
-        if source is not None:
+        if source is None:
+            fields = _fields(request)
+            made = stored(self._storage, self._door, request, bucket, name, request.pieces, fields, asked)
+            return Response(200, b"", _tags(made))
+        with self._storage.lock:
+            self._door.admit_write(request, bucket, name)
             from_bucket, _, from_name = unquote(source).lstrip("/").partition("/")
             self._door.admit(request, from_bucket, "storage.objects.get", from_name)
             made = self._objects.copy(Source(from_bucket, from_name), bucket, name, _fields(request), asked)
-            body = f"<ETag>{_tag(made)}</ETag><LastModified>{rfc3339(made.updated)}</LastModified>"
-            return _xml(f"<CopyObjectResult>{body}</CopyObjectResult>", headers=_tags(made))
-        made = self._objects.insert(bucket, name, request.body, _fields(request), asked)
-        return Response(200, b"", _tags(made))
+        body = f"<ETag>{_tag(made)}</ETag><LastModified>{rfc3339(made.updated)}</LastModified>"
+        return _xml(f"<CopyObjectResult>{body}</CopyObjectResult>", headers=_tags(made))
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
         if "uploadId" in request.query:
@@ -134,9 +138,11 @@ class XmlRequests:
 
     def post(self, request: Request, bucket: str, name: str) -> Response:
         """Begin a multipart upload, or make the object of its parts."""
-        self._door.admit_write(request, bucket, name)
+        with self._storage.lock:
+            self._door.admit_write(request, bucket, name)
         if "uploads" in request.query:
-            session = self._storage.uploads.start(bucket, name, _fields(request), _asked(request))
+            with self._storage.lock:
+                session = self._storage.uploads.start(bucket, name, _fields(request), _asked(request))
             named = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(name)}</Key>"
             body = f"{named}<UploadId>{session.id}</UploadId>"
             return _xml(
@@ -150,14 +156,22 @@ class XmlRequests:
         upload, part = request.query["uploadId"], number(request.query, "partNumber")
         if part is None or not 1 <= part <= 10000:
             raise invalid("partNumber must be 1 to 10000.")
-        self._door.admit_write(request, bucket, name)
-        self._storage.uploads.keep_part(upload, part, request.body)
-        return Response(200, b"", {"etag": f'"{hashlib.md5(request.body).hexdigest()}"'})  # noqa: S324 - a tag
+        with self._storage.lock:
+            self._door.admit_write(request, bucket, name)
+        self._storage.uploads.keep_part(upload, part, *request.pieces)
+        tag = hashlib.md5(usedforsecurity=False)
+        for piece in request.pieces:
+            tag.update(piece)
+        return Response(200, b"", {"etag": f'"{tag.hexdigest()}"'})
 
     def _complete(self, request: Request, bucket: str, name: str) -> Response:
-        upload = request.query["uploadId"]
-        size = self._storage.uploads.join(upload, _numbers(request.body))
-        made = self._storage.uploads.finish(upload, size, {})
+        upload, numbers = request.query["uploadId"], _numbers(request.body)
+        with self._storage.uploads.busy(upload):
+            with self._storage.lock:
+                size = self._storage.uploads.join(upload, numbers)
+            self._objects.sum_up(upload)
+            with self._storage.lock:
+                made = self._storage.uploads.finish(upload, size, {})
         named = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(name)}</Key><ETag>{_tag(made)}</ETag>"
         return _xml(
             f"<CompleteMultipartUploadResult xmlns='{SPACE}'>{named}</CompleteMultipartUploadResult>",

@@ -1,16 +1,47 @@
 """Where bytes and records live: in memory for simulations, in a folder for the daemon."""
 
+import errno
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from orchestrator.private_folders import private_folder
 
 Record = dict[str, Any]
+PIECES = 1024  # how many one call writes: IOV_MAX on Linux
 BLOCK = 1 << 20  # bytes read at a time, so that a large blob is never held twice
+
+
+class OpenBlob:
+    """Bytes of a blob that stay readable when the blob is removed; they are read from the disk in blocks."""
+
+    def __init__(self, files: Sequence[tuple[Path, int, int]]) -> None:
+        self._closing = ExitStack()
+        self._spans: list[tuple[BinaryIO, int, int]] = []
+        try:
+            for path, start, end in files:
+                self._spans.append((self._closing.enter_context(path.open("rb", buffering=0)), start, end))
+        except OSError:
+            self._closing.close()
+            raise
+        self.size = sum(end - start for _, start, end in self._spans)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield all bytes once, and close the files."""
+        with self._closing:
+            for file, start, end in self._spans:
+                at = start
+                while at < end:
+                    piece = os.pread(file.fileno(), min(BLOCK, end - at), at)
+                    if not piece:
+                        raise OSError(f"{file.name} is shorter than it was")
+                    at += len(piece)
+                    yield piece
 
 
 class MemoryBlobs:
@@ -20,8 +51,8 @@ class MemoryBlobs:
         self._blobs: dict[str, bytes | bytearray] = {}
         self._records: dict[tuple[str, str], Record] = {}
 
-    def append(self, blob: str, data: bytes) -> int:
-        held = self._blobs.get(blob)
+    def append(self, blob: str, *pieces: bytes) -> int:
+        held, data = self._blobs.get(blob), pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if held is None:
             self._blobs[blob] = data
         else:
@@ -38,6 +69,14 @@ class MemoryBlobs:
             whole = start == 0 and end >= len(view)
             held = self._blobs[blob]
             return held if whole and isinstance(held, bytes) else bytes(view[start:end])
+
+    def join(self, blob: str, parts: Sequence[str]) -> None:
+        """Make a new blob of the bytes of *parts*, in this order."""
+        self._blobs[blob] = b"".join(self._blobs[part] for part in parts)
+
+    def open(self, _blob: str, _start: int, _end: int) -> OpenBlob | None:
+        """Return None: what is in memory already need not be read in blocks."""
+        return None
 
     def remove(self, blob: str) -> None:
         self._blobs.pop(blob, None)
@@ -61,6 +100,7 @@ class FolderBlobs:
 
     A record is written beside its place and renamed into it. Nothing is synced to the disk: a
     killed process is survived, a power cut is not. One process at a time may own the folder.
+    A blob is a file, or, when it was joined of others, a folder with links to their files: no byte is copied.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,28 +110,61 @@ class FolderBlobs:
         shutil.rmtree(path / "half", ignore_errors=True)
         (path / "half").mkdir()
 
-    def append(self, blob: str, data: bytes) -> int:
+    def append(self, blob: str, *data: bytes) -> int:
         """Add *data* to the end of a blob, which is created at need; return its size."""
-        with (self._data / blob).open("ab") as file:
-            file.write(data)
+        with (self._data / blob).open("ab", buffering=0) as file:
+            for start in range(0, len(data), PIECES):
+                wanted = data[start : start + PIECES]
+                if os.writev(file.fileno(), wanted) < sum(map(len, wanted)):
+                    raise OSError(errno.ENOSPC, "the disk took only some of the bytes", file.name)
             return file.tell()
 
     def size(self, blob: str) -> int:
         """Return the size in bytes; 0 for a blob that does not exist."""
         try:
-            return (self._data / blob).stat().st_size
+            return sum(path.stat().st_size for path in self._files(blob))
         except FileNotFoundError:
             return 0
 
     def read(self, blob: str, start: int, end: int) -> bytes:
         """Return the bytes from *start* up to but not including *end*."""
-        with (self._data / blob).open("rb") as file:
-            file.seek(start)
-            return file.read(end - start)
+        return b"".join(OpenBlob(self._spans(blob, start, end)).pieces())
+
+    def open(self, blob: str, start: int, end: int) -> OpenBlob | None:
+        """Return the bytes from *start* up to *end* for reading in blocks; None when they are few."""
+        return OpenBlob(self._spans(blob, start, end)) if end - start > BLOCK else None
+
+    def join(self, blob: str, parts: Sequence[str]) -> None:
+        """Make a new blob of the bytes of *parts*, in this order; the parts may be removed afterwards."""
+        place = self._data / blob
+        place.mkdir()
+        for number, path in enumerate(path for part in parts for path in self._files(part)):
+            # A joined part is never appended to, so both names may share the bytes.
+            os.link(path, place / f"{number:06d}")
 
     def remove(self, blob: str) -> None:
         """Forget a blob; an unknown one is no error."""
-        (self._data / blob).unlink(missing_ok=True)
+        place = self._data / blob
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+
+    def _files(self, blob: str) -> list[Path]:
+        """Return the files that hold a blob's bytes, in order."""
+        place = self._data / blob
+        return sorted(place.iterdir()) if place.is_dir() else [place]
+
+    def _spans(self, blob: str, start: int, end: int) -> list[tuple[Path, int, int]]:
+        """Return which part of which file holds each of the bytes from *start* up to *end*."""
+        found, at = [], 0
+        for path in self._files(blob):
+            size = path.stat().st_size
+            first, last = max(start - at, 0), min(end - at, size)
+            if first < last:
+                found.append((path, first, last))
+            at += size
+        return found
 
     def blobs(self) -> list[str]:
         return [path.name for path in self._data.iterdir()]

@@ -4,14 +4,14 @@ import base64
 import hashlib
 import uuid
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import google_crc32c
 
 from orchestrator.clock import Clock
-from orchestrator.emulator.state.storage.blobs import Blobs, pieces
+from orchestrator.emulator.state.storage.blobs import BLOCK, Blobs, OpenBlob, pieces
 from orchestrator.emulator.state.storage.listing import Page, Query, page_of
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid, known
 from orchestrator.emulator.state.storage.stored import (
@@ -57,6 +57,7 @@ class Objects:
         self._changed: dict[tuple[str, str], float] = {}
         self._blobs = blobs
         self._next_generation = next_generation
+        self._sums: dict[str, Checksums] = {}
         self._objects: dict[str, dict[str, StoredObject]] = {}
         self._names: dict[str, list[str]] = {}
         for record in blobs.records("object"):
@@ -84,6 +85,10 @@ class Objects:
     def read(self, held: StoredObject, start: int = 0, end: int | None = None) -> bytes:
         return self._blobs.read(held.blob, start, held.size if end is None else end)
 
+    def open(self, held: StoredObject, start: int, end: int) -> OpenBlob | None:
+        """Return bytes of an object for reading in blocks, even if it is replaced; None when they are few."""
+        return self._blobs.open(held.blob, start, end)
+
     def check_write(self, bucket: str, name: str, asked: Preconditions) -> None:
         """Raise 412 unless *asked* holds for the object that is there now, or for none."""
         held = self._objects.get(bucket, {}).get(name)
@@ -94,9 +99,28 @@ class Objects:
     ) -> StoredObject:
         """Store *data* as a new generation; see `adopt`."""
         self.check_write(bucket, name, asked)
+        return self.adopt(bucket, name, self.stage(data), body, asked)
+
+    def stage(self, *data: bytes) -> str:
+        """Keep bytes in a new blob, for `adopt`. Needs no lock: nobody else knows the blob."""
         blob = uuid.uuid4().hex
-        self._blobs.append(blob, data)
-        return self.adopt(bucket, name, blob, body, asked)
+        self.extend(blob, *data)
+        return blob
+
+    def extend(self, blob: str, *data: bytes) -> int:
+        """Add bytes to a blob that is no object's yet, and to its checksums; return its size."""
+        sums = (
+            self._sums.setdefault(blob, Checksums()) if not self._blobs.size(blob) else self._sums.get(blob)
+        )
+        if sums is not None:
+            for piece in data:
+                sums.update(piece)
+        return self._blobs.append(blob, *data)
+
+    def discard(self, blob: str) -> None:
+        """Drop a blob that has become no object."""
+        self._sums.pop(blob, None)
+        self._blobs.remove(blob)
 
     def adopt(
         self,
@@ -107,24 +131,27 @@ class Objects:
         asked: Preconditions,
         *,
         components: int | None = None,
+        sums: tuple[str, str | None] | None = None,
     ) -> StoredObject:
         """
         Make a finished blob the newest generation of an object; a refused blob is removed.
 
-        *components* is how many parts a composed object has; such an object has no MD5.
+        *components* is how many parts a composed object has; such an object has no MD5. *sums* are its
+        crc32c and MD5 where they are known.
         Raises 412 when *asked* does not hold, 400 when a checksum given in *body* is not the data's.
         """
         try:
             check_object_name(name)
             self.check_rate(bucket, name)
             wanted = without_nulls(body)
-            crc32c, md5 = checksums(pieces(self._blobs, blob))
+            crc32c, md5 = sums or self.sum_up(blob)
             _check_sums(wanted, crc32c, md5)
             # Once more: a resumable upload was checked when it began, and the object may have changed since.
             self.check_write(bucket, name, asked)
         except StorageError:
-            self._blobs.remove(blob)
+            self.discard(blob)
             raise
+        self._sums.pop(blob, None)
         now = self._clock.now()
         return self._keep(
             StoredObject(
@@ -141,6 +168,16 @@ class Objects:
                 fields=_settable(wanted),
             )
         )
+
+    def sum_up(self, blob: str) -> tuple[str, str]:
+        """Return the checksums of a blob; what came before a restart, or in parts, is read once more for it."""
+        known = self._sums.get(blob)
+        if known is None or known.size != self._blobs.size(blob):
+            known = Checksums()
+            for piece in pieces(self._blobs, blob):
+                known.update(piece)
+            self._sums[blob] = known
+        return known.shown()
 
     def check_rate(self, bucket: str, name: str) -> None:
         """Raise 429 when the object has just been changed."""
@@ -166,10 +203,17 @@ class Objects:
         )
         return self._keep(newer)
 
-    def delete(self, bucket: str, name: str, generation: int | None, asked: Preconditions) -> None:
-        """Delete the object; the record goes first, so that a kill leaves no record without bytes."""
+    def delete(
+        self, bucket: str, name: str, generation: int | None, asked: Preconditions, *, at_once: bool = False
+    ) -> None:
+        """
+        Delete the object; the record goes first, so that a kill leaves no record without bytes.
+
+        *at_once*: its rate is not checked.
+        """
         held = self.get(bucket, name, generation)
-        self.check_rate(bucket, name)
+        if not at_once:
+            self.check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
         self._change(bucket, name)
         self._blobs.forget("object", f"{bucket}/{name}")
@@ -217,14 +261,12 @@ class Objects:
         *,
         components: int | None,
     ) -> StoredObject:
-        """Write the bytes of *parts* one block at a time into a new object."""
+        """Make a new object of the bytes of *parts*; its checksums follow from theirs."""
         self.check_write(bucket, name, asked)
         blob = uuid.uuid4().hex
-        self._blobs.append(blob, b"")
-        for part in parts:
-            for piece in pieces(self._blobs, part.blob):
-                self._blobs.append(blob, piece)
-        return self.adopt(bucket, name, blob, body, asked, components=components)
+        self._blobs.join(blob, [part.blob for part in parts])
+        sums = (combined(parts), parts[0].md5 if components is None else None)
+        return self.adopt(bucket, name, blob, body, asked, components=components, sums=sums)
 
     def _keep(self, newer: StoredObject) -> StoredObject:
         """Save the record, which is the moment that the object changes, then drop the bytes it replaces."""
@@ -247,7 +289,7 @@ def _settable(body: Mapping[str, Any]) -> Fields:
     return {key: body[key] for key in _SETTABLE if key in body}
 
 
-def _check_sums(wanted: Fields, crc32c: str, md5: str) -> None:
+def _check_sums(wanted: Fields, crc32c: str, md5: str | None) -> None:
     for name, given, computed in (
         ("CRC32C", wanted.get("crc32c"), crc32c),
         ("MD5 hash", wanted.get("md5Hash"), md5),
@@ -256,11 +298,39 @@ def _check_sums(wanted: Fields, crc32c: str, md5: str) -> None:
             raise invalid(f'Provided {name} "{given}" doesn\'t match calculated {name} "{computed}".')
 
 
-def checksums(pieces: Iterable[bytes]) -> tuple[str, str]:
-    """Return (crc32c, md5) of the bytes in *pieces*."""
-    crc = google_crc32c.Checksum()
-    md5 = hashlib.md5(usedforsecurity=False)
-    for piece in pieces:
-        crc.update(piece)
-        md5.update(piece)
-    return base64.b64encode(crc.digest()).decode(), base64.b64encode(md5.digest()).decode()
+class Checksums:
+    """Compute both checksums of bytes that come piece by piece."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._crc = google_crc32c.Checksum()
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    def update(self, piece: bytes) -> None:
+        """Count a piece in."""
+        self.size += len(piece)
+        self._crc.update(piece)
+        self._md5.update(piece)
+
+    def shown(self) -> tuple[str, str]:
+        """Return crc32c and MD5 as the API shows them."""
+        return base64.b64encode(self._crc.digest()).decode(), base64.b64encode(self._md5.digest()).decode()
+
+
+_ZEROS = bytes(BLOCK)
+
+
+def combined(parts: Sequence[StoredObject]) -> str:
+    """Return the crc32c of the bytes of all *parts* together, which are not read for it."""
+    total = 0
+    for part in parts:
+        own = int.from_bytes(base64.b64decode(part.crc32c), "big")
+        # A CRC is linear: the one before, moved over as many zeros as the part has bytes, added to the part's.
+        total = _past_zeros(total, part.size) ^ _past_zeros(0, part.size) ^ own
+    return base64.b64encode(total.to_bytes(4, "big")).decode()
+
+
+def _past_zeros(crc: int, count: int) -> int:
+    for start in range(0, count, BLOCK):
+        crc = google_crc32c.extend(crc, _ZEROS[: min(BLOCK, count - start)])
+    return crc

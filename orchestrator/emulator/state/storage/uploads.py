@@ -1,12 +1,13 @@
 """Resumable uploads: bytes arrive in chunks, the session outlives a restart."""
 
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.emulator.state.storage.blobs import Blobs, pieces
+from orchestrator.emulator.state.storage.blobs import Blobs
 from orchestrator.emulator.state.storage.objects import Objects
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject
@@ -34,6 +35,7 @@ class Uploads:
         self._objects = objects
         self._sessions: dict[str, Session] = {}
         self._parts: dict[str, set[int]] = {}
+        self._busy: dict[str, threading.Lock] = {}
         # A process killed between object and session record left a session that looks open.
         made = {held.blob: held.as_record() for held in objects.all()}
         for record in blobs.records("upload"):
@@ -51,22 +53,28 @@ class Uploads:
         self._keep(session)
         return session
 
+    def busy(self, session_id: str) -> threading.Lock:
+        """Return the lock for whoever moves bytes of one upload; that of the storage is taken inside it."""
+        return self._busy.setdefault(session_id, threading.Lock())
+
     def received(self, session_id: str) -> int:
         """Return how many bytes are kept; raise 404 for an unknown session."""
         return self._blobs.size(self._session(session_id).id)
 
-    def append(self, session_id: str, start: int, data: bytes) -> int:
+    def append(self, session_id: str, start: int, *data: bytes) -> int:
         """
         Add a chunk that begins at byte *start*; what is already there is skipped. Return the bytes kept.
 
         A chunk beyond the end is not taken: the answer tells the client where to go on.
         """
         held = self.received(session_id)
-        if start > held or start + len(data) <= held:
+        if start > held or start + sum(map(len, data)) <= held:
             return held
-        return self._blobs.append(session_id, data[held - start :] if held > start else data)
+        return self._objects.extend(
+            session_id, *(data if start == held else [b"".join(data)[held - start :]])
+        )
 
-    def keep_part(self, session_id: str, part: int, data: bytes) -> None:
+    def keep_part(self, session_id: str, part: int, *data: bytes) -> None:
         """
         Keep a part of an upload that is made of numbered ones, in place of an earlier one of that number.
 
@@ -75,7 +83,7 @@ class Uploads:
         blob = self._part(self._session(session_id).id, part)
         if part in self._parts.setdefault(session_id, set()):
             self._blobs.remove(blob)
-        self._blobs.append(blob, data)
+        self._blobs.append(blob, *data)
         self._parts[session_id].add(part)
 
     def join(self, session_id: str, parts: Sequence[int]) -> int:
@@ -86,9 +94,7 @@ class Uploads:
         missing = sorted(set(parts) - self._parts.get(session_id, set()))
         if missing:
             raise StorageError(400, "InvalidPart", f"The upload has no part {missing[0]}.")
-        for part in parts:
-            for piece in pieces(self._blobs, self._part(session_id, part)):
-                self._blobs.append(session_id, piece)
+        self._blobs.join(session_id, [self._part(session_id, part) for part in parts])
         self._drop_parts(session_id)
         return self._blobs.size(session_id)
 
@@ -109,7 +115,7 @@ class Uploads:
         session = self._session(session_id)
         if session.done:
             return StoredObject(**session.done)
-        held = self._blobs.append(session_id, b"")
+        held = self._blobs.size(session_id) or self._objects.extend(session_id, b"")
         if held != total:
             raise invalid(f"The upload has {held} bytes where {total} were announced.")
         # Refused for its rate, an upload can be ended later: its bytes stay.
@@ -136,7 +142,7 @@ class Uploads:
         self._forget(session_id)
         self._drop_parts(session_id)
         if not session.done:
-            self._blobs.remove(session_id)
+            self._objects.discard(session_id)
 
     def _session(self, session_id: str) -> Session:
         if session_id not in self._sessions:
@@ -155,3 +161,4 @@ class Uploads:
     def _forget(self, session_id: str) -> None:
         self._blobs.forget("upload", session_id)
         del self._sessions[session_id]
+        self._busy.pop(session_id, None)
