@@ -18,8 +18,9 @@ from orchestrator.agent.logs import JobLog
 from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket, seconds_of
+from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import each
+from orchestrator.agent.transport import seconds_of
 from orchestrator.contract.cache_manifest import (
     FOLDER,
     LARGEST,
