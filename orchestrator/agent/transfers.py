@@ -114,7 +114,7 @@ class ReplacedError(AgentError):
     """Say that the generation which is read is gone."""
 
 
-class Bucket(Protocol):
+class BucketCalls(Protocol):
     """What transfers need of a bucket: calls that retry within their time."""
 
     def stat(self, name: str) -> Optional[Dict[str, Any]]:
@@ -136,7 +136,7 @@ class Bucket(Protocol):
         """Delete an object; one that is gone is fine."""
 
 
-def download(bucket: Bucket, streams: Streams, name: str, path: Path, size: int, kind: str) -> str:
+def download(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: int, kind: str) -> str:
     """
     Write an object of *size* bytes to a file and return its digest; *kind* is a name that hashlib knows.
 
@@ -157,7 +157,7 @@ def download(bucket: Bucket, streams: Streams, name: str, path: Path, size: int,
 
 
 def _of_generation(
-    bucket: Bucket, streams: Streams, name: str, generation: str, path: Path, size: int, kind: str
+    bucket: BucketCalls, streams: Streams, name: str, generation: str, path: Path, size: int, kind: str
 ) -> str:
     digest, part = hashlib.new(kind), part_size(size)
     with path.open("wb") as file:
@@ -215,7 +215,7 @@ class StoredPart:
         return cls(name, str(resource["generation"]), int(resource["size"]), crc)
 
 
-def upload(bucket: Bucket, streams: Streams, name: str, path: Path, size: int) -> str:
+def upload(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: int) -> str:
     """
     Send a file in parts, let the bucket join them, and return the sha256 of what was sent.
 
@@ -240,7 +240,9 @@ def upload(bucket: Bucket, streams: Streams, name: str, path: Path, size: int) -
     return digest
 
 
-def _send(bucket: Bucket, streams: Streams, mine: str, path: Path, size: int) -> Tuple[List[StoredPart], str]:
+def _send(
+    bucket: BucketCalls, streams: Streams, mine: str, path: Path, size: int
+) -> Tuple[List[StoredPart], str]:
     digest, part = hashlib.sha256(), part_size(size)
     with path.open("rb") as file:
 
@@ -257,7 +259,7 @@ def _send(bucket: Bucket, streams: Streams, mine: str, path: Path, size: int) ->
         return list(streams.in_order(-(-size // part), prepared)), digest.hexdigest()
 
 
-def _joined(bucket: Bucket, streams: Streams, start: str, parts: List[StoredPart]) -> List[StoredPart]:
+def _joined(bucket: BucketCalls, streams: Streams, start: str, parts: List[StoredPart]) -> List[StoredPart]:
     """Join each group of as many parts as one call takes."""
 
     def prepared(number: int) -> Callable[[], StoredPart]:
@@ -267,7 +269,7 @@ def _joined(bucket: Bucket, streams: Streams, start: str, parts: List[StoredPart
     return list(streams.in_order(-(-len(parts) // SOURCES), prepared))
 
 
-def _join(bucket: Bucket, name: str, parts: List[StoredPart], before: int) -> StoredPart:
+def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) -> StoredPart:
     """Compose an object whose generation was *before*. A call that is repeated may meet its own success."""
     sources = [{"name": one.name, "generation": one.generation} for one in parts]
     # The parts go with the call that makes them needless: killed after it, nothing of them is left.
@@ -289,7 +291,7 @@ def _join(bucket: Bucket, name: str, parts: List[StoredPart], before: int) -> St
     raise TornError(f"{name}: the bucket has joined other bytes than were sent")
 
 
-def _sweep(bucket: Bucket, prefix: str, mine: str) -> None:
+def _sweep(bucket: BucketCalls, prefix: str, mine: str) -> None:
     """Delete our parts, and those of an upload that nobody can be at any more."""
     for item in bucket.objects(prefix, SWEEP_SECONDS):
         if item["name"].startswith(mine) or time.time() - seconds_of(item["updated"]) > ABANDONED:
