@@ -10,43 +10,62 @@ from typing import Any
 import click
 
 from orchestrator import __version__
+from orchestrator.cli.options import (
+    cloud_option,
+    json_option,
+    override_option,
+    refuse_misplaced,
+    settings_options,
+    write_options,
+)
 from orchestrator.errors import Interrupted, TpuctlError, UsageError
 
-COMMANDS = {
-    "demo": "Show a whole deployment on the local cloud: up, preemptions, down.",
-    "init": "Write a commented tpuctl.yaml, or copy an example.",
-    "plan": "Show what `up` would change, where, and what it costs.",
-    "config": "Show each setting and where it comes from. No network.",
-    "check": "Find what loses data, time or money on a TPU. No network.",
-    "up": "Create bucket, VM and TPU, push the job and start it.",
-    "watch": "Keep the job alive through preemptions until it is done.",
-    "rehearse": "Take machines away from your job on this computer: does it come back?",
-    "status": "Show what exists and how far the job is.",
-    "top": "Show all deployments of this computer, live.",
-    "explain": "Say why the deployment is in its state, and what comes next.",
-    "logs": "Show the job's log, across machines.",
-    "cost": "Show what was spent: by resource, zone, day and use.",
-    "prices": "Read the prices of TPUs from Google's billing catalogue.",
-    "report": "Write the deployment's story as one HTML page.",
-    "dashboard": "Show the report in a browser, live, on this computer.",
-    "checkpoints": "List what is saved, and what would be resumed.",
-    "fetch": "Copy the newest checkpoint, the model, to this computer.",
-    "push": "Bring new code to the running job: restart from its checkpoint.",
-    "ssh": "Open a shell on a worker or on the VM.",
-    "exec": "Run a command on every worker.",
-    "tunnel": "Reach TensorBoard, JupyterLab or a port of a machine.",
-    "down": "Delete everything that tpuctl made; data stays unless you say so.",
-    "doctor": "Look for what is missing or wrong, here and in the project.",
-    "selftest": "Run all of tpuctl once on the cloud, and leave nothing.",
-    "export": "Write the deployment as plain scripts for gcloud, which need no tpuctl.",
-    "support": "Write an archive for a bug report: no secrets, nothing is sent.",
-    "secret": "Store the job's secrets where only its machines read them.",
-    "notify": "Try who is told when something happens.",
-    "schema": "Print the JSON Schema of tpuctl.yaml.",
-    "completion": "Print what makes your shell complete tpuctl's words.",
-    "local": "Run and disturb the local cloud.",
-    "help": "Show the help of a command, or what an error code means.",
+GROUPS = {
+    "Start": {
+        "demo": "Run a whole deployment on the local cloud, with preemptions.",
+        "init": "Write a commented tpuctl.yaml, or copy an example.",
+        "check": "Find what loses data, time or money on a TPU. No network.",
+        "plan": "Show what `up` would change, where, and what it costs.",
+        "rehearse": "Kill your job's machines on this computer: does it recover?",
+    },
+    "Run": {
+        "up": "Create bucket, VM and TPU, push the job and start it.",
+        "watch": "Keep the job alive through preemptions until it is done.",
+        "push": "Send new code to the running job, which resumes.",
+        "down": "Delete the machines; data stays unless you say so.",
+    },
+    "Look": {
+        "status": "Show what exists and how far the job is.",
+        "top": "Show all deployments of this computer, live.",
+        "logs": "Show the job's log, across machines.",
+        "explain": "Say why the deployment is in its state, and what comes next.",
+        "cost": "Show what was spent: by resource, zone, day and use.",
+        "report": "Write the deployment's story as one HTML page.",
+        "dashboard": "Show the report in a browser, live, on this computer.",
+        "checkpoints": "List what is saved, and what would be resumed.",
+        "fetch": "Copy the newest checkpoint, the model, to this computer.",
+    },
+    "Reach the machines": {
+        "ssh": "Open a shell on a worker or on the VM.",
+        "exec": "Run a command on every worker.",
+        "tunnel": "Reach TensorBoard, JupyterLab or a port of a machine.",
+    },
+    "Set up": {
+        "doctor": "Look for what is missing or wrong, here and in the project.",
+        "config": "Show each setting and where it comes from. No network.",
+        "secret": "Store the job's secrets where only its machines read them.",
+        "notify": "Test notifications.",
+        "prices": "Read the prices of TPUs from Google's billing catalogue.",
+        "schema": "Print the JSON Schema of tpuctl.yaml.",
+        "completion": "Print the completion script for your shell.",
+        "selftest": "Run all of tpuctl once on the cloud, and leave nothing.",
+        "export": "Write the deployment as plain scripts for gcloud, which need no tpuctl.",
+        "support": "Write an archive for a bug report; nothing is sent.",
+        "local": "Manage the local cloud, and inject faults.",
+        "help": "Show the help of a command, or what an error code means.",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
 ELSEWHERE = {
@@ -106,12 +125,23 @@ class LazyGroup(click.Group):
             raise UsageError(
                 f"there is no command {args[0]!r}", hint=hint, changed="nothing was changed", code="TPU-101"
             )
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not isinstance(command, click.Group):
+            refuse_misplaced(ctx, command)
+        return name, command, rest
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands between the options of its own and those that may stand before each command."""
+        write_options(self, ctx, formatter, "Options", shared=False)
+        self.format_commands(ctx, formatter)
+        write_options(self, ctx, formatter, "Common options, before or after the command", shared=True)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the commands in their groups, without importing any of them."""
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
 
 def _meant(word: str) -> str:
@@ -128,7 +158,11 @@ def _meant(word: str) -> str:
     cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="tpuctl")
-def cli() -> None:
+@settings_options
+@cloud_option
+@json_option
+@override_option
+def cli(**_: object) -> None:
     """
     Turn a training script into a finished model on preemptible Cloud TPUs.
 

@@ -3,17 +3,62 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from orchestrator.app.choice import Choice
 from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SharedOption(click.Option):
+    """Have one meaning for all commands, and count when it stands before the command, too."""
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """Return what stands after the command, else before it, else what click finds."""
+        root = ctx.find_root()
+        name = self.name or ""
+        if name in opts or ctx is root or root.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            return super().consume_value(ctx, opts)
+        return root.params[name], ParameterSource.COMMANDLINE
+
+
+class Command(click.Command):
+    """Show its own options first in its help, and those of all commands after them."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in two sections."""
+        write_options(self, ctx, formatter, "Options", shared=False)
+        write_options(self, ctx, formatter, "Common options", shared=True)
+
+
+def write_options(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter, title: str, *, shared: bool
+) -> None:
+    """Write a section of a command's help: the options of all commands when *shared*, else its own."""
+    params = [p for p in command.get_params(ctx) if isinstance(p, SharedOption) is shared]
+    records = [found for p in params if (found := p.get_help_record(ctx)) is not None]
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)
+
+
+def refuse_misplaced(root: click.Context, command: click.Command) -> None:
+    """Raise UsageError when an option stands before a command that has none of that name."""
+    known = {param.name for param in command.params}
+    for param in root.command.params:
+        given = root.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if isinstance(param, SharedOption) and given and param.name not in known:
+            raise UsageError(
+                f"`tpuctl {command.name}` has no option {param.opts[0]}", hint=f"see: tpuctl {command.name} --help",
+                changed="nothing was changed", code="TPU-101",
+            )  # fmt: skip
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -36,24 +81,29 @@ def deployment_options(function: F) -> Callable[..., Any]:
     ) -> Any:  # fmt: skip
         return function(Choice(file, settings, cloud, as_json, account_override), **more)
 
-    override = click.option(
-        "--account-override",
-        is_flag=True,
-        help="Act although another project, login or computer brought the deployment up.",
-    )
-    return settings_options(cloud_option(json_option(override(chosen))))
+    return settings_options(cloud_option(json_option(override_option(chosen))))
+
+
+override_option = click.option(
+    "--account-override",
+    cls=SharedOption,
+    is_flag=True,
+    help="Act although another project, login or computer brought the deployment up.",
+)
 
 
 def settings_options(function: F) -> F:
     """Add what names the deployment file and overrides it: --file, --set."""
     file = click.option(
         "--file",
+        cls=SharedOption,
         type=click.Path(path_type=Path, dir_okay=False),
         help="Deployment file. Default: tpuctl.yaml here or in a folder above.",
     )
     settings = click.option(
         "--set",
         "settings",
+        cls=SharedOption,
         multiple=True,
         metavar="KEY=VALUE",
         help="Override a setting, for example --set tpu.spot=false.",
@@ -63,6 +113,7 @@ def settings_options(function: F) -> F:
 
 cloud_option = click.option(
     "--cloud",
+    cls=SharedOption,
     type=click.Choice(["gcp", "local"]),
     # The real cloud by default: a rehearsal must never be taken for a real run.
     default="gcp",
@@ -70,7 +121,7 @@ cloud_option = click.option(
     show_default=True,
     help="gcp: Google Cloud. local: the local cloud on this computer.  [env: TPUCTL_CLOUD]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
+json_option = click.option("--json", "as_json", cls=SharedOption, is_flag=True, help="Print JSON to stdout.")
 name_argument = click.argument("name", required=False, shell_complete=complete_name)
 """NAME of a deployment that this computer has brought up; it needs no file."""
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")

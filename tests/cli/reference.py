@@ -6,6 +6,7 @@ import click
 
 from orchestrator import __version__
 from orchestrator.cli.main import COMMANDS, cli
+from orchestrator.cli.options import SharedOption
 from orchestrator.config.schema import describe, json_schema
 from orchestrator.config.setting_types import settings
 from orchestrator.error_codes import CODES
@@ -46,7 +47,8 @@ def usage(words, command):
 def options(command):
     """Yield (how it is written, what it does) for each option."""
     context = click.Context(command, **NAMES)
-    for parameter in command.get_params(context):
+    # Its own first, as the help shows them.
+    for parameter in sorted(command.get_params(context), key=lambda one: isinstance(one, SharedOption)):
         record = parameter.get_help_record(context)
         if record is not None and record[1] and "--help" not in parameter.opts:
             yield record

@@ -17,7 +17,10 @@ HEAVY = {
     "google", "grpc", "paramiko", "fabric", "jinja2", "pydantic", "rich", "ruamel", "requests", "asyncssh",
     "starlette", "uvicorn", "numpy", "cryptography",
 }  # fmt: skip
-LIGHT = {"orchestrator", "orchestrator.cli", "orchestrator.cli.main", "orchestrator.errors"}
+LIGHT = {
+    "orchestrator", "orchestrator.app", "orchestrator.app.choice", "orchestrator.cli", "orchestrator.cli.main",
+    "orchestrator.cli.options", "orchestrator.errors",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("word", ["--help", "--version"])
@@ -252,3 +255,32 @@ def test_a_reader_who_has_gone_is_no_failure_of_ours(words, stream, tmp_path):
     finally:
         os.close(writer)
     assert (done.returncode, done.stdout or b"", done.stderr or b"") == (141, b"", b"")
+
+
+def test_options_of_all_commands_may_stand_before_the_command(capsys, tmp_path, monkeypatch):
+    """What stands after the command wins; the environment counts when neither is there."""
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = here(capsys, "--json", "status")
+    assert (code, json.loads(out)["code"]) == (2, "TPU-111")
+    for words in (
+        ("--file", "a.yaml", "config"), ("config", "--file", "a.yaml"),
+        ("--file", "b.yaml", "config", "--file", "a.yaml"),
+    ):  # fmt: skip
+        assert "a.yaml" in here(capsys, *words)[2]
+    monkeypatch.setenv("TPUCTL_CLOUD", "nowhere")
+    assert "'nowhere'" in here(capsys, "status")[2]
+    assert "TPU-111" in here(capsys, "--cloud", "local", "status")[2]
+
+
+def test_an_option_before_a_command_that_has_none_is_refused(capsys):
+    """It would otherwise be dropped, and the command run elsewhere than asked."""
+    code, _, err = here(capsys, "--cloud", "gcp", "demo")
+    assert code == 2
+    assert "`tpuctl demo` has no option --cloud" in err
+    assert "tpuctl demo --help" in err
+
+
+def test_a_command_shows_its_own_options_first(capsys):
+    """Those of all commands come in a section of their own."""
+    out = here(capsys, "logs", "--help")[1]
+    assert out.index("--follow") < out.index("Common options:") < out.index("--file")

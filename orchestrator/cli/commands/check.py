@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("check")
+@click.command("check", cls=Command)
 @deployment_options
 def command(choice: Choice) -> None:
     """

@@ -4,10 +4,10 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("checkpoints")
+@click.command("checkpoints", cls=Command)
 @deployment_options
 @click.option("--verify", is_flag=True, help="Read every byte of the complete ones and check their sha256.")
 def command(choice: Choice, verify: bool) -> None:

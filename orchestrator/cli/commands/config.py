@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.console import print_json
-from orchestrator.cli.options import json_option, settings_options
+from orchestrator.cli.options import Command, json_option, settings_options
 
 
-@click.command("config")
+@click.command("config", cls=Command)
 @click.option("--all", "everything", is_flag=True, help="Show defaults too.")
 @json_option
 @settings_options

@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options, name_argument
+from orchestrator.cli.options import Command, deployment_options, name_argument
 
 
-@click.command("cost")
+@click.command("cost", cls=Command)
 @deployment_options
 @name_argument
 def command(choice: Choice, name: str | None) -> None:

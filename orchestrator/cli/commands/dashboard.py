@@ -4,11 +4,11 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json, say, story_of
-from orchestrator.cli.options import deployment_options, name_argument
+from orchestrator.cli.options import Command, deployment_options, name_argument
 from orchestrator.contract.redaction import masked
 
 
-@click.command("dashboard")
+@click.command("dashboard", cls=Command)
 @deployment_options
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1.  [default: a free one]"

@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Command)
 @deployment_options
 @click.option("--fix", is_flag=True, help="Mend what is safe to mend on this computer.")
 def command(choice: Choice, fix: bool) -> None:

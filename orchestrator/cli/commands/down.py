@@ -4,11 +4,18 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import say
-from orchestrator.cli.options import confirm, confirm_name, deployment_options, must_answer, yes_option
+from orchestrator.cli.options import (
+    Command,
+    confirm,
+    confirm_name,
+    deployment_options,
+    must_answer,
+    yes_option,
+)
 from orchestrator.errors import LeaseHeldError
 
 
-@click.command("down")
+@click.command("down", cls=Command)
 @deployment_options
 @yes_option
 @click.option(

@@ -4,10 +4,10 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("exec")
+@click.command("exec", cls=Command)
 @deployment_options
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU workers.")
 @click.option("--deadline", type=float, default=600.0, show_default=True, help="Seconds for each worker.")

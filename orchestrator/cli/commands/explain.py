@@ -4,10 +4,10 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json
-from orchestrator.cli.options import deployment_options, name_argument
+from orchestrator.cli.options import Command, deployment_options, name_argument
 
 
-@click.command("explain")
+@click.command("explain", cls=Command)
 @deployment_options
 @name_argument
 def command(choice: Choice, name: str | None) -> None:

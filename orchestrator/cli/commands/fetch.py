@@ -6,10 +6,10 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.options import deployment_options, name_argument, output_option
+from orchestrator.cli.options import Command, deployment_options, name_argument, output_option
 
 
-@click.command("fetch")
+@click.command("fetch", cls=Command)
 @deployment_options
 @click.option("--step", type=click.IntRange(min=0), help="This step. Default: the newest complete one.")
 @click.option("--unclaimed", is_flag=True, help="What the job saved and no checkpoint contains.")

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.options import json_option
+from orchestrator.cli.options import Command, json_option
 from orchestrator.cli.views.init import show
 from orchestrator.errors import UsageError
 
 
-@click.command("init")
+@click.command("init", cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @click.option(
     "--recipe", help="Copy an example, such as numpy-lm or jax-lm. Default: a commented tpuctl.yaml only."

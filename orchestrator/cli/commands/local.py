@@ -3,7 +3,7 @@
 import click
 from click.core import ParameterSource
 
-from orchestrator.cli.options import json_option
+from orchestrator.cli.options import Command, json_option
 from orchestrator.errors import UsageError
 
 
@@ -12,7 +12,7 @@ def command() -> None:
     """Run and disturb the local cloud. Google's clients and gcloud talk to it; its machines are processes."""
 
 
-@command.command("start")
+@command.command("start", cls=Command)
 @click.option(
     "--hosts", type=click.Choice(["process", "namespace", "auto"]), default="process", show_default=True
 )
@@ -121,7 +121,7 @@ def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: ob
     view.show_start(address, fresh=fresh, as_json=as_json)
 
 
-@command.command("stop")
+@command.command("stop", cls=Command)
 @json_option
 def stop(as_json: bool) -> None:
     """Stop it and all its machines. Disks and buckets stay for the next start."""
@@ -133,7 +133,7 @@ def stop(as_json: bool) -> None:
     view.answer(text, {"running": False, "stopped": ran}, as_json=as_json)
 
 
-@command.command("reset", short_help="Stop it and delete everything it holds.")
+@command.command("reset", short_help="Stop it and delete everything it holds.", cls=Command)
 @json_option
 def reset(as_json: bool) -> None:
     """Stop it and delete everything it holds: machines, disks, buckets, settings."""
@@ -144,7 +144,9 @@ def reset(as_json: bool) -> None:
     view.answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
 
 
-@command.command("status", short_help="Show address, machines, faults and what it would have cost.")
+@command.command(
+    "status", short_help="Show address, machines, faults and what it would have cost.", cls=Command
+)
 @json_option
 def status(as_json: bool) -> None:
     """Show address, machines, faults that nobody met yet, and what it would have cost."""
@@ -154,7 +156,7 @@ def status(as_json: bool) -> None:
     view.show_status(local_status(), as_json=as_json)
 
 
-@command.command("env")
+@command.command("env", cls=Command)
 @json_option
 def env(as_json: bool) -> None:
     """Print what points other tools at it: eval "$(tpuctl local env)"."""
@@ -164,7 +166,7 @@ def env(as_json: bool) -> None:
     view.show_environment(local_environment(), as_json=as_json)
 
 
-@command.command("preempt", short_help="Take a spot TPU or VM away, with notice or without.")
+@command.command("preempt", short_help="Take a spot TPU or VM away, with notice or without.", cls=Command)
 @click.argument("name")
 @click.option("--no-notice", is_flag=True, help="SIGKILL at once, without the notice.")
 @click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
@@ -181,7 +183,7 @@ def take_away(name: str, no_notice: bool, worker: int | None, as_json: bool) -> 
     view.answer(text, body, as_json=as_json)
 
 
-@command.command("fault", short_help="Let the next calls of a method fail in a chosen way.")
+@command.command("fault", short_help="Let the next calls of a method fail in a chosen way.", cls=Command)
 @click.argument("method")
 @click.argument("failures", nargs=-1, required=True)
 @json_option

@@ -5,10 +5,10 @@ from functools import partial
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("logs")
+@click.command("logs", cls=Command)
 @deployment_options
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the job ends.")
 @click.option("--worker", type=int, help="Only this worker. Default: worker 0.", default=0, show_default=True)

@@ -4,7 +4,7 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json, put
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
 @click.group("notify", context_settings={"help_option_names": ["-h", "--help"]})
@@ -12,7 +12,7 @@ def command() -> None:
     """Tell people: webhooks, other services, programs of this computer (`notify` in the deployment file)."""
 
 
-@command.command("test")
+@command.command("test", cls=Command)
 @deployment_options
 def test(choice: Choice) -> None:
     """Send a made-up event to everybody at once, and say who took it. Exits with 1 when somebody did not."""

@@ -5,14 +5,14 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 from orchestrator.errors import TpuctlError
 
 CHANGES = 2
 """Exit code of --detailed-exitcode when something would be changed, as `terraform plan` has it."""
 
 
-@click.command("plan")
+@click.command("plan", cls=Command)
 @deployment_options
 @click.option("--offline", is_flag=True, help="Show `up` from nothing, whatever exists.")
 @click.option(

@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.options import cloud_option, json_option
+from orchestrator.cli.options import Command, cloud_option, json_option
 
 
 @click.group("prices")
@@ -11,7 +11,7 @@ def command() -> None:
     """Read the prices of TPUs anew; the shipped tables are used until then."""
 
 
-@command.command("refresh")
+@command.command("refresh", cls=Command)
 @click.option("--project", help="Project that the reading is charged to; it costs nothing.")
 @cloud_option
 @json_option

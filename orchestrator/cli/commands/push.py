@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("push")
+@click.command("push", cls=Command)
 @deployment_options
 @click.option("--dry-run", is_flag=True, help="Show what would be pushed, and leave.")
 def command(choice: Choice, dry_run: bool) -> None:

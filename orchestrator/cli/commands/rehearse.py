@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from orchestrator.advice.rehearsal.life import Kill
-from orchestrator.cli.options import json_option
+from orchestrator.cli.options import Command, json_option
 
 
-@click.command("rehearse")
+@click.command("rehearse", cls=Command)
 @click.option(
     "--file", type=click.Path(path_type=Path, dir_okay=False), help="Deployment file. Default: tpuctl.yaml."
 )

@@ -6,10 +6,10 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.options import deployment_options, name_argument, output_option
+from orchestrator.cli.options import Command, deployment_options, name_argument, output_option
 
 
-@click.command("report")
+@click.command("report", cls=Command)
 @deployment_options
 @output_option("NAME-report.html")
 @name_argument

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.options import cloud_option, json_option
+from orchestrator.cli.options import Command, cloud_option, json_option
 
 project_option = click.option("--project", help="Google Cloud project; as for `tpuctl up` when left out.")
 
@@ -16,7 +16,7 @@ def command() -> None:
     """Store secrets in Secret Manager, for `job.secrets` and `notify` in the deployment file."""
 
 
-@command.command("set", short_help="Store a new version of NAME, from standard input.")
+@command.command("set", short_help="Store a new version of NAME, from standard input.", cls=Command)
 @click.argument("name")
 @project_option
 @cloud_option
@@ -37,7 +37,7 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
     say("  next:  the machines' account needs a role to read it: tpuctl plan shows the line")
 
 
-@command.command("list")
+@command.command("list", cls=Command)
 @project_option
 @cloud_option
 @json_option

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import cloud_option, confirm, json_option, must_answer, yes_option
+from orchestrator.cli.options import Command, cloud_option, confirm, json_option, must_answer, yes_option
 
 
-@click.command("selftest")
+@click.command("selftest", cls=Command)
 @cloud_option
 @json_option
 @click.option("--project", help="Project to run in.  [default: that of the login]")

@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("ssh")
+@click.command("ssh", cls=Command)
 @deployment_options
 @click.option("--worker", type=int, default=0, show_default=True, help="Number of the TPU worker.")
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU.")

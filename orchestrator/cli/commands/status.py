@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options, name_argument
+from orchestrator.cli.options import Command, deployment_options, name_argument
 
 
-@click.command("status")
+@click.command("status", cls=Command)
 @deployment_options
 @click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C or the end of the deployment.")
 @click.option("--wide", is_flag=True, help="As wide as the terminal, and a line for each worker.")

@@ -8,6 +8,7 @@ import click
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import (
+    Command,
     confirm,
     deployment_options,
     must_answer,
@@ -17,7 +18,7 @@ from orchestrator.cli.options import (
 )
 
 
-@click.command("support")
+@click.command("support", cls=Command)
 @deployment_options
 @yes_option
 @output_option("tpuctl-support-DATE.zip")

@@ -3,10 +3,10 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import cloud_option, json_option
+from orchestrator.cli.options import Command, cloud_option, json_option
 
 
-@click.command("top")
+@click.command("top", cls=Command)
 @cloud_option
 @json_option
 @click.option("--once", is_flag=True, help="Look once and leave.")

@@ -4,10 +4,10 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json, put, say
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("tunnel")
+@click.command("tunnel", cls=Command)
 @deployment_options
 @click.option(
     "--port",

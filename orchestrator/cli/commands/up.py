@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import confirm, deployment_options, yes_option
+from orchestrator.cli.options import Command, confirm, deployment_options, yes_option
 from orchestrator.errors import UsageError
 
 
-@click.command("up")
+@click.command("up", cls=Command)
 @deployment_options
 @click.option("--dry-run", is_flag=True, help="Show the plan only: no credentials, no network.")
 @click.option("--wait", is_flag=True, help="Keep asking when no zone has capacity.")

@@ -3,11 +3,11 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 from orchestrator.errors import UsageError
 
 
-@click.command("watch")
+@click.command("watch", cls=Command)
 @deployment_options
 @click.option("--on-vm", is_flag=True, help="Let the loop run on the VM, and leave. Needs watch.on_vm.")
 @click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
