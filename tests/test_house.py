@@ -181,8 +181,10 @@ def circling(graph):
 
 MAY_IMPORT_LATE = {
     "cli/main.py": ("click", "difflib", "orchestrator"),  # every command passes through it
-    "cli/options.py": ("orchestrator.app.state_folders",),  # only the completion of a name asks for it
-    "cli/console.py": ("rich",),  # 40 ms; `status` and --json print without it
+    # Only the completion of a name, and an error that the local cloud may explain, ask for them.
+    "cli/options.py": ("orchestrator.app.state_folders", "orchestrator.app.known"),
+    # rich: 40 ms; `status` and --json print without it. The folder names the story of a bug.
+    "cli/console.py": ("rich", "orchestrator.app.state_folders"),
     "ssh/fleet.py": ("orchestrator.ssh.connection",),  # fabric: 300 ms; few commands reach a machine
     "config/adapter.py": ("pydantic",),  # 100 ms; a deployment that is watched is shown without
     "config/document.py": ("ruamel",),  # 60 ms, the same

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from orchestrator.app.choice import Choice
 from orchestrator.app.state_folders import known_files
 from orchestrator.config.adapter import restore
+from orchestrator.config.layers import overrides_of
+from orchestrator.config.load import find, load
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
@@ -66,3 +69,12 @@ def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
             continue
         found += [other] if billed(record) else []
     return found
+
+
+def on_local_cloud(choice: Choice, name: str | None) -> str:
+    """Return the name of the deployment if this computer has brought it up on the local cloud, else nothing."""
+    try:
+        wanted = name or load(choice.file or find(Path.cwd()), overrides_of(choice.settings)).name
+    except TpuctlError:
+        return ""
+    return wanted if any(path.parent.name == wanted for path in known_files("local")) else ""

@@ -1,6 +1,6 @@
 """What a use case tells while it works, and asks; nobody prints in `app/`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal
@@ -49,9 +49,9 @@ class Reporter:
 
 
 @contextmanager
-def leaving(state: str, next_step: str) -> Iterator[None]:
-    """Raise Interrupted when somebody presses Ctrl-C inside: *state* stays as it is, *next_step* goes on."""
+def leaving(state: str | Callable[[], str], next_step: str) -> Iterator[None]:
+    """Raise Interrupted when somebody presses Ctrl-C inside: *state* is what is so then, *next_step* goes on."""
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(state, next_step) from None
+        raise Interrupted(state if isinstance(state, str) else state(), next_step) from None

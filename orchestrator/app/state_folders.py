@@ -1,5 +1,6 @@
 """Where this computer remembers its deployments, and their names; light enough for the completion of a shell."""
 
+import hashlib
 import os
 import secrets
 from contextlib import suppress
@@ -84,3 +85,9 @@ def own_address() -> str:
     Machines share this computer's network, so the system would choose 127.0.0.1 for all of them.
     """
     return os.environ.get("TPUCTL_LOOPBACK", "") if on_machine() else ""
+
+
+def bug_prefix() -> str:
+    """Return how the names of stories of bugs begin: apart for each state folder, as one user may have several."""
+    mark = hashlib.sha256(os.fsencode(state_path("gcp"))).hexdigest()[:8]
+    return f"tpuctl-bug-{mark}-"

@@ -21,6 +21,7 @@ from orchestrator.app.doctor.diagnose import diagnose
 from orchestrator.app.explain import explained
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
+from orchestrator.app.state_folders import bug_prefix
 from orchestrator.app.status import newest
 from orchestrator.config.adapter import dump
 from orchestrator.contract.redaction import Redactor
@@ -241,9 +242,9 @@ def _logs(session: Session) -> str:
 
 
 def _bugs() -> list[Path]:
-    """Return the newest stories of bugs that this user's tpuctl has left."""
+    """Return the newest stories of bugs that tpuctl has left with this state folder, and no others."""
     found = []
-    for path in Path(tempfile.gettempdir()).glob("tpuctl-bug-*.txt"):
+    for path in Path(tempfile.gettempdir()).glob(f"{bug_prefix()}*.txt"):
         try:
             about = path.lstat()
         except OSError:

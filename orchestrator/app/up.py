@@ -40,6 +40,7 @@ from orchestrator.pricing.cost import Hourly, Meter
 from orchestrator.ssh.local_data import DataSet
 
 STAYS = "what was asked for is still being made, and is billed"
+UNTOUCHED = "no machine was asked for; what exists stays as it is"
 GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
 
 
@@ -122,18 +123,22 @@ def bring_up(
         with reporter:
             send_data(session, sets)
     only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
-    approve = _telling(
-        session, any_plan if approved is None else partial(refuse_others, approved), tell, only
-    )
+    approve = any_plan if approved is None else partial(refuse_others, approved)
+    said = _Price(session, approve, tell, only)
     changes = 0
 
     def count(result: Pass) -> None:
         nonlocal changes
         changes += len(result.plan.changes)
 
-    with leaving(STAYS, GO_ON), session.alone("up"), reporter, session.notifier:
+    with (
+        leaving(lambda: STAYS if said.making else UNTOUCHED, GO_ON),
+        session.alone("up"),
+        reporter,
+        session.notifier,
+    ):
         _want(session, approved, sets, bucket_first=bucket_first)
-        watcher = session.watcher(approve, only, patience=OUTAGE)
+        watcher = session.watcher(said.judge, only, patience=OUTAGE)
         result = pass_until(
             goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait
         )
@@ -159,20 +164,22 @@ def _told_first(
     return lambda _: None
 
 
-def _telling(
-    session: Session, approve: Callable[[Plan], None], tell: Callable[[UpPrice], None], only: frozenset[Kind]
-) -> Callable[[Plan], None]:
-    """Return what judges each plan by *approve*, and tells the price of the first one that makes a machine."""
-    told = False
+class _Price:
+    """Judge each plan by *approve*, and tell the price of the first one that makes a machine."""
 
-    def judge(plan: Plan) -> None:
-        nonlocal told
-        approve(plan)
-        if not told and _makes(plan.making(only)):
-            told = True
-            tell(_price(session, plan.making(only)))
+    def __init__(
+        self, session: Session, approve: Callable[[Plan], None], tell: Callable[[UpPrice], None],
+        only: frozenset[Kind],
+    ) -> None:  # fmt: skip
+        self._session, self._approve, self._tell, self._only = session, approve, tell, only
+        self.making = False
 
-    return judge
+    def judge(self, plan: Plan) -> None:
+        """Look at a plan before its first change."""
+        self._approve(plan)
+        if not self.making and _makes(plan.making(self._only)):
+            self.making = True
+            self._tell(_price(self._session, plan.making(self._only)))
 
 
 def _makes(plan: Plan) -> bool:

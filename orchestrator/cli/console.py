@@ -128,7 +128,9 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
 def story_of(error: Exception) -> str:
     """Write the whole story of a bug to a file and return its path; what looks like a token is masked."""
     # Made with mode 0600 under a name that nobody can foresee: tracebacks hold paths and values.
-    with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
+    from orchestrator.app.state_folders import bug_prefix
+
+    with tempfile.NamedTemporaryFile("w", prefix=bug_prefix(), suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         file.write(masked("".join(traceback.format_exception(error))))
     return file.name

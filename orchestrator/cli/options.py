@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from orchestrator.app.choice import Choice
-from orchestrator.errors import UsageError
+from orchestrator.errors import AuthError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,6 +71,10 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     return [CompletionItem(f.name, help=f.parent.name) for f in folders if f.name.startswith(incomplete)]
 
 
+_PERHAPS_LOCAL = frozenset({"TPU-201", "TPU-137"})
+"""What Google's cloud says to somebody who means the local one: no credentials, no such deployment."""
+
+
 def deployment_options(function: F) -> Callable[..., Any]:
     """Add what selects a deployment: --file, --set, --cloud, --json. The command is given them as one `Choice`."""
 
@@ -79,7 +83,18 @@ def deployment_options(function: F) -> Callable[..., Any]:
         *, file: Path | None, settings: Sequence[str], cloud: str, as_json: bool, account_override: bool,
         **more: Any,
     ) -> Any:  # fmt: skip
-        return function(Choice(file, settings, cloud, as_json, account_override), **more)
+        choice = Choice(file, settings, cloud, as_json, account_override)
+        try:
+            return function(choice, **more)
+        except (AuthError, UsageError) as error:
+            # The choice of the local cloud lives in one shell: in another one nobody thinks of it.
+            if cloud == "gcp" and error.code in _PERHAPS_LOCAL:
+                from orchestrator.app.known import on_local_cloud
+
+                name = on_local_cloud(choice, more.get("name"))
+                if name:
+                    error.hint = f"{name} is up on the local cloud: add --cloud local. Else: {error.hint}"
+            raise
 
     return settings_options(cloud_option(json_option(override_option(chosen))))
 

@@ -2,13 +2,15 @@
 
 
 def span_text(seconds: float) -> str:
-    """Return a duration: 9 s, 2 min 5 s, 1 h 4 min."""
+    """Return a duration: 9 s, 2 min 5 s, 1 h 4 min, 6 d 23 h."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
 def usd_text(usd: float) -> str:

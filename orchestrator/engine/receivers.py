@@ -10,6 +10,7 @@ import re
 import shlex
 import signal
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Sequence
@@ -18,11 +19,14 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from orchestrator.contract.redaction import masked
 from orchestrator.errors import TpuctlError, TransientError, UsageError
 from orchestrator.planning.notices import Notice
 
 SECONDS = 10.0
 HOOK_SECONDS = 30.0
+LAST_ERRORS = 400
+"""Bytes of what a failing hook has written to standard error that are told."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CALLS = re.compile(r"@(?=everyone|here|channel|all\b|[!&]?\d)|\](?=\()", re.IGNORECASE)
 """What calls everybody of a chat, or lets a text lead elsewhere than it says (Discord, Mattermost)."""
@@ -138,17 +142,23 @@ class Hook:
         return event == self.event
 
     def send(self, notice: Notice) -> None:
-        """Run it to its end, for at most 30 seconds; what it prints goes nowhere."""
+        """Run it to its end, for at most 30 seconds; the end of its errors is told when it fails."""
         environment = {**os.environ, "TPUCTL_EVENT": notice.event, "TPUCTL_EVENT_ID": notice.id}
-        try:
-            process = subprocess.Popen(
-                shlex.split(self.command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                # A session of its own: Ctrl-C at the terminal must not kill a hook half way through its work.
-                stderr=subprocess.DEVNULL, cwd=self.folder, env=environment, start_new_session=True,
-            )  # fmt: skip
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "no command"
-            raise TransientError(f"{self.name} cannot be started: {why}") from None
+        # A file and no pipe: a child that the hook leaves behind may hold it open for ever.
+        with tempfile.TemporaryFile() as errors:
+            try:
+                process = subprocess.Popen(
+                    shlex.split(self.command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                    # A session of its own: Ctrl-C at the terminal must not kill a hook half way through its work.
+                    stderr=errors, cwd=self.folder, env=environment, start_new_session=True,
+                )  # fmt: skip
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else "no command"
+                raise TransientError(f"{self.name} cannot be started: {why}") from None
+            self._ended(process, notice, errors)
+
+    def _ended(self, process: "subprocess.Popen[bytes]", notice: Notice, errors: IO[bytes]) -> None:
+        """Give it the notice and wait for its end. Raise TransientError when it fails."""
         try:
             process.communicate(notice.to_json(), timeout=HOOK_SECONDS)
         except subprocess.TimeoutExpired:
@@ -157,7 +167,11 @@ class Hook:
             process.wait()
             raise TransientError(f"{self.name} did not end within {HOOK_SECONDS:g} s") from None
         if process.returncode:
-            raise TransientError(f"{self.name} left with status {process.returncode}")
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - LAST_ERRORS))
+            said = masked(" ".join(errors.read().decode("utf-8", "replace").split()))
+            raise TransientError(
+                f"{self.name} left with status {process.returncode}" + (f": {said}" if said else "")
+            )
 
 
 def try_all(receivers: Sequence[Webhook | Apprise | Hook], notice: Notice) -> dict[str, TpuctlError | None]:

@@ -15,6 +15,7 @@ from orchestrator.cli.views.job_progress import ProgressLine, live_text, progres
 from orchestrator.cli.views.status import resource_lines
 from orchestrator.cli.views.summary import summary_lines
 from orchestrator.config.load import read
+from orchestrator.domain.amounts import span_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
@@ -270,3 +271,20 @@ def test_a_machine_that_still_boots_is_no_failure(error, said, capsys):
     """Its keys are not published yet; what is waited for is said by the plan."""
     EventPrinter().failure(FailedChange(Change(Kind.JOB, Verb.CREATE, "mine", "new"), error), T0)
     assert len(lines(capsys)) == said
+
+
+def test_times_never_run_backwards(capsys):
+    """What a machine reports is older than what was just said; it is told at the time of that."""
+    printer = EventPrinter()
+    for at in (T0, T0 - 30, T0 + 5):
+        printer(Event(at, "waiting", f"event {at - T0:g}"))
+    stamps = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
+    assert stamps[0] == stamps[1] < stamps[2]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (125, "2 min 5 s"), (3840, "1 h 4 min"), (604740, "6 d 23 h")]
+)
+def test_a_duration_is_told_in_two_units(seconds, text):
+    """Nobody reckons with 167 hours."""
+    assert span_text(seconds) == text

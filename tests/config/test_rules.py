@@ -187,3 +187,11 @@ def test_the_everyday_name_of_a_type_is_understood(word, where):
         p.hint for p in check(spec, load_catalog()) if p.key.startswith("tpu.") and "v5" in p.message.lower()
     ]
     assert hint == "the API calls it v5litepod-16"
+
+
+def test_a_hook_that_was_written_for_a_shell_is_warned_of():
+    """No shell reads it, so its pipe would be an argument of its first program, in silence."""
+    hooks = {"done": "cat >> told", "failed": "sh -c 'cat >> told'"}
+    found = check(make_spec(notify__hooks=hooks), load_catalog())
+    (problem,) = [p for p in found if p.key.startswith("notify")]
+    assert (problem.key, problem.fatal, ">>" in problem.message) == ("notify.hooks.done", False, True)

@@ -355,7 +355,12 @@ def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
     assert not (tmp_path / "pwned").exists()
     monkeypatch.setattr(receivers, "HOOK_SECONDS", 0.2)
     for command, why in (
-        ("false", "left with status 1"),
+        ("false", "left with status 1$"),
+        (
+            "sh -c 'echo first >&2; echo no such file: model >&2; exit 3'",
+            "status 3: first no such file: model",
+        ),
+        (f"sh -c 'echo {'x' * 9000} end >&2; exit 3'", "status 3: x{300,400} end$"),
         ("./none", "cannot be started"),
         ("sleep 60", "did not end"),
     ):

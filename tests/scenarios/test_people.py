@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from orchestrator.errors import AuthError
+from tests.kit.machines import Ssh
 from tests.kit.user import User
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
@@ -98,6 +100,17 @@ def test_s12_ctrl_c_while_the_tpu_is_made_loses_nothing(cloud, user, next_word):
     assert len(cloud.asked("tpu.nodes.create")) == 1
     cloud.wait(1200)
     assert cloud.nodes() == ({G1: "READY"} if next_word == "up" else {})
+
+
+def test_ctrl_c_before_a_machine_was_asked_for_says_so(user, monkeypatch):
+    """New code for machines out of reach: nothing new is on its way, so nothing is said to be billed."""
+    said = user.run("up", interrupt=60)
+    assert (said.code, "is billed" in said.err) == (130, True)
+    user.up()
+    user.write("train.py", "print('other')\n")
+    monkeypatch.setattr(Ssh, "broken", staticmethod(lambda _: "no route"))
+    said = user.run("up", interrupt=60)
+    assert (said.code, "no machine was asked for" in said.err) == (130, True)
 
 
 @pytest.mark.parametrize("lost", [True, "tpu."], ids=["all", "TPUs"])
@@ -279,3 +292,22 @@ def test_s30_a_killed_launcher_leaves_nothing_billing_past_the_time_to_live(clou
     User(cloud, "second folder", beside=user, name="other").run("status")
     cloud.wait(120)
     assert cloud.nodes() == {}
+
+
+def test_another_terminal_is_told_of_the_local_cloud(cloud, user, monkeypatch):
+    """There TPUCTL_CLOUD is not set: tpuctl has no login for Google, or knows no such deployment there."""
+    folder = user.state / "local" / "local-project" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text("{}")
+    said = user.type("status", "demo")
+    assert (said.code, "demo is up on the local cloud: add --cloud local" in said.err) == (2, True)
+
+    def refused(*_, **__):
+        raise AuthError("log in to Google Cloud", code="TPU-201")
+
+    monkeypatch.setattr("orchestrator.app.session.Session.project", property(refused))
+    for word in ("status", "up", "cost"):
+        said = user.run(word)
+        assert (said.code, "demo is up on the local cloud" in said.err) == (3, True)
+    user.edit(name="other")
+    assert "local cloud" not in user.run("status").err

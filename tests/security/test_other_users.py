@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from orchestrator.app import support
+from orchestrator.app.state_folders import bug_prefix
 from orchestrator.contract.object_names import FETCHED
 from orchestrator.engine import fetch
 from orchestrator.errors import UsageError
@@ -65,11 +66,14 @@ def test_no_story_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
     """An archive for a maintainer would hold a file that somebody had linked into the folder for all."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "key").write_text("secret")
-    (tmp_path / "tpuctl-bug-1.txt").hardlink_to(tmp_path / "key")
-    (tmp_path / "tpuctl-bug-2.txt").symlink_to(tmp_path / "key")
-    os.mkfifo(tmp_path / "tpuctl-bug-3.txt")
-    (tmp_path / "tpuctl-bug-4.txt").write_text("a story")
-    assert [path.name for path in support._bugs()] == ["tpuctl-bug-4.txt"]
+    ours = [tmp_path / f"{bug_prefix()}{number}.txt" for number in range(5)]
+    ours[1].hardlink_to(tmp_path / "key")
+    ours[2].symlink_to(tmp_path / "key")
+    os.mkfifo(ours[3])
+    ours[4].write_text("a story")
+    # Another state folder of this user: what happened there is no part of this report.
+    (tmp_path / "tpuctl-bug-00000000-5.txt").write_text("another story")
+    assert support._bugs() == [ours[4]]
 
 
 @pytest.mark.parametrize(("made", "kept"), [(0o755, 0o700), (0o775, 0o770)])

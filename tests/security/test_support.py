@@ -1,6 +1,7 @@
 """The archive for a bug report: what is in it, and what is not."""
 
 import json
+import os
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from orchestrator.app import support
+from orchestrator.app.state_folders import bug_prefix
 from orchestrator.domain.events import Event
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.stored import Preconditions
@@ -79,7 +81,9 @@ def spill(cloud, user, text):
     (journal,) = user.state.glob("*/*/demo/journal.jsonl")
     with journal.open("a") as file:
         file.write(json.dumps({"id": "1", "part": "result", "outcome": text}) + "\n" + text + "\n")
-    (cloud.folder / "tpuctl-bug-x.txt").write_text(f"ValueError: {text}\n")
+    with patch.dict(os.environ, {"TPUCTL_STATE_DIR": str(user.state)}):
+        story = cloud.folder / f"{bug_prefix()}x.txt"
+    story.write_text(f"ValueError: {text}\n")
 
 
 def contents(path):

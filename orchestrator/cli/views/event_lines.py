@@ -54,6 +54,7 @@ class EventPrinter(Reporter):
     def __init__(self, *, as_json: bool = False) -> None:
         self._json = as_json
         self._last = ""
+        self._shown_at = 0.0
         self._line: LiveLine | None = None
         self._now = ""
         self._heartbeat_at: float | None = None
@@ -90,7 +91,9 @@ class EventPrinter(Reporter):
         if event.text == self._last:
             return
         self._last = event.text
-        stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
+        # Machines report what was a moment ago: a clock that runs backwards reads as a fault.
+        self._shown_at = max(self._shown_at, event.at)
+        stamp = time.strftime("%H:%M:%S", time.localtime(self._shown_at))
         style = COLOURS.get(event.kind, "")
         if self._line is not None:
             self._line.above(stamp, event.text, style)

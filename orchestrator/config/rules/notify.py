@@ -55,6 +55,9 @@ def _apprise(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(f"notify.apprise[{number}]", "is not a reference; it is not shown here", _HOW)
 
 
+_OF_A_SHELL = frozenset({"|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1"})
+
+
 def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for event, command in spec.notify.hooks.items():
         try:
@@ -65,6 +68,10 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
         if not words or "\0" in command:
             hint = "write a program and its arguments, for example ./after.sh --upload"
             yield Problem(f"notify.hooks.{event}", "is not a command", hint)
+        shell = next((word for word in words if word in _OF_A_SHELL), "")
+        if shell:
+            text = f"runs without a shell, so that {shell} is an argument of {words[0][:60]}"
+            yield Problem(f"notify.hooks.{event}", text, "write: sh -c '...'", fatal=False)
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
