@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,26 +29,33 @@ CRON = Design("cron", "`watch -n 600` keeps the TPU, cron and flock start the jo
 BABYSIT = Design("babysit", "tpunicorn's babysitter, a look each 30 s", 30.0, 10.0)
 
 
-def samples(scene: Scene, design: Design, moments: Sequence[float]) -> list[dict[str, float]]:
+def samples(
+    scene: Scene,
+    design: Design,
+    moments: Sequence[float],
+    put: Callable[[Path], None] = put_job,
+    more: Mapping[str, str] | None = None,
+) -> list[dict[str, float]]:
     """
     Return the parts of each recovery, the TPU being killed at *moments* of the loop's period.
 
-    Times that the loop adds are in the design's own seconds.
+    Times that the loop adds are in the design's own seconds. *put* brings the job, with *more* variables.
     """
     folder = scene.stage.folder / design.loop
     folder.mkdir()
-    with running(scene, design, folder):
+    put(folder)
+    with running(scene, design, folder, more or {}):
         return [_sample(scene, design, folder, moment) for moment in moments]
 
 
 @contextmanager
-def running(scene: Scene, design: Design, folder: Path) -> Iterator[None]:
+def running(scene: Scene, design: Design, folder: Path, more: Mapping[str, str]) -> Iterator[None]:
     """Run the loop with its job in a session of their own, which ends with the block."""
-    put_job(folder)
     env = {
-        **os.environ, "PYTHONPATH": str(REPO), "NUMPY_LM_STEPS": "1000000", "NUMPY_LM_STEP_SECONDS": "0.1",
+        **os.environ, **more, "PYTHONPATH": str(REPO), "NUMPY_LM_STEPS": "1000000", "NUMPY_LM_STEP_SECONDS": "0.1",
         "NUMPY_LM_SAVE_EVERY": "10", "BENCH_STEPS": str(folder / "steps"),
         "TPUCTL_CHECKPOINT_DIR": str(folder / "checkpoints"),
+        "TPUCTL_PROGRESS_FILE": str(folder / "progress"),
     }  # fmt: skip
     words = [design.loop, scene.endpoint + NODES, f"peer-{design.loop}", str(folder)]
     command = [sys.executable, "-m", "benchmarks.recovery.peers", *words, str(design.period / design.scale)]
@@ -71,8 +78,12 @@ def _sample(scene: Scene, design: Design, folder: Path, moment: float) -> dict[s
     step = wait("the next step", lambda: next_job(made, job))
     seen, ready, start = (_when(folder / "story", what, lost) for what in ("seen", "ready", "start"))
     detect, idle = (seen - lost) * design.scale, (start - ready) * design.scale
+    done = (
+        _when(folder / "story", "installed", lost) if "installed" in (folder / "story").read_text() else start
+    )
+    setup = {"setup": done - start} if done > start else {}
     return {
-        "detect": detect, "idle": idle, "create": ready - seen, "start": step - start,
+        "detect": detect, "idle": idle, "create": ready - seen, **setup, "start": step - done,
         "added": detect + idle, "total": detect + idle + ready - seen + step - start,
     }  # fmt: skip
 

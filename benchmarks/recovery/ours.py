@@ -50,25 +50,38 @@ def watched(scene: Scene) -> Iterator[Path]:
         stage.end(watch, None)
 
 
-def sample(scene: Scene, made: Path, number: int, moment: float, *, notice: bool) -> dict[str, float]:
+def sample(
+    scene: Scene,
+    made: Path,
+    number: int,
+    moment: float,
+    *,
+    notice: bool,
+    name: str = NAME,
+    poll: float = POLL,
+) -> dict[str, float]:
     """Take the machine of incarnation *number* away at a *moment* between two polls; return each part."""
     wait("the job trains", lambda: newest(made) or None)
-    time.sleep(2.0 + moment * POLL)
+    time.sleep(2.0 + moment * poll)
     job = newest(made)
-    lost = scene.kill(f"{NAME}-tpu-g{number}", notice=notice)
+    lost = scene.kill(f"{name}-tpu-g{number}", notice=notice)
     step = wait("the next step", lambda: next_job(made, job))
     times = wait("the report", lambda: _timings(scene, number + 1))
     asked = _event(scene, "node-create", lost)
     seen = min(asked, _event(scene, "preempted", lost))
-    began, ready = scene.made(f"{NAME}-tpu-g{number + 1}")
+    began, ready = scene.made(f"{name}-tpu-g{number + 1}")
     fetched, restored = times["fetched"], times["restored"]
+    # Nothing unpacked: it was looked for, and the setup began.
+    there = times.get("unpacked", times.get("setup_began", fetched))
+    done = max(there, times.get("setup_done", there))
     last = scene.stage.beats(number)[0]
     rest = {"rest": last["at"] - lost} if notice and last["phase"] == "stopped" else {}
     return {
         **rest,
         "detect": seen - lost, "decide": began - seen, "create": ready - began, "boot": times["boot"] - ready,
-        "fetch": fetched - times["boot"], "restore": max(0.0, restored - fetched),
-        "start": step - max(restored, fetched), "added": began - lost, "total": step - lost,
+        "fetch": fetched - times["boot"], "unpack": there - fetched, "setup": done - there,
+        "restore": max(0.0, restored - done), "start": step - max(restored, done),
+        "added": began - lost, "total": step - lost,
     }  # fmt: skip
 
 

@@ -7,12 +7,15 @@ READY by the same looks, and runs the command. Their periods are scaled; what cl
 """
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +71,7 @@ class Loop:
     def __init__(self, tpu: Tpu, folder: Path) -> None:
         self.tpu, self.folder = tpu, folder
         self._job: subprocess.Popen[bytes] | None = None
+        self.python = sys.executable
 
     def say(self, what: str) -> None:
         """Note what happens now."""
@@ -81,11 +85,21 @@ class Loop:
         self.tpu.create()
         self.say("ready")
 
+    def install(self) -> None:
+        """Install what the job needs in a new environment, as on a machine with an empty disk."""
+        self.say("start")
+        shutil.rmtree(self.folder / "venv", ignore_errors=True)
+        run = partial(subprocess.run, check=True, stdout=sys.stderr)
+        run([sys.executable, "-m", "venv", self.folder / "venv"])
+        run([self.folder / "venv/bin/pip", "install", "-q", *os.environ["BENCH_PINS"].split()])
+        self.python = str(self.folder / "venv/bin/python")
+        self.say("installed")
+
     def start(self) -> None:
         """Start the job under flock, as both do; a job whose TPU has died has died with it."""
         if self._job is not None and self._job.poll() is None:
             return
-        words = ["flock", "-n", "-E", "75", "job.lock", sys.executable, "job.py"]
+        words = ["flock", "-n", "-E", "75", "job.lock", self.python, "job.py"]
         self.say("start")
         with (self.folder / "job.log").open("ab") as log:
             self._job = subprocess.Popen(words, cwd=self.folder, stdout=log, stderr=log)
@@ -121,6 +135,20 @@ def babysit(loop: Loop, period: float) -> None:
             loop.start()
 
 
+def reinstall(loop: Loop, period: float) -> None:
+    """Look, replace what was preempted, install anew, run the command."""
+    state = ""
+    while True:
+        if state != ONLINE:
+            loop.replace(state)
+            loop.install()
+            loop.start()
+        time.sleep(period)
+        state = loop.tpu.state()
+
+
 if __name__ == "__main__":
     design, nodes, node, place, seconds = sys.argv[1:]
-    {"cron": cron, "babysit": babysit}[design](Loop(Tpu(nodes, node), Path(place)), float(seconds))
+    {"cron": cron, "babysit": babysit, "reinstall": reinstall}[design](
+        Loop(Tpu(nodes, node), Path(place)), float(seconds)
+    )

@@ -2,16 +2,16 @@
 
 import json
 import time
-import urllib.request
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
+from orchestrator.emulator.control import call
 from tests.e2e.stage import Stage
 
 PROJECT, ZONE = "local-project", "europe-west4-b"
-PATIENCE = 120.0
+PATIENCE = 900.0
 NODES = f"/v2/projects/{PROJECT}/locations/{ZONE}/nodes"
 T = TypeVar("T")
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 class Scene:
     """Hold the stage of one run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.stage = Stage(folder)
-        self.stage.tpuctl("local", "start", "--notice", "30")
+    def __init__(self, folder: Path, name: str = "e2e", *words: str) -> None:
+        self.stage = Stage(folder, name)
+        self.stage.tpuctl("local", "start", "--notice", "30", *words)
 
     @property
     def endpoint(self) -> str:
@@ -32,9 +32,7 @@ class Scene:
     def kill(self, node: str, *, notice: bool = False) -> float:
         """Take a node's machines away and return when that was; without *notice* it is a SIGKILL of everything."""
         began = time.time()
-        body = json.dumps({"name": node, "notice": notice}).encode()
-        with urllib.request.urlopen(f"{self.endpoint}/_local/preempt", data=body, timeout=30) as answer:
-            answer.read()
+        call("preempt", {"name": node, "notice": notice}, folder=self.stage.cloud)
         return began
 
     def made(self, node: str) -> tuple[float, float]:

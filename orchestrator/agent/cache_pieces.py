@@ -24,7 +24,8 @@ OURS = ".tpuctl-"
 """Begins the names of what we put into a folder for a moment; never packed."""
 PIECE = 64 << 20
 """Bytes after which a piece is full: pieces are packed and unpacked side by side."""
-BLOCK = 1 << 20
+BLOCK = 1 << 18
+LONGEST_TEXT = 1 << 20
 LEVEL = "-3"
 CREDENTIALS = frozenset({"token", "stored_tokens", ".netrc", ".pypirc", ".git-credentials"})
 """Names of files that hold a login, such as that of the Hugging Face hub; never packed."""
@@ -286,7 +287,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, rewrite:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     # Neither set-user-id nor an owner comes from an archive, and others never write.
     with os.fdopen(os.open(str(target), flags, member.mode & 0o755 | 0o600), "wb") as file:
-        if rewrite is not None and member.size <= BLOCK:
+        if rewrite is not None and member.size <= LONGEST_TEXT:
             file.write(rewrite(member.name, source.read()))
         else:
             shutil.copyfileobj(source, file, BLOCK)

@@ -10,6 +10,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
 from orchestrator.app.state_folders import state_folder
 from orchestrator.app.status import observe_now
+from orchestrator.contract.object_names import CACHES
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.observation import Present
 from orchestrator.domain.record import Record
@@ -142,7 +143,10 @@ def _with_earlier(bill: Cost, earlier: tuple[Cost, ...]) -> Cost:
 def _stored(session: Session) -> tuple[StoredAmount, ...]:
     """List what the bucket holds now; nothing when it cannot be listed, which is said."""
     try:
-        return tuple(StoredAmount(one.size / 2**30, one.updated) for one in session.cloud.store.list(""))
+        return tuple(
+            StoredAmount(one.size / 2**30, one.updated, one.name.startswith(CACHES))
+            for one in session.cloud.store.list("")
+        )
     except TpuctlError as error:
         session.reporter.say(f"storage is left out: {error.message}")
         return ()

@@ -194,6 +194,8 @@ def _workers(world: World) -> list[dict[str, Any]]:
             "checkpoint_age_s": _age(world.observed_at, b.committed_at),
             "heartbeat_age_s": _age(world.observed_at, b.updated),
             "starts": b.starts,
+            "programs_back": b.programs_back,
+            "programs_compiled": b.programs_compiled,
             "message": b.message,
         }
         for b in sorted(beats, key=lambda b: b.worker)

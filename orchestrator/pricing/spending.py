@@ -52,10 +52,15 @@ class Stretch:
 
 @dataclass(frozen=True)
 class StoredAmount:
-    """Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch."""
+    """
+    Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch.
+
+    *cache*: a machine has left it for the next ones.
+    """
 
     gib: float
     since: float
+    cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class Spending:
     budget_lasts: float | None
     prices: Hourly
     storage_gib: float = 0.0
+    caches_gib: float = 0.0
 
     @property
     def wasted_usd(self) -> float:
@@ -155,6 +161,7 @@ def spending(
         else None,
         prices=whole,
         storage_gib=sum(one.gib for one in stored),
+        caches_gib=sum(one.gib for one in stored if one.cache),
     )
 
 

@@ -11,7 +11,7 @@ from orchestrator.pricing.spending import BEFORE
 COMMITS = "commits"
 """What `Heartbeat.progress_from` says of a job that shows its steps in its saves only."""
 LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STOPPING})
-PARTS = ("detect", "decide", "create", "fetch", "setup", "restore", "compile")
+PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "compile")
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,16 @@ class Recovery:
     Hold one way back, in seconds by part.
 
     detect: last sign of life to the preemption being seen; decide: to the create call; create: to the
-    first line of the new machine's startup script (the cloud's part); fetch: agent and code; setup: the
-    setup command, 0 where none ran; restore: what was still missing of the checkpoint then; compile: from the
-    job's start to its first new step, which is mostly imports, data and XLA's compile.
+    first line of the new machine's startup script (the cloud's part); fetch: agent and code; unpack: what an
+    earlier machine installed and compiled; setup: the setup command, 0 where none ran; restore: what was still
+    missing of the checkpoint then; compile: from the job's start to its first new step, which is mostly imports,
+    data and XLA's compile. The programs are as in `Heartbeat`.
     """
 
     incarnation: int
     parts: dict[str, float]
+    programs_back: int | None = None
+    programs_compiled: int | None = None
 
     @property
     def total(self) -> float:
@@ -135,20 +138,24 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
         return None
     observed = created if observed is None else observed
     # The checkpoint comes while code and setup do, so what is left after both is the wait for it.
-    ready = max(times["fetched"], times.get("setup_began", 0.0), times.get("setup_done", 0.0))
+    back = times.get("unpacked", times["fetched"])
+    ready = max(times["fetched"], back, times.get("setup_began", 0.0), times.get("setup_done", 0.0))
     began = min(ready, times.get("setup_began", ready))
+    unpacks = min(began, times["unpack_began"]) if "unpacked" in times and "unpack_began" in times else began
     marks = (
         before.updated,
         observed,
         created,
         times["boot"],
+        max(times["boot"], unpacks),
         max(times["boot"], began),
         ready,
         times["spawned"],
         times["first_step"],
     )
     spans = [max(0.0, b - a) for a, b in pairwise(marks)]
-    return Recovery(after.incarnation, dict(zip(PARTS, spans, strict=True)))
+    parts = dict(zip(PARTS, spans, strict=True))
+    return Recovery(after.incarnation, parts, after.programs_back, after.programs_compiled)
 
 
 def _time(events: Sequence[Event], kind: str, incarnation: int) -> float | None:

@@ -200,6 +200,8 @@ SILENT = (
         files=py("from tokenizers import BertWordPieceTokenizer as B\nB()\n"),
         spec={**V3, "job__memory": {"text_gb": 20}},
     ),
+    Case("installed-anew", spec={"job__setup": "apt-get update; pip install numpy==2.2.6"}),
+    Case("installed-anew", spec={"job__setup": "conda create -p /c", "job__caches": ("/c",)}),
     Case("python-pin", files={"requirements.txt": "numpy==2.2.6\nnumpy>=2.4\nunknown==99\n"}),
     Case("python-pin", files={"requirements.txt": 'numpy==2.4.6; python_version >= "3.11"\n'}),
     Case("python-pin", files={"requirements.txt": "numpy==2.4.6\n"}, spec={"job__python": "3.12"}),

@@ -312,6 +312,9 @@ SPEAK = (
         {**V3, "job__memory": {"text_gb": 40}},
         "373 GiB",
     ),
+    Case("installed-anew", NOTE, "job.setup", spec={"job__setup": "apt-get -qq install -y libsndfile1"}),
+    Case("installed-anew", NOTE, "job.setup", spec={"job__setup": "pip install --user numpy==2.2.6"}),
+    Case("installed-anew", NOTE, "job.setup", spec={"job__setup": "conda env create -f env.yml"}),
     Case("python-pin", WARN, "requirements.txt:1", {"requirements.txt": "numpy==2.4.6\n"}, number="3.10"),
     Case(
         "python-pin",

@@ -156,6 +156,22 @@ def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_seen():
     assert not any("redone" in line for line in verdict_lines(found))
 
 
+def test_a_warm_start_says_what_it_saved_against_the_first_machine():
+    """Unpacking is part of its time; a machine to which nothing came back says nothing."""
+    cold = {"setup_began": T, "setup_done": T + 80, "spawned": T + 81, "first_step": T + 91}
+    warm = {
+        "unpack_began": T + 1, "unpacked": T + 5, "setup_began": T + 5, "setup_done": T + 7, "spawned": T + 8,
+        "first_step": T + 10,
+    }  # fmt: skip
+    found = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=warm)])
+    assert found.comebacks[0].warm_saved == 82
+    assert found.comebacks[0].parts["unpack"] == 4
+    line = "  warm start saved 82.0 s of setup and first step, against the first machine"
+    assert line in verdict_lines(found)
+    anew = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=cold)])
+    assert anew.comebacks[0].warm_saved is None
+
+
 def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
     """The 78 seconds of an install are not the restore of three bytes."""
     marks = {
@@ -165,7 +181,7 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
     found = verdict([beat(1, 60), beat(2, 100, 50, timings=marks)])
     assert found.comebacks[0].parts == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
     row = next(line for line in verdict_lines(found) if line.startswith("    kill"))
-    assert row.split() == ["kill", "2.0", "78.0", "0.5", "2.0"]
+    assert row.split() == ["kill", "2.0", "-", "78.0", "0.5", "2.0"]
 
 
 SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))

@@ -229,7 +229,7 @@ def test_status_lines_fit_eighty_columns():
 
 def test_the_summary_says_all_figures_within_eighty_columns():
     """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
-    ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n)) for n in (2, 3))
+    ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 5, 1) for n in (2, 3))
     summary = Summary(400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332)
     found = summary_lines(summary, rehearsed=True)
     assert max(map(len, found)) <= 80
@@ -240,9 +240,11 @@ def test_the_summary_says_all_figures_within_eighty_columns():
         "steps redone at least 17\n"
         "goodput 46% of 1 h 1 min went into steps that count\n"
         "would have cost 0.0438 USD, all on demand 12.13 USD (estimate)\n"
-        "recovery, s total detect decide create fetch setup restore compile\n"
-        "TPU g2 1400.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
-        "TPU g3 2100.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0"
+        "recovery, in seconds\n"
+        "total detect decide create fetch unpack setup restore compile\n"
+        "TPU g2 1600.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
+        "TPU g3 2400.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0\n"
+        "XLA programs 10 came back compiled, 2 compiled after a preemption"
     )
 
 

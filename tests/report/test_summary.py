@@ -89,6 +89,30 @@ def test_setup_has_a_part_of_its_own():
     assert way.total == pytest.approx(140)
 
 
+def test_what_comes_back_has_a_part_of_its_own():
+    """It lies between the code and the setup; the counts of compiled programs go along."""
+    marks = {
+        "unpack_began": 32,
+        "unpacked": 36,
+        "setup_began": 36.5,
+        "setup_done": 38,
+        "spawned": 39,
+        "first_step": 42,
+    }
+    times = {**TIMES, **{name: T + at for name, at in marks.items()}}
+    events = [Event(T, "node-create", "", {"incarnation": 2})]
+    warm = beat(2, 100, 50, timings=times, programs_back=7, programs_compiled=1)
+    (way,) = summary([beat(1, 57), warm], events).recoveries
+    assert [way.parts[part] for part in ("fetch", "unpack", "setup", "restore", "compile")] == [
+        2,
+        4.5,
+        1.5,
+        1,
+        3,
+    ]
+    assert (way.programs_back, way.programs_compiled) == (7, 1)
+
+
 UNTOLD = {"boot": T, "fetched": T + 1, "spawned": T + 2}
 
 

@@ -15,9 +15,12 @@ from orchestrator.advice.preflight.findings import (
     rule,
 )
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
 _PACKAGE: Final = re.compile(r"([A-Za-z][\w.-]*)(?:\[[^]]*\])?\s*(==\s*([\w.+!-]+)|@|$|[<>~!=])")
+_APT: Final = re.compile(r"\b(apt(?:-get)?) (?:-\S+ )*install\b")
+_CONDA: Final = re.compile(r"\b(conda|mamba|micromamba) (?:env )?(?:install|create)\b")
 _FULL: Final = "6.6 GB"
 _IMAGE_PYTHON: Final = "3.10"
 # Only packages that a TPU job pins often: one that is missing here is not judged.
@@ -63,6 +66,33 @@ def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         if torch and xla and numbers(torch.pin)[:2] != numbers(xla.pin)[:2]:
             message = f"torch {torch.pin} with torch_xla {xla.pin}: undefined symbol at import"
             yield Hit(xla.where, message, f"use torch=={xla.pin} with it")
+
+
+@rule("installed-anew", Level.NOTE)
+def installed_anew(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for what each new machine installs again: apt, conda, `pip install --user` and `--target`.
+
+    Other Python packages come back from the bucket. A folder that is named in job.caches does, too.
+    """
+    if spec.job.run_on != "tpu":
+        return
+    for where, text in (("job.setup", joined(spec.job.setup)), ("job.command", joined(spec.job.command))):
+        found = _APT.search(text)
+        if found:
+            message = f"{found[1]} installs on each new machine again"
+            yield Hit(where, message, "use a Python wheel that includes the library, where there is one")
+        if spec.job.caches:
+            continue
+        away = (word for words in installs(text) for word in words)
+        option = next((w for w in away if w in ("--user", "-t") or w.startswith("--target")), "")
+        if option:
+            message = f"pip install {option} puts packages where they are not kept for the next machine"
+            yield Hit(where, message, "leave it out, or name the folder in job.caches")
+        found = _CONDA.search(text)
+        if found:
+            message = f"what {found[1]} installs is not kept for the next machine"
+            yield Hit(where, message, "name its folder in job.caches, for example /root/miniconda3")
 
 
 @rule("python-pin", Level.WARN)

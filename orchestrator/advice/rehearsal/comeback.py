@@ -10,6 +10,7 @@ from orchestrator.domain.observation import Heartbeat, Phase
 
 PARTS = {
     "machine": ("", "boot"),
+    "unpack": ("unpack_began", "unpacked"),
     "setup": ("setup_began", "setup_done"),
     "restore": ("restore_began", "restored"),
     "first step": ("spawned", "first_step"),
@@ -38,7 +39,8 @@ class Comeback:
     Hold how the job came back from one failure. What nothing told is None.
 
     *ignored* says that it did not read its checkpoint, *redone* counts steps trained twice, *seconds* is
-    the time to the next step, of which *parts* tell.
+    the time to the next step, of which *parts* tell. *warm_saved* are the seconds by which setup and first
+    step were shorter than on the first machine, unpacking included; None where nothing of one came back.
     """
 
     kill: Kill
@@ -49,6 +51,7 @@ class Comeback:
     seconds: float | None = None
     fault: Fault | None = None
     parts: dict[str, float] = field(default_factory=dict)
+    warm_saved: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return it as `--json` prints it."""
@@ -103,7 +106,21 @@ def comeback_of(blow: Blow, life: RehearsedLife, unbroken: RehearsedLife | None 
         seconds=first - blow.at if tells_steps and first is not None else None,
         fault=fault,
         parts=_parts(blow, after, tells_steps=tells_steps),
+        warm_saved=_warm_saved(life.chain[min(life.chain)], after, tells_steps=tells_steps),
     )
+
+
+def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> float | None:
+    """Return how much sooner a machine was ready than the first one, thanks to what that one had installed."""
+    if "unpacked" not in after.timings:
+        return None
+
+    def took(beat: Heartbeat) -> float:
+        names = [name for name in ("unpack", "setup", "first step") if tells_steps or name != "first step"]
+        spans = ((beat.timings.get(begin), beat.timings.get(end)) for begin, end in (PARTS[n] for n in names))
+        return sum(max(0.0, end - begin) for begin, end in spans if begin is not None and end is not None)
+
+    return took(first) - took(after)
 
 
 def settled(comebacks: Sequence[Comeback]) -> tuple[Comeback, ...]:

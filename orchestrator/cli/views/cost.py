@@ -133,7 +133,9 @@ def _storage(found: Spending) -> str:
     if not found.storage_gib:
         return f"Storage is not in the sums. {without}"
     stored = f"the {found.storage_gib:.3f} GiB that the bucket holds now, since they were written"
-    return f"Storage is {stored}; the budget does not count it. {without}"
+    month = found.caches_gib * (found.prices.storage_usd_gib_month or 0.0)
+    caches = f" {found.caches_gib:.3f} GiB of it are caches for the next machine, {usd_text(month)} a month."
+    return f"Storage is {stored}; the budget does not count it.{caches if found.caches_gib else ''} {without}"
 
 
 def _usd(usd: float | None) -> str:

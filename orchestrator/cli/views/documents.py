@@ -56,7 +56,13 @@ _FINDINGS = {
     "ok": bool, "counts": table(int), "files_not_read": [str],
     "findings": [{"rule": str, "level": str, "where": str, "message": str, "fix": str}],
 }  # fmt: skip
-_RECOVERY = {"incarnation": int, "parts": table(float), "total": float}
+_RECOVERY = {
+    "incarnation": int,
+    "parts": table(float),
+    "total": float,
+    "programs_back": maybe(int),
+    "programs_compiled": maybe(int),
+}
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "redone_at_least": bool, "recoveries": [_RECOVERY], "goodput": maybe(float), "wall_seconds": float,
@@ -64,7 +70,7 @@ _SUMMARY = {
 }  # fmt: skip
 _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
-    "fault": maybe(str), "parts": table(float),
+    "fault": maybe(str), "parts": table(float), "warm_saved": maybe(float),
 }  # fmt: skip
 _OBSERVED = {"by": str, "age_s": float}
 
@@ -111,6 +117,7 @@ KINDS: Mapping[str, Any] = {
             "checkpoint_counted": bool, "format": str, "rate": maybe(float), "total_steps": maybe(int),
             "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
+            "programs_back": maybe(int), "programs_compiled": maybe(int),
         }],
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
@@ -136,7 +143,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "cost": {
-        "name": str, "preemptions": int, "storage_gib": float,
+        "name": str, "preemptions": int, "storage_gib": float, "caches_gib": float,
         "usd": float, "most_usd": float, "ondemand_usd": float,
         "items": [{
             "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),

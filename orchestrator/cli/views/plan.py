@@ -11,6 +11,7 @@ from orchestrator.cli.views import check
 from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
 from orchestrator.domain.scopes import node_scopes
+from orchestrator.domain.suggest import join
 from orchestrator.planning.dead_man import legs
 from orchestrator.pricing.cost import to_budget, to_ttl
 
@@ -184,7 +185,20 @@ def _sums(preview: Preview) -> list[str]:
         lines.append(
             f"On top: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps."
         )
+        lines += _for_next_machine(preview)
     return [*lines, f"{price.date_text}. An estimate, not a bill.", *_without_tpuctl(preview)]
+
+
+def _for_next_machine(preview: Preview) -> list[str]:
+    """Say what is stored so that the next machine need not install, compile and download it again."""
+    job = preview.spec.job
+    if job.run_on == "vm" or not (job.warm_start or job.caches):
+        return []
+    what = ["Python packages and compiled programs (2 sets)"] if job.warm_start else []
+    what += (
+        [f"{len(job.caches)} folder{'s' if len(job.caches) > 1 else ''} of job.caches"] if job.caches else []
+    )
+    return [f"Part of that: {join(what, 'and')} for the next machine, at most 50 GB each."]
 
 
 def _without_tpuctl(preview: Preview) -> list[str]:

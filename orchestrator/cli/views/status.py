@@ -128,6 +128,8 @@ def worker_line(worker: dict[str, Any]) -> str:
             f"checkpoint {'save ' if worker.get('checkpoint_counted') else ''}{worker['checkpoint']}"
             + ("" if age is None else f" ({span_text(age)} old)")
         )
+    if worker.get("programs_back") and worker.get("programs_compiled"):
+        parts.append(f"{worker['programs_compiled']} XLA programs compiled again")
     parts.append(f"heard {span_text(worker['heartbeat_age_s'] or 0.0)} ago")
     if worker["message"]:
         parts.append(worker["message"])

@@ -45,9 +45,13 @@ def _recovery_lines(summary: Summary) -> list[str]:
     if not summary.recoveries:
         return []
     head = "".join(f"{name:>8}" for name in ("total", *PARTS))
-    lines = [f"  {'recovery, s':<14}{head}"]
+    lines = ["  recovery, in seconds", f"{'':8}{head}"]
     for recovery in summary.recoveries:
         figures = (recovery.total, *(recovery.parts[name] for name in PARTS))
         cells = "".join(f"{seconds:8.1f}" for seconds in figures)
-        lines.append(f"  {f'  TPU g{recovery.incarnation}':<14}{cells}")
+        lines.append(f"  {f'TPU g{recovery.incarnation}':<6}{cells}")
+    back = sum(one.programs_back or 0 for one in summary.recoveries)
+    if back:
+        again = sum(one.programs_compiled or 0 for one in summary.recoveries)
+        lines.append(f"  {'XLA programs':<16}{back} came back compiled, {again} compiled after a preemption")
     return lines

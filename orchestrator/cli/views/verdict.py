@@ -147,4 +147,8 @@ def _costs(comebacks: Sequence[Comeback]) -> list[str]:
     for row in rows:
         cells = "".join(f"{row.parts[name]:>12.1f}" if name in row.parts else f"{'-':>12}" for name in PARTS)
         lines.append(f"    {row.kill.value:<12}{cells}")
+    saved = [row.warm_saved for row in rows if row.warm_saved is not None]
+    if saved:
+        figures = ", ".join(f"{seconds:.1f} s" for seconds in saved)
+        lines.append(f"  warm start saved {figures} of setup and first step, against the first machine")
     return lines
