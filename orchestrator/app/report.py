@@ -126,6 +126,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
         wall=sum(until - since for since, until in lives(record, ended)),
         cost_usd=spent(spec, session.catalog, record, ended).known_usd,
         ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
+        unpriced=session.unpriced(record, ended),
     )
 
 

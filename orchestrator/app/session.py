@@ -202,6 +202,10 @@ class Session:
         """Return the estimated cost up to *now* in USD."""
         return spent(self.spec, self.catalog, record, now).known_usd
 
+    def unpriced(self, record: Record, now: float) -> tuple[str, ...]:
+        """Name what has been billed up to *now* and has no known price: it is in no sum."""
+        return spent(self.spec, self.catalog, record, now).unknown
+
     def cost_at_most(self, record: Record, now: float) -> float:
         """Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it."""
         return spent(self.spec, self.catalog, record, now).most_usd

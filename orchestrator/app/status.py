@@ -14,7 +14,7 @@ from orchestrator.domain.lease import LIFE, LOOP, Holder
 from orchestrator.domain.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.record import Record
+from orchestrator.domain.record import Record, last_incarnation
 from orchestrator.engine.held import current
 from orchestrator.engine.observe import observe
 from orchestrator.engine.published_copy import Snapshot, published_here
@@ -99,9 +99,10 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "reason": plan.reason,
         "uncommitted": uncommitted_text(spec.job.checkpoint, beats),
         "unclaimed": brought_text(beats),
-        "incarnation": record.node.incarnation,
+        "incarnation": last_incarnation(record),
         "preemptions": record.node.preemptions,
         "cost_usd": round(found.usd, 4),
+        "unpriced": list(session.unpriced(record, world.observed_at)),
         "resources": _resources(session, world, record),
         "workers": _workers(world),
         "loop": loop,

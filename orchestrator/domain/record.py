@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from orchestrator.domain.capacity import Places
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_name, of_node
 from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Node, NodeState, Operation, Phase, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.updated import updated
@@ -274,6 +275,14 @@ def newest_incarnation(record: Record) -> int:
     rivals = (r.incarnation for r in record.race.rivals)
     # Over all that is known: a number given twice could take an old TPU's report for the new one's.
     return max(record.node.highest, record.node.incarnation, *rivals, 0)
+
+
+def last_incarnation(record: Record) -> int:
+    """Return the number of the newest TPU that was asked for: after `down` the record holds the next one's."""
+    if record.node.accepted or record.node.requested_at > 0:
+        return record.node.incarnation
+    numbers = (incarnation_of(span.name, {}) or 0 for span in record.spans if span.kind is Kind.NODE)
+    return max(numbers, default=0)
 
 
 def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:

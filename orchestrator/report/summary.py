@@ -44,6 +44,7 @@ class Summary:
 
     *redone_at_least* says that a machine died without a last word, so it may have redone a few steps more.
     What is None is not known: a job whose steps show in its saves only loses steps that nobody has counted.
+    *unpriced* names what has no known price and is in no sum.
     """
 
     steps: int | None
@@ -56,6 +57,7 @@ class Summary:
     wall_seconds: float
     cost_usd: float
     ondemand_usd: float
+    unpriced: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """Return the summary as `--json` prints it."""
@@ -64,7 +66,7 @@ class Summary:
 
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
-    cost_usd: float, ondemand_usd: float,
+    cost_usd: float, ondemand_usd: float, unpriced: tuple[str, ...] = (),
 ) -> Summary:  # fmt: skip
     """
     Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
@@ -90,6 +92,7 @@ def summarise(
         wall_seconds=wall,
         cost_usd=cost_usd,
         ondemand_usd=ondemand_usd,
+        unpriced=unpriced,
     )
 
 

@@ -102,6 +102,9 @@ def test_down_takes_no_unknown_price_for_zero(user, monkeypatch):
     user.watch(60)
     nothing = {"tpu_price": lambda *_, **__: None}
     monkeypatch.setattr(Catalog, "tpu_price", nothing["tpu_price"])
+    status = " ".join(user.run("status").out.split())
+    assert "cost: at least" in status
+    assert "no price is known for: TPU v5litepod-8" in status
     said = user.down()
     assert "It cost at least" in said.err
     assert "no price is known for: TPU v5litepod-8" in said.err
@@ -139,6 +142,8 @@ def test_the_report_tells_of_a_deployment_that_is_down(user):
     """It works whenever `status` does; the uses add up to the whole after a second life too."""
     user.watch(1800)
     user.down()
+    # The record holds the number that the next TPU gets; people are told of those that were.
+    assert user.run("status", "--json").document["incarnation"] == 1
     assert user.run("report", "--output", str(user.folder / "r.html")).code == 0
     user.cloud.wait(10 * 3600)
     user.up()

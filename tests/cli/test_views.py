@@ -239,7 +239,7 @@ def test_the_summary_says_all_figures_within_eighty_columns():
         "preemptions 2\n"
         "steps redone at least 17\n"
         "goodput 46% of 1 h 1 min went into steps that count\n"
-        "would have cost 0.0438 USD, all on demand 12.13 USD (estimate)\n"
+        "would have cost 0.0438 USD, all on demand 12.13 USD, 100% saved (estimate)\n"
         "recovery, in seconds\n"
         "total detect decide create fetch unpack setup restore compile\n"
         "TPU g2 1600.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
@@ -255,6 +255,14 @@ def test_a_run_without_figures_has_a_summary_too():
     assert words[0] == ["steps", "not", "known"]
     assert words[3] == ["goodput", "not", "known"]
     assert words[-1][0] == "cost"
+
+
+def test_a_sum_without_a_price_is_a_lower_bound():
+    """What has no known price is named, and nothing is said to be saved."""
+    found = summary_lines(
+        Summary(None, None, 0, 0, False, (), None, 0.0, 0.01, 0.02, ("TPU v4-8",)), rehearsed=False
+    )
+    assert found[-1].split(maxsplit=1)[1] == "at least 0.0100 USD; no price is known for: TPU v4-8"
 
 
 def test_steps_that_nobody_counted_are_not_called_none():

@@ -66,7 +66,7 @@ _RECOVERY = {
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "redone_at_least": bool, "recoveries": [_RECOVERY], "goodput": maybe(float), "wall_seconds": float,
-    "cost_usd": float, "ondemand_usd": float,
+    "cost_usd": float, "ondemand_usd": float, "unpriced": [str],
 }  # fmt: skip
 _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
@@ -111,6 +111,7 @@ KINDS: Mapping[str, Any] = {
     "status": {
         "name": str, "project": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
         "unclaimed?": str, "incarnation": int, "preemptions": int, "cost_usd": float,
+        "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),

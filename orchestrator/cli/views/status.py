@@ -89,6 +89,11 @@ def _unreported(body: dict[str, Any]) -> list[str]:
 def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:
     billed = "nothing is billed" if rehearsed else "not a bill"
     limit = f" of {body['budget_usd']:g} USD" if body["budget_usd"] is not None else ""
+    if body.get("unpriced"):
+        missing = ", ".join(body["unpriced"])
+        return [
+            f"cost: at least {usd_text(body['cost_usd'])}{limit} so far; no price is known for: {missing}"
+        ]
     return [f"cost: about {usd_text(body['cost_usd'])}{limit} so far (an estimate, {billed})"]
 
 

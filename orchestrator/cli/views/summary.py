@@ -28,9 +28,17 @@ def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
             else f"{summary.goodput:.0%} of {wall} went into steps that count",
         ),
     ]
-    cost = f"{usd_text(summary.cost_usd)}, all on demand {usd_text(summary.ondemand_usd)} (estimate)"
-    rows.append(("would have cost" if rehearsed else "cost", cost))
+    rows.append(("would have cost" if rehearsed else "cost", _cost_text(summary)))
     return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)
+
+
+def _cost_text(summary: Summary) -> str:
+    """Return what it has cost, and what was saved; without a price for all of it nothing is said to be saved."""
+    if summary.unpriced:
+        return f"at least {usd_text(summary.cost_usd)}; no price is known for: {', '.join(summary.unpriced)}"
+    saved = summary.ondemand_usd - summary.cost_usd
+    share = f", {saved / summary.ondemand_usd:.0%} saved" if saved > 0 else ""
+    return f"{usd_text(summary.cost_usd)}, all on demand {usd_text(summary.ondemand_usd)}{share} (estimate)"
 
 
 def redone_text(summary: Summary) -> str:
