@@ -222,9 +222,9 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
         why = f"the last create was refused ({refused[-1].retry.value})"
         return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, why)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
-        return NodeJudgement(NodeVerdict.REPLACE, "it was deleted")
+        return NodeJudgement(NodeVerdict.REPLACE, "there is none now")
     if not record.node.accepted:
-        return NodeJudgement(NodeVerdict.CREATE, "this incarnation is not there yet")
+        return NodeJudgement(NodeVerdict.CREATE, "there is none yet")
     # Lists may lag behind the create: while its operation runs, an absence proves nothing.
     if any((o.kind, o.verb, o.incarnation) == (Kind.NODE, Verb.CREATE, number) for o in record.operations):
         late = world.observed_at - record.node.requested_at >= CREATE_DEADLINE

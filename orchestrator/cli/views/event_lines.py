@@ -158,7 +158,7 @@ class EventPrinter(Reporter):
         for text in texts:
             # Without the seconds, which change with each pass: otherwise the same
             # wait would be said again each time.
-            key = re.sub(r" in [\d.]+ s\b", "", text)
+            key = re.sub(r" (?:in|for) [\d.]+ s\b", "", text)
             waits[key] = self._waits.get(key) or Wait(key, at)
             waits[key].text = text
         self._waits = waits
