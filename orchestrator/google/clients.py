@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from orchestrator.errors import AuthError, UsageError
-from orchestrator.google.answer_hooks import collect_maintenance, step_over_unknown_types
+from orchestrator.google.answer_hooks import collect_maintenance, leave_out_seen, step_over_unknown_types
 from orchestrator.google.client_errors import translated
 from orchestrator.google.exchange_recorder import notify_of_answers
 from orchestrator.google.lean_imports import client_class, imported
@@ -192,6 +192,8 @@ class Clients:
     def _tpu(self) -> Any:
         make = imported("google.cloud.tpu_v2").TpuClient
         client = make(credentials=self.credentials, transport="rest", client_options=self._options())
+        # First: what is left out of a list need not be looked at by the others.
+        leave_out_seen(client.transport._session)  # noqa: SLF001
         collect_maintenance(client.transport._session)  # noqa: SLF001
         step_over_unknown_types(client.transport._session)  # noqa: SLF001
         return self._local_only(client, client.transport._session)  # noqa: SLF001

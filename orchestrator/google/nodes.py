@@ -1,9 +1,12 @@
 """TPU nodes over the TPU API v2."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
+from orchestrator.domain.maintenance import Maintenance
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import (
     Node,
@@ -18,7 +21,7 @@ from orchestrator.domain.plan import Verb
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.errors import NotFoundError
 from orchestrator.google import operations
-from orchestrator.google.answer_hooks import ListedNode, maintenance_by_name
+from orchestrator.google.answer_hooks import SeenNodes, maintenance_by_name
 from orchestrator.google.bodies import node_body
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
@@ -37,6 +40,24 @@ PAGE = 1000
 STATES = {state.value: state for state in NodeState}
 
 
+@dataclass(frozen=True)
+class ListedNode:
+    """Pair a node, as the client returns it, with the maintenance in its answer."""
+
+    node: Any
+    maintenance: Maintenance | None = None
+
+    @property
+    def labels(self) -> Any:
+        """Return the node's labels."""
+        return self.node.labels
+
+    @cached_property
+    def value(self) -> Node:
+        """Return our value for it, the same object each time."""
+        return node_of(self)
+
+
 class TpuNodes:
     """Observe, create and delete TPU nodes of one project."""
 
@@ -53,11 +74,12 @@ class TpuNodes:
         """
         known = self._lists.known(map(self._parent, dict.fromkeys(zones)), label, value)
         if known is not None:
-            return Present(tuple(map(node_of, known)))
+            return Present(tuple(one.value for one in known))
 
         def look(zone: str) -> list[Node]:
-            found = self._lists.labelled(self._parent(zone), label, value, lambda: self._listed(zone))
-            return [node_of(node) for node in found]
+            parent = self._parent(zone)
+            found = self._lists.labelled(parent, label, value, lambda seen: self._listed(zone, seen))
+            return [one.value for one in found]
 
         return across_zones(zones, look)
 
@@ -71,8 +93,8 @@ class TpuNodes:
         def look() -> Everywhere[Node]:
             gaps: list[str] = []
 
-            def ask() -> list[ListedNode]:
-                nodes = self._listed(ALL_ZONES, gaps)
+            def ask(seen: SeenNodes) -> list[ListedNode]:
+                nodes = self._listed(ALL_ZONES, seen, gaps)
                 if gaps:
                     # By an error, because ZoneLists stores whatever is returned.
                     raise _GapsError(nodes)
@@ -82,7 +104,7 @@ class TpuNodes:
                 found = self._lists.labelled(self._parent(ALL_ZONES), label, value, ask)
             except _GapsError as partial:
                 found = [node for node in partial.nodes if node.labels.get(label) == value]
-            return Everywhere(tuple(map(node_of, found)), tuple(dict.fromkeys(gaps)))
+            return Everywhere(tuple(one.value for one in found), tuple(dict.fromkeys(gaps)))
 
         return self._wide.ask(look)
 
@@ -143,14 +165,14 @@ class TpuNodes:
         entries = list(answer.guest_attributes)
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
-    def _listed(self, zone: str, gaps: list[str] | None = None) -> list[ListedNode]:
+    def _listed(self, zone: str, seen: SeenNodes, gaps: list[str] | None = None) -> list[ListedNode]:
         what = f"list TPU nodes in {'all zones' if zone == ALL_ZONES else zone}"
-        with translated(what), maintenance_by_name() as beside:
+        with translated(what), maintenance_by_name() as beside, seen.listing():
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
             pages = whole_pages(answer, what) if gaps is None else pages_with_gaps(answer, gaps)
             nodes = [node for page in pages for node in type(page).pb(page).nodes]
-        return [ListedNode(node, beside.get(node.name)) for node in nodes]
+        return seen.complete(ListedNode(node, beside.get(node.name)) for node in nodes)
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+from orchestrator.google.answer_hooks import SeenNodes
+
 
 @dataclass
 class _Zone:
@@ -16,6 +18,7 @@ class _Zone:
     asked_at: float = float("-inf")
     by_label: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     nodes: list[Any] = field(default_factory=list)
+    seen: SeenNodes = field(default_factory=SeenNodes)
 
     def with_label(self, label: str, value: str) -> list[Any]:
         """Return the nodes that carry the label; they are grouped by it at the first call."""
@@ -28,7 +31,8 @@ class ZoneLists:
     """
     Share the lists of zones between deployments: the API has no filter, it lists whole zones.
 
-    The nodes are kept unparsed; the caller parses those that it uses.
+    The nodes are kept unparsed; the caller parses those that it uses. One that is as it was in the list before
+    is the same object again.
 
     A list is requested once in *seconds*; callers meanwhile wait for it and share it. Failures
     are not kept. It is for observing only: after a change, list again.
@@ -39,8 +43,10 @@ class ZoneLists:
         self._lock = threading.Lock()
         self._zones: defaultdict[str, _Zone] = defaultdict(_Zone)
 
-    def labelled(self, place: str, label: str, value: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
-        """Return the nodes of *place* that carry the label; *ask* lists all of them."""
+    def labelled(
+        self, place: str, label: str, value: str, ask: Callable[[SeenNodes], Iterable[Any]]
+    ) -> list[Any]:
+        """Return the nodes of *place* that carry the label; *ask* lists all of them, knowing the last list."""
         with self._lock:
             zone = self._zones[place]
         # One lock for each zone: callers wait for the list that is under way, and other zones go on.
@@ -48,7 +54,7 @@ class ZoneLists:
             now = self._now()
             if now - zone.asked_at >= self._seconds:
                 # `ask` first: when it fails, nothing is stored, and the next caller asks again.
-                zone.nodes, zone.by_label, zone.asked_at = list(ask()), {}, now
+                zone.nodes, zone.by_label, zone.asked_at = list(ask(zone.seen)), {}, now
             return zone.with_label(label, value)
 
     def known(self, places: Iterable[str], label: str, value: str) -> list[Any] | None:

@@ -70,7 +70,7 @@ def test_zones_and_projects_are_not_mixed(places):
     """What one shows is not the other's."""
     lists, asked = ZoneLists(3.0), []
     for place in places:
-        lists.labelled(place, LABEL, "a", lambda place=place: asked.append(place) or ())
+        lists.labelled(place, LABEL, "a", lambda _, place=place: asked.append(place) or ())
     assert asked == list(places)
 
 
@@ -82,3 +82,43 @@ def test_without_sharing_each_look_asks():
         for _ in range(2):
             nodes.labelled(LABEL, "a", [ZONE])
     assert len(asked) == 2
+
+
+def of_one(nodes):
+    """Return what a list shows of the deployment "x", by name."""
+    return {node.name: node for node in nodes.labelled(LABEL, "x", [ZONE]).value}
+
+
+def page_of_one(**states):
+    """Return a list of nodes of the deployment "x", each in a state."""
+    return {"nodes": [{"name": f"{PATH}/{n}", "state": s, "labels": {LABEL: "x"}} for n, s in states.items()]}
+
+
+def test_only_what_has_changed_is_parsed_again():
+    """A node that is listed as it was is the very same value; one that changed, came or went is seen at once."""
+    worlds = [
+        page_of_one(a="READY", b="READY", c="READY"),
+        page_of_one(b="PREEMPTED", a="READY", d="CREATING"),
+    ]
+    with canned(lambda _: (200, worlds.pop(0))) as server:
+        nodes = TpuNodes(server.clients())
+        before, after = of_one(nodes), of_one(nodes)
+    assert [(name, node.state.name) for name, node in after.items()] == [
+        ("b", "PREEMPTED"), ("a", "READY"), ("d", "CREATING"),
+    ]  # fmt: skip
+    assert after["a"] is before["a"]
+
+
+def test_a_list_that_breaks_off_is_not_what_the_next_one_is_compared_with():
+    """What the first page had shown is parsed again, and nothing of before comes back."""
+    answers = [
+        (200, page_of_one(a="READY", b="READY")),
+        (200, {**page_of_one(a="PREEMPTED"), "nextPageToken": "2"}),
+        (403, {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "no"}}),
+        (200, page_of_one(a="PREEMPTED")),
+    ]
+    with canned(lambda _: answers.pop(0)) as server:
+        nodes = TpuNodes(server.clients())
+        of_one(nodes)
+        assert isinstance(nodes.labelled(LABEL, "x", [ZONE]), Unknown)
+        assert {name: node.state.name for name, node in of_one(nodes).items()} == {"a": "PREEMPTED"}
