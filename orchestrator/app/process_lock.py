@@ -20,7 +20,8 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
     A holder that yields to our command is asked by *wish*, and waited for.
     """
     private_folder(folder)
-    note, lock = folder / "holder", FileLock(folder / "lock")
+    # Of the process, not of a thread: whoever watches many deployments ends them in another one.
+    note, lock = folder / "holder", FileLock(folder / "lock", thread_local=False)
     try:
         # The system frees it when its process dies, so a killed command never has to be cleaned up after.
         lock.acquire(timeout=0)

@@ -236,7 +236,8 @@ class Session:
 
         def receivers() -> list[Webhook | Apprise | Hook]:
             # Evaluated when it is needed: the holder is known only once the lease is ours.
-            hooks = self.holder.command != LOOP
+            # Of a stored spec nobody knows in which folder its hooks lie.
+            hooks = self.holder.command != LOOP and self.path != Path()
             return receivers_in_earnest(self.spec, self.path.parent, self.choice.cloud, hooks=hooks)
 
         return Notifier(lambda: self.deployment, receivers, self.reporter.say)

@@ -1,7 +1,7 @@
 """Keep a job alive until it is done: passes, which are published and notified of, in turns with `push`."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -19,7 +19,7 @@ from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.held import current
-from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome
+from orchestrator.engine.loop import Passes, Pause, Watcher, raise_hopeless, raise_outcome, run
 from orchestrator.engine.published_status import Publisher, read_curve
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
@@ -74,7 +74,7 @@ def watch(
         metrics = Metrics(port, session.spec.name) if port else None
         if metrics is not None:
             stack.callback(metrics.close)
-        while (result := _turn(session, screen_of(session), metrics, stopped, loop=loop)) is None:
+        while (result := run(turn(session, screen_of(session), metrics, stopped, loop=loop))) is None:
             # A new one: `push` has written the record meanwhile, perhaps from a changed deployment file.
             session = Session(choice, reporter)
             stopped.clear()
@@ -130,13 +130,18 @@ def keep_alive(
     until: Callable[[Pass], bool] = lambda _: False,
 ) -> Pass:  # fmt: skip
     """Run passes until the deployment's end, or *until*; each of *also* sees all of them."""
+    return run(_alive(watcher, parts, *also, until=until))
 
+
+def _alive(
+    watcher: Watcher, parts: Deployment, *also: Callable[[Pass], None], until: Callable[[Pass], bool]
+) -> Passes:
     def give_up(result: Pass) -> None:
         if result.plan.outcome is None:
             raise_hopeless(parts.records.current)
 
     # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
-    return watcher.run(until, lambda _: parts.store_events(), *also, give_up)
+    return watcher.passes(until, lambda _: parts.store_events(), *also, give_up)
 
 
 def must_be_up(session: Session) -> None:
@@ -148,14 +153,14 @@ def must_be_up(session: Session) -> None:
         )  # fmt: skip
 
 
-def _turn(
-    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool
-) -> Pass | None:
-    """Run passes until the end; None when a `push` has gone first and it is our turn again."""
+def turn(
+    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool = False
+) -> Generator[Pause, None, Pass | None]:
+    """Make passes until the end; None when a `push` has gone first and it is our turn again."""
     mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER, PUSH))
     try:
         with session.alone(mine, yields), session.reporter:
-            return _passes(session, screen, metrics, stopped, loop=loop)
+            return (yield from _passes(session, screen, metrics, stopped, loop=loop))
     except LeaseHeldError as held:
         # The loop on the VM ends here and cron starts it again; a person's watch waits only for a push.
         if loop or held.asker != PUSH:
@@ -185,7 +190,7 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
 
 def _passes(
     session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool
-) -> Pass:
+) -> Passes:
     must_be_up(session)
     if not loop:
         # A person who runs it again has mended what was refused, or wants to know whether it still is.
@@ -207,9 +212,8 @@ def _passes(
     try:
         with screen.gentle(stop):
             # The loop on the VM ends with the stop of its own machine, while there is time to say so.
-            return keep_alive(
-                watcher, session.deployment, *also, until=lambda result: loop and _stops_vm(result)
-            )
+            until = lambda result: loop and _stops_vm(result)  # noqa: E731
+            return (yield from _alive(watcher, session.deployment, *also, until=until))
     except TpuctlError as error:
         # Before the error leaves: a watch that dies in the night must reach whoever is not at the terminal.
         session.notifier.stopped(error)

@@ -3,21 +3,21 @@
 import contextlib
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeVar
 
 from orchestrator.clock import Clock
-from orchestrator.contract import limits
 from orchestrator.contract.backoff import Backoff
-from orchestrator.contract.object_names import HEARTBEAT, WAKE
 from orchestrator.domain.events import Event
 from orchestrator.domain.first_seen import BUCKET_ABSENT
-from orchestrator.domain.observation import Absent, NodeState
+from orchestrator.domain.names import DEPLOYMENT_LABEL
+from orchestrator.domain.observation import Absent, Node, NodeState, Present
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.domain.ports import Store
 from orchestrator.domain.record import CONFIRMED_AFTER, Record, current_node, lasted
-from orchestrator.domain.spec import Spec
 from orchestrator.engine.atomic_files import disk_trouble
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.doorbell import SHORT, Doorbell
 from orchestrator.engine.observe import unforeseen
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.engine.record_store import SPACING
@@ -27,6 +27,7 @@ from orchestrator.errors import (
     CapacityError,
     ConflictError,
     JobFailedError,
+    LeaseHeldError,
     QuotaError,
     Retry,
     SpendStopError,
@@ -35,10 +36,12 @@ from orchestrator.errors import (
     UnclaimedError,
     UsageError,
 )
+from orchestrator.planning.calm import calm_until
 from orchestrator.planning.dead_man import alone, legs
-from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.next_zone import hopeless
 from orchestrator.planning.unclaimed import FETCH
+
+T = TypeVar("T")
 
 SHORTEST_PAUSE = 0.2
 FIRST_REPAIR = 15.0
@@ -53,66 +56,29 @@ OUTAGE = 900.0
 """Seconds for which `up` and `push` wait for a cloud or network that does not answer; `watch` waits for ever."""
 BLIND_PASSES = 2
 """Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
-SHORT = 0.001
-"""Seconds too short to wait for: sums of floats miss each other by less."""
 
 
-class Doorbell:
+@dataclass(frozen=True)
+class Pause:
     """
-    Wait, looking every `watch.listen` at the one object that all workers of an incarnation ring with.
+    Say when the next pass is due: in *seconds*, or when a worker of incarnation *listen* calls (0: none could).
 
-    When the poll is longer than a machine's silence may be, the heartbeats are listed as often as that.
+    For *calm* seconds only a change in the list of TPUs can make another plan: a loop that looks after many
+    deployments may let the pass wait for that long, and look at the list alone meanwhile.
     """
 
-    def __init__(self, spec: Spec, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        self._listen = float(spec.watch.listen)
-        self._silence = SILENCE * heartbeat_interval(spec)
-        self._last_call: tuple[str, int] = ("", 0)
-        self._missed = ""
+    watcher: "Watcher"
+    seconds: float
+    listen: int = 0
+    calm: float = 0.0
 
-    def pause(self, seconds: float, wake: threading.Event, incarnation: int) -> None:
-        """Wait for *seconds*, for *wake*, or until a worker of *incarnation* calls; 0 when none could."""
-        start = self._clock.monotonic()
-        looks = [(self._listen, self._rung), (self._silence, self._fell_silent)] if incarnation else []
-        due = [every for every, _ in looks]
-        waited = 0.0
-        while seconds - waited > SHORT and not wake.is_set():
-            # By the monotonic clock: a step of the wall clock must not make this pause an hour long.
-            self._clock.wait(min([seconds, *due]) - waited, wake)
-            waited = self._clock.monotonic() - start
-            for number, (every, look) in enumerate(looks):
-                if seconds - waited > SHORT >= due[number] - waited and not wake.is_set():
-                    due[number] = waited + every
-                    if look(incarnation):
-                        return
+    def wait(self) -> None:
+        """Wait for as long."""
+        self.watcher.wait(self)
 
-    def _rung(self, incarnation: int) -> bool:
-        name = f"{WAKE}{incarnation}"
-        try:
-            found = self._store.read(name, limit=limits.WAKE)
-        except TpuctlError:
-            return False
-        # By the generation: what the object says is a machine's, and is not believed.
-        call = (name, found.generation if found is not None else 0)
-        news = found is not None and call != self._last_call
-        self._last_call = call
-        return news
 
-    def _fell_silent(self, incarnation: int) -> bool:
-        """Say whether a report is overdue, once for each report."""
-        try:
-            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
-        except TpuctlError:
-            return False
-        oldest = min(beats, key=lambda beat: beat.updated, default=None)
-        if oldest is None or self._clock.now() - oldest.updated <= self._silence:
-            return False
-        missed = f"{oldest.name}@{oldest.generation}"
-        news = missed != self._missed
-        self._missed = missed
-        return news
+Passes = Generator[Pause, None, Pass]
+"""Passes with their pauses; what it returns is the last pass."""
 
 
 class Watcher:
@@ -120,12 +86,14 @@ class Watcher:
     Repeat passes until *stop* is set, the deployment has ended, or *until* is content.
 
     *patience* is for how many seconds nothing may answer before the loop gives up; without it never, since
-    whoever protects a TPU must be there when the network is back.
+    whoever protects a TPU must be there when the network is back. With *calm* a deployment that is calm waits,
+    as in a loop over many.
     """
 
-    def __init__(self, deployment: Deployment, patience: float | None = None) -> None:
+    def __init__(self, deployment: Deployment, patience: float | None = None, *, calm: bool = False) -> None:
         self._patience = patience
         self._spec = deployment.spec
+        self._deployment = deployment
         self._reconciler = Reconciler(deployment)
         self._clock = deployment.clock
         self._sink = deployment.sink
@@ -135,23 +103,30 @@ class Watcher:
         self._name, self._broken = deployment.spec.name, 0
         self._faults: set[str] = set()
         self._doorbell = Doorbell(deployment.spec, deployment.cloud.store, deployment.clock)
+        self._lets_calm_wait = calm
+        self._zone, self._listed = "", tuple[Node, ...]()
         self.wake = threading.Event()
         self.stop = threading.Event()
 
     def run(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Pass:
         """Run passes; return the last one. Each of *after* sees every pass; errors that one raises end the loop."""
+        return run(self.passes(until, *after))
+
+    def passes(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Passes:
+        """Make passes as `run` does, and yield the pauses between them to whoever waits."""
         try:
-            return self._passes(until, after)
+            return (yield from self._passes(until, after))
         finally:
             # What the last pass brought about; a write that fails now loses no more than a kill would.
             with contextlib.suppress(TpuctlError):
                 self._records.flush()
 
-    def _passes(self, until: Callable[[Pass], bool], after: tuple[Callable[[Pass], None], ...]) -> Pass:
+    def _passes(self, until: Callable[[Pass], bool], after: tuple[Callable[[Pass], None], ...]) -> Passes:
         blind_passes = 0
         while True:
             result = self._attempt()
             if result is None:
+                yield Pause(self, self._repair_pause())
                 continue
             for show in after:
                 self._shown(result, show)
@@ -166,7 +141,40 @@ class Watcher:
                 return result
             # Between passes only: a pass that has begun is never left in the middle for another command.
             self._lease.step_aside()
-            self._pause(result)
+            yield from self._pauses(result)
+
+    def wait(self, pause: Pause) -> None:
+        """Wait until the next pass is due; a loop that lets calm deployments wait looks at the list only."""
+        calm = pause.calm - pause.seconds if self._lets_calm_wait else 0.0
+        called = self._doorbell.pause(max(SHORTEST_PAUSE, pause.seconds), self.wake, pause.listen)
+        while calm > SHORT and not called and not self.wake.is_set() and not self.differs():
+            part = min(self._poll, calm)
+            called = self._doorbell.pause(part, self.wake, pause.listen)
+            calm -= part
+
+    def differs(self) -> bool:
+        """
+        Say whether the list now shows our TPU in another way than the last pass saw it.
+
+        A list that fails shows nothing: it is not known, and no change follows from that.
+        """
+        spec = self._deployment.spec
+        sight = self._deployment.cloud.nodes.labelled(DEPLOYMENT_LABEL, spec.name, (self._zone,))
+        return isinstance(sight, Present) and sight.value != self._listed
+
+    @property
+    def listen(self) -> float:
+        """Return the seconds between two looks for a machine's call."""
+        return float(self._deployment.spec.watch.listen)
+
+    def called(self, incarnation: int) -> bool:
+        """Say whether a worker of *incarnation* has called since the last look, or a command wants the lease."""
+        try:
+            self._lease.step_aside()
+        except LeaseHeldError:
+            # The pass that is due now raises it again, between passes.
+            return True
+        return self._doorbell.rung(incarnation)
 
     def _shown(self, result: Pass, after: Callable[[Pass], None]) -> None:
         """
@@ -209,7 +217,7 @@ class Watcher:
         return result
 
     def _broken_off(self, error: TpuctlError) -> None:
-        """Say why a pass broke off and wait for the next one; raise *error* when waiting does not help."""
+        """Say why a pass broke off; raise *error* when waiting for the next one does not help."""
         if error.retry is Retry.TRANSIENT and self.stop.is_set():
             error.hint = "run the same command again when it answers"
         # Waiting cures a passing error only, and nobody who has pressed Ctrl-C waits for that.
@@ -226,7 +234,6 @@ class Watcher:
         self._sink(Event(now, "failure", f"{error.message} ({error.code})", counted))
         if self._broken == FIRST_REMARK:
             self._sink(Event(now, "waiting", self._outage_text()))
-        self._clock.wait(self._repair_pause(), self.wake)
 
     def _outage_text(self) -> str:
         """Say for how long it is tried again, and what protects the user meanwhile."""
@@ -250,8 +257,8 @@ class Watcher:
         chance = zlib.crc32(f"{self._name} {self._clock.now()!r}".encode()) / 2**32
         return Backoff(first, last, jitter=0.5).after(self._broken, chance)
 
-    def _pause(self, result: Pass) -> None:
-        """Sleep until the next look: at once after a change or a machine's call, at the poll otherwise."""
+    def _pauses(self, result: Pass) -> Generator[Pause, None, None]:
+        """Pause until the next look: at once after a change or a machine's call, at the poll otherwise."""
         pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
         if result.plan.changes and not result.failures:
             pause = min(pause, 1.0)
@@ -260,14 +267,38 @@ class Watcher:
         rest = self._records.rest()
         # A write that the next pass would have to wait for costs more than it is worth: that one makes it.
         if rest and pause > rest + SPACING:
-            self._clock.wait(rest, self.wake)
+            yield Pause(self, rest)
             pause -= rest
             # What the bucket does not take now, the next pass writes, or says why not.
             with contextlib.suppress(TransientError):
                 self._records.flush()
-        self._doorbell.pause(max(SHORTEST_PAUSE, pause), self.wake, listening or 0)
+        yield Pause(self, pause, listening or 0, self._calm(result))
         # After the pause: a call that comes while a pass runs makes the next pause end at once.
         self.wake.clear()
+
+    def _calm(self, result: Pass) -> float:
+        """Return the seconds for which the list of TPUs alone is worth a look."""
+        spec, record, world = self._deployment.spec, self._records.current, result.world
+        self._zone = record.node.zone
+        self._listed = tuple(node for node in world.known_nodes if node.zone == self._zone)
+        until = calm_until(spec, world, record, result.plan, lambda at: self._deployment.spent(record, at))
+        return until - world.observed_at
+
+
+def run(passes: Generator[Pause, None, T]) -> T:
+    """Make passes one after the other, wait between them, and return what they end with."""
+    try:
+        pause = next(passes)
+        while True:
+            try:
+                pause.wait()
+            except BaseException as error:
+                pause = passes.throw(error)
+            else:
+                pause = next(passes)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:

@@ -123,7 +123,7 @@ def _collect(response: Any, **_options: Any) -> None:
             found[str(node.get("name", ""))] = maintenance
 
 
-class SeenNodes:
+class KnownNodes:
     """
     Keep the nodes of the last list of one place, each by a digest of all that the API shows of it.
 
@@ -139,11 +139,11 @@ class SeenNodes:
     def listing(self) -> Iterator[None]:
         """Let the answers of this block's calls leave out the nodes that are as they were."""
         self._listed = {}
-        token = _seen.set(self)
+        token = _known_nodes.set(self)
         try:
             yield
         finally:
-            _seen.reset(token)
+            _known_nodes.reset(token)
 
     def news_in(self, nodes: list[Any]) -> list[Any]:
         """Return those of a page's *nodes* that differ from the last list, and note all of them."""
@@ -168,17 +168,17 @@ class SeenNodes:
         return [*self._last.values(), *fresh.values()]
 
 
-_seen: ContextVar[SeenNodes | None] = ContextVar("seen", default=None)
+_known_nodes: ContextVar[KnownNodes | None] = ContextVar("known_nodes", default=None)
 
 
-def leave_out_seen(session: Any) -> None:
-    """Let *session*, a requests session, hand on lists of nodes without those that a `SeenNodes` has seen."""
+def leave_out_known(session: Any) -> None:
+    """Let *session*, a requests session, hand on lists of nodes without those that a `KnownNodes` has seen."""
     session.hooks["response"].append(_news)
 
 
 def _news(response: Any, **_options: Any) -> Any:
-    seen = _seen.get()
-    if seen is None or response.status_code != 200:
+    known = _known_nodes.get()
+    if known is None or response.status_code != 200:
         return response
     try:
         body = response.json()
@@ -187,5 +187,5 @@ def _news(response: Any, **_options: Any) -> Any:
     nodes = body.get("nodes") if isinstance(body, dict) else None
     if not isinstance(nodes, list):
         return response
-    news = seen.news_in(nodes)
+    news = known.news_in(nodes)
     return response if len(news) == len(nodes) else _with_body(response, {**body, "nodes": news})

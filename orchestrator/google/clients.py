@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from orchestrator.errors import AuthError, UsageError
-from orchestrator.google.answer_hooks import collect_maintenance, leave_out_seen, step_over_unknown_types
+from orchestrator.google.answer_hooks import collect_maintenance, leave_out_known, step_over_unknown_types
 from orchestrator.google.client_errors import translated
 from orchestrator.google.exchange_recorder import notify_of_answers
 from orchestrator.google.lean_imports import client_class, imported
@@ -49,7 +49,7 @@ class CloudSettings:
     long, in seconds, a reading call may be repeated in all (0: never). Mutating calls are never repeated
     here. *inside* says that this computer is a machine of the same network, *relay* is where a local cloud's
     Identity-Aware Proxy listens. *adapter* is a requests transport adapter that answers for *endpoint*
-    in-process. *lists*, a ZoneLists, is given to all clouds that only look, so that they share what their
+    in-process. *lists*, a ZoneLists, is given to all clouds of one process, so that they share what their
     zones show. *impersonate* is the e-mail of a service account to act as.
     """
 
@@ -193,7 +193,7 @@ class Clients:
         make = imported("google.cloud.tpu_v2").TpuClient
         client = make(credentials=self.credentials, transport="rest", client_options=self._options())
         # First: what is left out of a list need not be looked at by the others.
-        leave_out_seen(client.transport._session)  # noqa: SLF001
+        leave_out_known(client.transport._session)  # noqa: SLF001
         collect_maintenance(client.transport._session)  # noqa: SLF001
         step_over_unknown_types(client.transport._session)  # noqa: SLF001
         return self._local_only(client, client.transport._session)  # noqa: SLF001

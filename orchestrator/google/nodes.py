@@ -1,6 +1,7 @@
 """TPU nodes over the TPU API v2."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from orchestrator.domain.plan import Verb
 from orchestrator.domain.ports import NodeOrder
 from orchestrator.errors import NotFoundError
 from orchestrator.google import operations
-from orchestrator.google.answer_hooks import SeenNodes, maintenance_by_name
+from orchestrator.google.answer_hooks import KnownNodes, maintenance_by_name
 from orchestrator.google.bodies import node_body
 from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients
@@ -78,7 +79,7 @@ class TpuNodes:
 
         def look(zone: str) -> list[Node]:
             parent = self._parent(zone)
-            found = self._lists.labelled(parent, label, value, lambda seen: self._listed(zone, seen))
+            found = self._lists.labelled(parent, label, value, lambda before: self._listed(zone, before))
             return [one.value for one in found]
 
         return across_zones(zones, look)
@@ -93,8 +94,8 @@ class TpuNodes:
         def look() -> Everywhere[Node]:
             gaps: list[str] = []
 
-            def ask(seen: SeenNodes) -> list[ListedNode]:
-                nodes = self._listed(ALL_ZONES, seen, gaps)
+            def ask(before: KnownNodes) -> list[ListedNode]:
+                nodes = self._listed(ALL_ZONES, before, gaps)
                 if gaps:
                     # By an error, because ZoneLists stores whatever is returned.
                     raise _GapsError(nodes)
@@ -130,7 +131,7 @@ class TpuNodes:
         parent = self._parent(order.zone)
         request = {"parent": parent, "node_id": order.name, "node": node_body(order, parent)}
         what = f"create TPU node '{order.name}' in {order.zone}"
-        with comparing_with_quota(order.type, order.zone), translated(what):
+        with self._changing(order.zone), comparing_with_quota(order.type, order.zone), translated(what):
             # The future is not waited for: the loop polls the operation, also after a restart of ours.
             future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
             return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
@@ -138,7 +139,7 @@ class TpuNodes:
     def delete(self, name: str, zone: str) -> Operation | None:
         """Ask for deletion; None when it is gone already."""
         try:
-            with translated(f"delete TPU node '{name}' in {zone}"):
+            with self._changing(zone), translated(f"delete TPU node '{name}' in {zone}"):
                 future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
                 return operations.of_tpu(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
         except NotFoundError:
@@ -165,14 +166,23 @@ class TpuNodes:
         entries = list(answer.guest_attributes)
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
-    def _listed(self, zone: str, seen: SeenNodes, gaps: list[str] | None = None) -> list[ListedNode]:
+    def _listed(self, zone: str, before: KnownNodes, gaps: list[str] | None = None) -> list[ListedNode]:
         what = f"list TPU nodes in {'all zones' if zone == ALL_ZONES else zone}"
-        with translated(what), maintenance_by_name() as beside, seen.listing():
+        with translated(what), maintenance_by_name() as beside, before.listing():
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
             pages = whole_pages(answer, what) if gaps is None else pages_with_gaps(answer, gaps)
             nodes = [node for page in pages for node in type(page).pb(page).nodes]
-        return seen.complete(ListedNode(node, beside.get(node.name)) for node in nodes)
+        return before.complete(ListedNode(node, beside.get(node.name)) for node in nodes)
+
+    @contextmanager
+    def _changing(self, zone: str) -> Iterator[None]:
+        """Forget what is known of a zone, also when the answer is lost: the change may have been made."""
+        try:
+            yield
+        finally:
+            self._lists.forget(self._parent(zone))
+            self._lists.forget(self._parent(ALL_ZONES))
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from orchestrator.google.answer_hooks import SeenNodes
+from orchestrator.google.answer_hooks import KnownNodes
 
 
 @dataclass
@@ -18,7 +18,7 @@ class _Zone:
     asked_at: float = float("-inf")
     by_label: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     nodes: list[Any] = field(default_factory=list)
-    seen: SeenNodes = field(default_factory=SeenNodes)
+    before: KnownNodes = field(default_factory=KnownNodes)
 
     def with_label(self, label: str, value: str) -> list[Any]:
         """Return the nodes that carry the label; they are grouped by it at the first call."""
@@ -35,7 +35,7 @@ class ZoneLists:
     is the same object again.
 
     A list is requested once in *seconds*; callers meanwhile wait for it and share it. Failures
-    are not kept. It is for observing only: after a change, list again.
+    are not kept. Who has changed something in a place calls `forget`.
     """
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
@@ -44,7 +44,7 @@ class ZoneLists:
         self._zones: defaultdict[str, _Zone] = defaultdict(_Zone)
 
     def labelled(
-        self, place: str, label: str, value: str, ask: Callable[[SeenNodes], Iterable[Any]]
+        self, place: str, label: str, value: str, ask: Callable[[KnownNodes], Iterable[Any]]
     ) -> list[Any]:
         """Return the nodes of *place* that carry the label; *ask* lists all of them, knowing the last list."""
         with self._lock:
@@ -54,8 +54,15 @@ class ZoneLists:
             now = self._now()
             if now - zone.asked_at >= self._seconds:
                 # `ask` first: when it fails, nothing is stored, and the next caller asks again.
-                zone.nodes, zone.by_label, zone.asked_at = list(ask(zone.seen)), {}, now
+                zone.nodes, zone.by_label, zone.asked_at = list(ask(zone.before)), {}, now
             return zone.with_label(label, value)
+
+    def forget(self, place: str) -> None:
+        """Let the next caller list *place* again: what it shows is older than a change."""
+        zone = self._zones.get(place)
+        if zone is not None:
+            with zone.lock:
+                zone.asked_at = float("-inf")
 
     def known(self, places: Iterable[str], label: str, value: str) -> list[Any] | None:
         """Return the nodes of all *places* that carry the label, or None when one of them must be asked."""

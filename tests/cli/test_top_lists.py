@@ -22,7 +22,9 @@ def test_a_zone_is_listed_once_for_all_deployments(cloud, tmp_path, monkeypatch)
     (tmp_path / "nowhere").mkdir()
     monkeypatch.chdir(tmp_path / "nowhere")
     asked, really = [], TpuNodes._listed
-    monkeypatch.setattr(TpuNodes, "_listed", lambda self, zone: (asked.append(zone), really(self, zone))[1])
+    monkeypatch.setattr(
+        TpuNodes, "_listed", lambda self, zone, *more: (asked.append(zone), really(self, zone, *more))[1]
+    )
     found = user.type("top", "--once", "--json").document["deployments"]
     assert [(row["name"], row["tpu"]) for row in found] == [("demo", "READY"), ("other", "READY")]
     assert asked == ["europe-west4-b"]

@@ -6,13 +6,13 @@ are the time, the network between clients and cloud, and the machines with the w
 """
 
 import re
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import requests
 
-from orchestrator.app import holder, session
+from orchestrator.app import holder, session, watch_all
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
@@ -135,13 +135,13 @@ class Cloud:
 
     def _renew(self, process):
         """Keep the lease of a command that waits, as its thread does; one that stands still keeps nothing."""
-        if process.lease is None or process.frozen or process.dead:
+        if not process.leases or process.frozen or process.dead:
             return
         self.acting.append(process)
         try:
-            process.lease.keep()
-        except TpuctlError:
-            return
+            for lease in list(process.leases):
+                with suppress(TpuctlError):
+                    lease.keep()
         finally:
             self.acting.pop()
 
@@ -191,6 +191,7 @@ class Cloud:
                 (atomic_files.os, "fsync", lambda _: None),
                 *QUICK,
                 (session, "SystemClock", lambda: UserClock(self)),
+                (watch_all, "SystemClock", lambda: UserClock(self)),
                 (session, "this_process", self._introduced),
                 (session, "gone", self._gone),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),
@@ -216,11 +217,11 @@ class Cloud:
 def renewing(lease):
     """Stand in for the thread that renews the lease: it has its turn when the command waits."""
     process = Cloud.current.acting[-1]
-    before, process.lease = process.lease, lease
+    process.leases.append(lease)
     try:
         yield
     finally:
-        process.lease = before
+        process.leases.remove(lease)
         lease.release()
 
 

@@ -39,7 +39,7 @@ class Process:
     meanwhile: dict = field(default_factory=dict)
     interrupt_at: float = float("inf")
     ends_at: float = float("inf")
-    lease: object = None
+    leases: list = field(default_factory=list)
     holders: set = field(default_factory=set)
     calls: int = 0
     dead: bool = False

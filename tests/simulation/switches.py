@@ -8,10 +8,10 @@ from orchestrator.contract import object_names
 from orchestrator.domain import names, record
 from orchestrator.domain.observation import Claim, Phase, Present
 from orchestrator.domain.plan import Plan
-from orchestrator.engine import apply, delete, journal, lease_object, observe, reconcile, record_store
+from orchestrator.engine import apply, delete, journal, lease_object, loop, observe, reconcile, record_store
 from orchestrator.errors import TransientError
-from orchestrator.google import bodies, client_errors, clients, nodes, observations
-from orchestrator.planning import decide, next_zone, termination, tpu, vm
+from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, observations
+from orchestrator.planning import calm, decide, next_zone, termination, tpu, vm
 from orchestrator.ssh import watchdog
 from tests.kit.records import changed
 from tests.simulation import machines
@@ -60,6 +60,13 @@ def _no_label(spec, role, incarnation=None, race=0):
 
 def _newest_removed(complete, keep):
     return tuple(sorted({one.step for one in complete}, reverse=True))
+
+
+def _known_by_name(self, nodes):
+    """Take a node for what it was when its name is the same."""
+    for node in nodes:
+        self._listed[node["name"].encode()] = node["name"]
+    return [node for node in nodes if node["name"].encode() not in self._last]
 
 
 def _forgetful(intend):
@@ -139,6 +146,15 @@ MECHANISMS = {
     "M4 each pass looks again, whatever it was told": Switch(
         ((reconcile, "observe", _first_look(reconcile.observe)),),
         (f"{ENGINE}recover.py::test_a_node_deleted_by_hand_is_replaced",)),
+    "M4 while a deployment is calm, the list shows its losses": Switch(
+        ((loop.Watcher, "differs", lambda self: False),),
+        ("tests/cli/test_watch_all.py::test_each_lost_tpu_is_replaced_at_the_next_poll",)),
+    "M4 a node of the last list is kept only as it was": Switch(
+        ((answer_hooks.KnownNodes, "news_in", _known_by_name),),
+        ("tests/google/test_listing.py::test_only_what_has_changed_is_parsed_again",)),
+    "M4 calm ends before a plan changes by itself": Switch(
+        ((calm, "SILENCE", NEVER), (calm, "LONGEST", NEVER)),
+        (f"{PLANNING}calm.py::test_no_plan_changes_by_itself_before_that_time",)),
     "M5 the lease: one computer acts": Switch(
         ((lease_object, "LIFE", 0.0),),
         (f"{ENGINE}lease.py::test_a_second_computer_is_told_who_holds_the_lease",)),

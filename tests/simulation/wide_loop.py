@@ -171,7 +171,8 @@ class Loop:
 
     def _rest(self, result):
         plan = result.plan
-        self.watcher._pause(result)
+        for pause in self.watcher._pauses(result):
+            pause.wait()
         if plan.changes or result.failures:
             self._stretch = 0.0
             self._again(self.clock.asked)

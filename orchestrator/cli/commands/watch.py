@@ -1,5 +1,7 @@
 """tpuctl watch: keep the job alive until it is done."""
 
+from contextlib import suppress
+
 import click
 
 from orchestrator.app.choice import Choice
@@ -14,23 +16,42 @@ from orchestrator.errors import UsageError
 @click.option(
     "--metrics", type=click.IntRange(1, 65535), metavar="PORT", help="Serve metrics at 127.0.0.1:PORT."
 )
+@click.option("--all", "everything", is_flag=True, help="Watch all deployments of this computer.")
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
-def command(choice: Choice, on_vm: bool, stop: bool, metrics: int | None, loop: bool) -> None:
+def command(
+    choice: Choice, on_vm: bool, stop: bool, metrics: int | None, everything: bool, loop: bool
+) -> None:
     """
     Watch the deployment: replace a preempted TPU, start a stopped VM, resume the job, until it is done.
 
     Ctrl-C leaves everything running; run `tpuctl watch` again to go on. With --on-vm the loop runs on the
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
-    `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md).
+    `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md). With --all one process
+    watches all deployments that this computer has brought up (docs/many.md).
     """
     from orchestrator.app.hand_over import hand_over, take_back
     from orchestrator.app.watch import Watched, watch
+    from orchestrator.app.watch_all import WatchAll
     from orchestrator.cli.views import watch as view
-    from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.views.job_progress import ProgressLine
+    from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
+    from orchestrator.cli.views.job_progress import MemberLine, ProgressLine, gentle
 
     if stop and not on_vm:
         raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+    if everything:
+        if on_vm or metrics or choice.file or choice.settings:
+            raise UsageError("--all takes no --file, --set, --on-vm or --metrics: it watches what is up")
+        watching = WatchAll(
+            choice,
+            lambda name: NamedPrinter(name, as_json=choice.as_json),
+            lambda printer, session: MemberLine(printer, session.spec),
+        )
+        view.say_names(watching.names)
+        with suppress(KeyboardInterrupt), gentle(watching.stop):
+            watching.run()
+        raise click.exceptions.Exit(
+            view.show_all(watching.ended, stopped=watching.stopped, as_json=choice.as_json)
+        )
     if on_vm:
         moved = (take_back if stop else hand_over)(choice, EventPrinter())
         view.show_moved(moved, as_json=choice.as_json)

@@ -107,6 +107,10 @@ KINDS: Mapping[str, Any] = {
     "check": {"name": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
+    "watch-all": {
+        "stopped": bool,
+        "deployments": [{"name": str, "outcome": maybe(str), "reason": str, "error": maybe(object)}],
+    },
     "watch-on-vm": {"vm": str, "running": bool, "changes": int, "digest?": str},
     "status": {
         "name": str, "project": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,

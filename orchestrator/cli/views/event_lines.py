@@ -184,6 +184,32 @@ class EventPrinter(Reporter):
         self(Event(at, "failure", text, failure.error.as_dict()))
 
 
+class NamedPrinter(EventPrinter):
+    """Print events of one of many deployments, each with its name; that steps go on is no line here."""
+
+    def __init__(self, name: str, *, as_json: bool) -> None:
+        super().__init__(as_json=as_json)
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Draw no live line: there is one for each deployment."""
+
+    def __call__(self, event: Event) -> None:
+        """Print one event with the deployment's name."""
+        if self._json:
+            super().__call__(replace(event, data={**event.data, "deployment": self._name}))
+        elif event.kind != "progress":
+            super().__call__(replace(event, text=f"{self._name}: {event.text}"))
+
+    def say(self, text: str, *, style: Style = "") -> None:
+        """Print a plain line to stderr."""
+        super().say(f"{self._name}: {text}", style=style)
+
+    def can_ask(self) -> bool:
+        """Say that nobody is asked: many questions at once help nobody."""
+        return False
+
+
 class OverLiveLine(EventPrinter):
     """Print over the live line that a command of ours draws at the same time."""
 

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.amounts import rate_text, span_text, usd_text
@@ -31,6 +31,27 @@ WORDS = {
 }
 
 
+@contextmanager
+def gentle(stop: Callable[[], None]) -> Iterator[None]:
+    """Let the first Ctrl-C call *stop*, while the block runs; the second one ends it at once."""
+    pressed = False
+
+    def interrupted(*_: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+        stop()
+
+    # SIGTERM too: systemd and a closing container ask for the same gentle end.
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class ProgressLine:
     """Turn passes into progress: the live line always, events for what is news."""
 
@@ -42,26 +63,14 @@ class ProgressLine:
         self._at = 0.0
         self._lying = ""
 
-    @contextmanager
-    def gentle(self, stop: Callable[[], None]) -> Iterator[None]:
+    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Let the first Ctrl-C call *stop*, while the block runs; the second one ends it at once."""
-        pressed = False
 
-        def interrupted(*_: object) -> None:
-            nonlocal pressed
-            if pressed:
-                raise KeyboardInterrupt
-            pressed = True
+        def leave() -> None:
             self._printer.now("leaving when this look is over; Ctrl-C again leaves at once")
             stop()
 
-        # SIGTERM too: systemd and a closing container ask for the same gentle end.
-        before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return gentle(leave)
 
     def show(self, result: Pass, usd: float) -> None:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
@@ -92,6 +101,14 @@ class ProgressLine:
         stepped = not self._printer.live and beat.step != self._step and at - self._at >= SPACING
         before, self._said = self._said, news
         return news != before or stepped
+
+
+class MemberLine(ProgressLine):
+    """Turn the passes of one of many deployments into progress."""
+
+    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+        """Leave Ctrl-C to whoever watches all of them."""
+        return nullcontext()
 
 
 def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:

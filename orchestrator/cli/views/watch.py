@@ -1,9 +1,11 @@
 """Show how a watch ended, and where the loop runs."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from orchestrator.app.hand_over import Moved
 from orchestrator.app.watch import Watched
+from orchestrator.app.watch_all import Ended
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.views.summary import show_summary
 
@@ -22,6 +24,34 @@ def show(done: Watched, *, rehearsed: bool, as_json: bool) -> None:
         say(f"done: {done.reason}", style="bold green")
         show_summary(done.summary, rehearsed=rehearsed)
         say("  next:  `tpuctl fetch` copies the model to this computer, `tpuctl down` deletes what is left")
+
+
+def say_names(names: Sequence[str]) -> None:
+    """Say which deployments are watched."""
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    say(f"watching {len(names)}: {shown}")
+
+
+def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool) -> int:
+    """Print how each watch ended that did; return the exit code: of the worst end, or that it was stopped."""
+    rows = [
+        {"name": one.name, "outcome": one.outcome or None, "reason": one.reason,
+         "error": one.error.as_dict() if one.error else None}
+        for one in ended
+    ]  # fmt: skip
+    if as_json:
+        print_json("watch-all", {"stopped": stopped, "deployments": rows})
+    for one in () if as_json else ended:
+        if one.error is None:
+            say(f"{one.name}: {one.outcome}: {one.reason}", style="bold green")
+            continue
+        say(f"{one.name}: {one.error.message} ({one.error.code})", style="red")
+        say(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")
+    if stopped and not as_json:
+        say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
+        say("  next:  go on with `tpuctl watch --all`")
+    worst = max((one.error.exit_code for one in ended if one.error), default=0)
+    return worst or (130 if stopped else 0)
 
 
 def show_moved(moved: Moved, *, as_json: bool) -> None:

@@ -1,0 +1,106 @@
+"""Watch all deployments that this computer has brought up, in one process that lists each zone once for all."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.known import billed, spec_in
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.app.state_folders import known_files
+from orchestrator.app.watch import Screen, turn
+from orchestrator.clock import SystemClock
+from orchestrator.engine.loop import Passes, raise_outcome
+from orchestrator.engine.many_loops import ManyLoops, Member
+from orchestrator.engine.reconcile import Pass
+from orchestrator.engine.record_format import decode
+from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.google.shared_lists import ZoneLists
+
+R = TypeVar("R", bound=Reporter)
+
+POLL = 15.0
+"""Seconds between two looks at the lists of TPUs: the default of watch.poll."""
+FRESH = 3.0
+"""Seconds for which a list serves all; Google's own may be as old (docs/facts.md 1.3)."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Hold how the watch of one deployment ended: with an *outcome*, or an *error*."""
+
+    name: str
+    outcome: str = ""
+    reason: str = ""
+    error: TpuctlError | None = None
+
+
+class WatchAll(Generic[R]):
+    """Watch until all have ended or somebody calls `stop`; what is brought up later is not seen."""
+
+    def __init__(
+        self, choice: Choice, reporter_of: Callable[[str], R], screen_of: Callable[[R, Session], Screen]
+    ) -> None:
+        self._choice, self._reporter_of, self._screen_of = choice, reporter_of, screen_of
+        clock = SystemClock()
+        self._lists = ZoneLists(FRESH, clock.monotonic)
+        self.ended: list[Ended] = []
+        members = [Member(path.parent.name, self._life(path)) for path in self._open()]
+        if not members and not self.ended:
+            raise UsageError(
+                "nothing of this computer is up: there is nothing to watch", hint="run: tpuctl up",
+                changed="nothing was changed", code="TPU-130",
+            )  # fmt: skip
+        self.names = [member.name for member in members]
+        self._loops = ManyLoops(clock, POLL, members, self._note)
+
+    def run(self) -> None:
+        """Make passes; *ended* then says how each watch ended that did."""
+        self._loops.run()
+
+    def stop(self) -> None:
+        """Let the passes that have begun end, and then all of it."""
+        self._loops.stop.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Say whether it was stopped before all had ended."""
+        return len({one.name for one in self.ended}.intersection(self.names)) < len(self.names)
+
+    def _open(self) -> list[Path]:
+        """Return the stored specs of all that have not ended; what cannot be read is named at the end."""
+        found = []
+        for path in known_files(self._choice.cloud):
+            try:
+                record = decode((path.parent / "record.json").read_bytes(), path.parent.name)
+            except FileNotFoundError:
+                continue  # It has come no further than its spec, or is being taken away.
+            except OSError as error:
+                self.ended.append(Ended(path.parent.name, error=UsageError(f"its record: {error}")))
+            except TpuctlError:
+                found.append(path)  # The bucket's copy may be whole.
+            else:
+                found += [path] if record.job.bundle and (billed(record) or not record.outcome) else []
+        return found
+
+    def _life(self, path: Path) -> Passes:
+        """Make the passes of one deployment, until its end."""
+        reporter, stopped = self._reporter_of(path.parent.name), threading.Event()
+        while True:
+            # Read again after a `push`, which may have come with a changed deployment file.
+            session = Session(self._choice, reporter, spec_in(path), lists=self._lists)
+            screen = self._screen_of(reporter, session)
+            result = yield from turn(session, screen, None, stopped)
+            if result is not None:
+                raise_outcome(result)
+                return result
+
+    def _note(self, member: Member, end: Pass | TpuctlError) -> None:
+        if isinstance(end, TpuctlError):
+            self.ended.append(Ended(member.name, error=end))
+        else:
+            outcome = end.plan.outcome.value if end.plan.outcome else ""
+            self.ended.append(Ended(member.name, outcome, end.plan.reason))

@@ -1,0 +1,152 @@
+"""
+Watch many deployments in one process, each as if it were alone.
+
+Its passes are made when they are due. Between them one shared list of TPUs shows which deployments have lost
+something: those go first. The rest may come late when there are too many for one process, and then nothing but
+time is lost: what a pass decides, it decides from what it sees itself.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+
+from orchestrator import threads
+from orchestrator.clock import Clock
+from orchestrator.engine.loop import Passes, Pause
+from orchestrator.engine.observe import FAULTS, as_error
+from orchestrator.engine.reconcile import Pass
+from orchestrator.errors import UNFORESEEN, TpuctlError
+
+AT_ONCE = 16
+"""Deployments that act side by side: one that pushes code for minutes keeps no other waiting."""
+TICK = 1.0
+"""Seconds between two looks at who is due."""
+CALLS_A_SECOND = 50.0
+"""Deployments a second whose bucket is asked whether anybody calls; of many each is asked more seldom."""
+CHANGED, CALLED, DUE = range(3)
+"""Who goes first."""
+
+
+class Member:
+    """Hold one of many deployments: its passes, and when the next one is due."""
+
+    def __init__(self, name: str, passes: Passes) -> None:
+        self.name = name
+        self.passes = passes
+        self.pause: Pause | None = None
+        self.busy = False
+        self.due = self.calm_until = self.hear_at = float("-inf")
+
+    def rests(self, pause: Pause, now: float) -> None:
+        """Note a pause that begins *now*."""
+        self.pause, self.due = pause, now + pause.seconds
+        self.calm_until = now + max(pause.seconds, pause.calm)
+        self.hear_at = now
+
+
+class ManyLoops:
+    """
+    Make the passes of *members* until all have ended or *stop* is set.
+
+    *ended* is told of each end: the last pass, or the error. *poll* is the seconds between two looks at the
+    list of TPUs.
+    """
+
+    def __init__(
+        self, clock: Clock, poll: float, members: Iterable[Member],
+        ended: Callable[[Member, Pass | TpuctlError], None],
+    ) -> None:  # fmt: skip
+        self._clock, self._poll, self._ended = clock, poll, ended
+        self._members = list(members)
+        self._todo: queue.PriorityQueue[tuple[int, float, int, Member]] = queue.PriorityQueue()
+        self._count = self._workers = 0
+        self._lock = threading.Lock()
+        self._listed_at = float("-inf")
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        """Make passes; on every way out each member's lease is given back."""
+        with threads.pool(AT_ONCE) as pool:
+            try:
+                while self._members and not self.stop.is_set():
+                    self.tick(pool)
+                    self._clock.wait(TICK, self.stop)
+            finally:
+                self.stop.set()
+        # After the first pool: a pass that has begun is never left in the middle.
+        with threads.pool(AT_ONCE) as pool:
+            list(pool.map(lambda member: member.passes.close(), self._members))
+
+    def tick(self, pool: Executor) -> int:
+        """Hand in all whose turn it is; return how many."""
+        now = self._clock.monotonic()
+        lists = now - self._listed_at >= self._poll
+        self._listed_at = now if lists else self._listed_at
+        hear_every = len(self._members) / CALLS_A_SECOND
+        found = 0
+        for member in self._members:
+            rank = None if member.busy else self._rank(member, now, hear_every, lists=lists)
+            if rank is None:
+                continue
+            found += 1
+            member.busy = True
+            self._count += 1
+            self._todo.put((rank, member.due, self._count, member))
+        # By what waits, not by what was found now: a worker that was about to leave may have missed something.
+        for _ in range(min(self._todo.qsize(), AT_ONCE - self._workers)):
+            with self._lock:
+                self._workers += 1
+            pool.submit(self._work)
+        return found
+
+    def _rank(self, member: Member, now: float, hear_every: float, *, lists: bool) -> int | None:
+        """Return how urgent a turn of *member* is, None when it is not its turn."""
+        pause = member.pause
+        if pause is None or now >= member.calm_until:
+            return DUE
+        if now >= member.due and lists and _differs(pause):
+            return CHANGED
+        if pause.listen and now >= member.hear_at:
+            member.hear_at = now + max(pause.watcher.listen, hear_every)
+            return CALLED
+        return None
+
+    def _work(self) -> None:
+        """Give turns until nobody waits for one."""
+        while not self.stop.is_set():
+            try:
+                rank, _, _, member = self._todo.get_nowait()
+            except queue.Empty:
+                break
+            self._turn(member, only_if_called=rank == CALLED)
+        with self._lock:
+            self._workers -= 1
+
+    def _turn(self, member: Member, *, only_if_called: bool) -> None:
+        pause = member.pause
+        try:
+            if only_if_called and pause is not None and not pause.watcher.called(pause.listen):
+                return
+            member.rests(next(member.passes), self._clock.monotonic())
+        except StopIteration as end:
+            self._leave(member, end.value)
+        except (*FAULTS, OSError) as fault:
+            # One that breaks ends alone: the others are still watched.
+            self._leave(member, as_error(fault))
+        finally:
+            member.busy = False
+
+    def _leave(self, member: Member, end: Pass | TpuctlError) -> None:
+        # A new list: `tick` may be walking over the one before.
+        with self._lock:
+            self._members = [one for one in self._members if one is not member]
+        self._ended(member, end)
+
+
+def _differs(pause: Pause) -> bool:
+    try:
+        return pause.watcher.differs()
+    except UNFORESEEN:
+        # The pass meets the same fault, and says so.
+        return True

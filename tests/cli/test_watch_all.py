@@ -1,0 +1,100 @@
+"""`tpuctl watch --all` keeps all deployments of this computer alive in one process."""
+
+import pytest
+
+from orchestrator.engine.many_loops import TICK
+from orchestrator.google.nodes import TpuNodes
+from orchestrator.planning.calm import LONGEST
+from tests.kit.cloud import Cloud
+from tests.kit.user import User
+
+POLL = 15.0
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    """Give a cloud on a virtual clock."""
+    with Cloud(tmp_path).open() as made:
+        yield made
+
+
+@pytest.fixture
+def user(cloud, tmp_path, monkeypatch):
+    """Give somebody who has brought up two deployments, in a folder without a file of one."""
+    user = User(cloud, watch__poll="15s")
+    user.up()
+    User(cloud, "second", beside=user, name="other", watch__poll="15s").up()
+    (tmp_path / "nowhere").mkdir()
+    monkeypatch.chdir(tmp_path / "nowhere")
+    return user
+
+
+def watch_all(user, seconds, *words):
+    """Type the command and press Ctrl-C after some time."""
+    return user.type("watch", "--all", *words, interrupt=seconds)
+
+
+def test_each_lost_tpu_is_replaced_at_the_next_poll(cloud, user):
+    """The list that all share shows it, and the events say whose it was."""
+    losses = [(200 + 211 * number, ("demo", "other")[number % 2]) for number in range(6)]
+    for at, name in losses:
+        cloud.later(at, lambda name=name: cloud.model.preempt(cloud.in_use(name)[0], notice=False))
+    began = cloud.clock.monotonic()
+    said = watch_all(user, 1500)
+    assert said.code == 130
+    assert sorted(cloud.in_use()) == ["demo-tpu-g4", "other-tpu-g4"]
+    asked = [at - began for at in cloud.asked("tpu.nodes.create")[-6:]]
+    late = [round(create - loss) for create, (loss, _) in zip(asked, losses, strict=True)]
+    # The events of this cloud come in strides of ten seconds.
+    assert max(late) <= 10 + POLL + 2 * TICK, late
+    assert "watching 2: demo, other" in said.err
+    assert "demo: TPU demo-tpu-g1" in said.err
+    assert "go on with `tpuctl watch --all`" in said.err
+
+
+def test_while_nothing_happens_one_list_in_each_poll_serves_all(cloud, user, monkeypatch):
+    """Passes of their own are seldom: what could change a plan without a change in the list has its time."""
+    listed, really = [], TpuNodes._listed
+    monkeypatch.setattr(TpuNodes, "_listed", lambda self, *at: (listed.append(at[0]), really(self, *at))[1])
+    looks = {"gets": 0}
+
+    def count(method, response):
+        looks["gets"] += method == "storage.buckets.list"
+        return response
+
+    cloud.distort = count
+    watch_all(user, 900)
+    assert 900 / POLL * 0.5 <= len(listed) <= 2.1 * 900 / POLL
+    # Each pass looks at its bucket once.
+    assert looks["gets"] <= 2 * (900 / LONGEST + 3)
+
+
+def test_one_that_cannot_be_watched_keeps_no_other_from_it(cloud, user):
+    """It is named with the way on, and the exit code is its own."""
+    [spec] = (user.state / "gcp").glob("*/demo/spec.json")
+    spec.write_text("{}")
+    cloud.later(100, lambda: cloud.model.preempt("other-tpu-g1"))
+    said = watch_all(user, 300)
+    assert cloud.in_use("other") == ["other-tpu-g2"]
+    assert "what is kept of demo cannot be read" in said.err
+    assert said.code == 2
+
+
+def test_each_lease_is_given_back_at_the_end(cloud, user):
+    """The next command need not wait for one to expire."""
+    assert watch_all(user, 60).code == 130
+    assert not [name for name in cloud.objects(".tpuctl/") if name == ".tpuctl/lease"]
+    assert user.down().code == 0
+
+
+def test_without_anything_up_it_says_so(cloud):
+    """There is nothing to watch."""
+    said = User(cloud).type("watch", "--all")
+    assert (said.code, "tpuctl up" in said.err) == (2, True)
+
+
+def test_what_belongs_to_one_deployment_does_not_go_with_it(cloud, user):
+    """A port or a file is of one."""
+    said = user.run("watch", "--all")
+    assert said.code == 2
+    assert "--all takes no --file" in said.err
