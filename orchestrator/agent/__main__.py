@@ -1,4 +1,4 @@
-"""Commands of the agent: run | stop | notice | expire | status | fetch | exec | venv | apt."""
+"""Commands of the agent: run | stop | notice | expire | status | fetch | exec | enter | venv | apt."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import List, Mapping, Optional
 
 from orchestrator.agent import apt
 from orchestrator.agent.bundle import fetch
+from orchestrator.agent.enter import enter, program
 from orchestrator.agent.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.loop import Agent
@@ -50,6 +51,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     start = commands.add_parser("exec", help="become another program, unless it could leave a rehearsal")
     start.add_argument("--install", action="store_true", help="foreign hosts may be reached, as by setup")
     start.add_argument("program", nargs="+", help="program and arguments; write -- before them")
+    inside = commands.add_parser("enter", help="become a shell in the job's folder, with its variables")
+    inside.add_argument("line", nargs="*", help="a line to run there instead; write -- before it")
     commands.add_parser("venv", help="make a virtual environment and run a command in it: tpuctl-venv --help")
     commands.add_parser("apt", help="wait for the lock of apt's lists, then run apt-get or apt")
     words = sys.argv[1:] if argv is None else argv
@@ -83,6 +86,8 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if asked.command == "exec":
         return _exec(asked.program, for_setup(environ) if asked.install else for_job(environ))
     settings = read_settings(environ)
+    if asked.command == "enter":
+        return _exec(program(asked.line), enter(settings, environ))
     check(environ)
     layout.make()
     fetch(

@@ -13,25 +13,58 @@ from orchestrator.engine.observe import observe
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 from orchestrator.planning.update_record import learn
+from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
+IN_JOB = """
+cd "$1" || exit 1
+for file in job.env job.env.local; do
+  # Settings that came over SSH are newer than those that the machine was created with.
+  if [ -s "$file" ]; then set -a; . "./$file" || exit 1; set +a; fi
+done
+exec python3 -E "$1/agent.pyz" enter "${@:2}"
+"""
+"""Become what the user asks for in the folder of the job, as the user that the job runs as."""
 
-def open_shell(choice: Choice, worker: int, words: Sequence[str], reporter: Reporter, *, on_vm: bool) -> int:
-    """Run a shell, or the command *words*, on a worker or the VM at this terminal; return its exit status."""
+
+def open_shell(
+    choice: Choice, worker: int, words: Sequence[str], reporter: Reporter, *, on_vm: bool, home: bool
+) -> int:
+    """
+    Run a shell, or the command *words*, on a worker or the VM at this terminal; return its exit status.
+
+    It runs in the job's folder with the job's variables, with *home* or where no job runs in the login's home.
+    """
     session = Session(choice, reporter)
     host = the_vm(session) if on_vm else worker_host_of(session, worker)
     # Joined with quotes: what was one word here is one word there.
-    return session.ssh.shell(host, shlex.join(words) if words else None)
+    line = shlex.join(words) if words else None
+    return session.ssh.shell(host, line if home else _in_job(session, line, on_vm=on_vm))
 
 
 def run_everywhere(
-    choice: Choice, words: Sequence[str], seconds: float, reporter: Reporter, *, on_vm: bool
-) -> list[CommandAnswer]:
-    """Run a command on all workers at once, or on the VM, each within *seconds*."""
+    choice: Choice, words: Sequence[str], seconds: float, reporter: Reporter, *, workers: Sequence[int],
+    on_vm: bool, home: bool,
+) -> list[CommandAnswer]:  # fmt: skip
+    """
+    Run a command on *workers*, all of them when none is named, or on the VM, each within *seconds*.
+
+    The place is that of `open_shell`.
+    """
     session = Session(choice, reporter)
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
+    if workers and not on_vm:
+        hosts = [_numbered(hosts, number) for number in dict.fromkeys(workers)]
     # A single word may be a whole line for the shell there.
-    return session.ssh.ask(hosts, shlex.join(words) if len(words) > 1 else words[0], seconds)
+    line = shlex.join(words) if len(words) > 1 else words[0]
+    return session.ssh.ask(hosts, line if home else _in_job(session, line, on_vm=on_vm) or line, seconds)
+
+
+def _in_job(session: Session, line: str | None, *, on_vm: bool) -> str | None:
+    """Return the command that runs *line*, or a shell, beside the job; *line* where no job runs."""
+    if session.spec.job.run_on != ("vm" if on_vm else "tpu"):
+        return line
+    return elevated("tpuctl", IN_JOB, session.ssh.settings.root, *(("--", line) if line else ()))
 
 
 def look(session: Session) -> World:
@@ -58,7 +91,10 @@ def worker_hosts(session: Session) -> list[Host]:
 
 def worker_host_of(session: Session, number: int) -> Host:
     """Return one worker; raise UsageError when there is none of that *number*."""
-    hosts = worker_hosts(session)
+    return _numbered(worker_hosts(session), number)
+
+
+def _numbered(hosts: Sequence[Host], number: int) -> Host:
     if not 0 <= number < len(hosts):
         raise UsageError(f"--worker {number}: there are workers 0 to {len(hosts) - 1}", code="TPU-132")
     return hosts[number]

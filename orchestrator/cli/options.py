@@ -139,6 +139,9 @@ cloud_option = click.option(
 json_option = click.option("--json", "as_json", cls=SharedOption, is_flag=True, help="Print JSON to stdout.")
 name_argument = click.argument("name", required=False, shell_complete=complete_name)
 """NAME of a deployment that this computer has brought up; it needs no file."""
+home_option = click.option(
+    "--home", is_flag=True, help="In the home folder of the login, without the job's variables."
+)
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 

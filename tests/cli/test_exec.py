@@ -14,7 +14,7 @@ name: pair
 project: local-project
 tpu: {type: v4-16, zones: [us-central2-b]}
 vm: none
-job: {source: src, command: exec sleep 600}
+job: {source: src, command: exec sleep 600, env: {COLOUR: deep blue, PLACE: $TPUCTL_NODE}}
 """
 SECOND = 'grep -q "^WORKER_ID=1" "$TPUCTL_ROOT/job.env"'
 
@@ -23,6 +23,7 @@ SECOND = 'grep -q "^WORKER_ID=1" "$TPUCTL_ROOT/job.env"'
 def cloud(tmp_path, monkeypatch, capsys):
     """Give a slice of two workers on a local cloud of its own; return what runs a command on it."""
     (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "note.txt").write_text("of the job\n")
     (tmp_path / "tpuctl.yaml").write_text(FILE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TPUCTL_CLOUD", "local")
@@ -72,3 +73,20 @@ def test_each_worker_has_its_row_when_one_is_lost(cloud, tmp_path):
     assert lost.startswith("pair-tpu-g1-w1: lost, so whether it ended well is not known: SSH to pair-tpu-g1")
     assert lost.endswith("(TPU-500)")
     assert hint.startswith("  next:  ")
+
+
+def test_commands_run_in_the_folder_of_the_job_with_its_variables(cloud):
+    """As the job would, on one worker that is named; --home is the login's home, without them."""
+    look = 'cat note.txt; echo "$COLOUR $PLACE ${TPUCTL_PROGRESS_FILE:-none}"; echo "$TPUCTL_CHECKPOINT_DIR"'
+    code, out, err = cloud("exec", "--worker", "1", "--json", "--", look)
+    (only,) = document(out)["results"]
+    assert (code, only["machine"], only["exit_code"]) == (0, "pair-tpu-g1-w1", 0), err
+    note, variables, checkpoints = only["stdout"].splitlines()
+    # Its own step is not the job's: what is run by hand has no file to report it.
+    assert (note, variables) == ("of the job", "deep blue pair-tpu-g1 none")
+    assert checkpoints.endswith("/checkpoints")
+
+    code, out, _ = cloud("exec", "--home", "--json", "--", 'ls note.txt; echo "<$COLOUR>"')
+    assert [r["stdout"] for r in document(out)["results"]] == ["<>\n", "<>\n"]
+    code, out, err = cloud("exec", "--worker", "2", "--", "true")
+    assert (code, "TPU-132" in err) == (2, True)

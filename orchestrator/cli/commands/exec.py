@@ -4,25 +4,31 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, deployment_options, home_option
 
 
 @click.command("exec", cls=Command)
 @deployment_options
+@click.option("--worker", "workers", type=int, multiple=True, help="Only this worker; may be repeated.")
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU workers.")
 @click.option("--deadline", type=float, default=600.0, show_default=True, help="Seconds for each worker.")
+@home_option
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
-def command(choice: Choice, on_vm: bool, deadline: float, words: tuple[str, ...]) -> None:
+def command(
+    choice: Choice, workers: tuple[int, ...], on_vm: bool, deadline: float, home: bool, words: tuple[str, ...]
+) -> None:
     """
     Run a command on all workers in parallel. It succeeds only if it succeeds on every one of them.
 
-    When one of them failed or was lost, a line at the end says so for each worker.
+    It runs in the folder of the job's code, as the job's user and with its variables and secrets. When
+    a worker failed or was lost, a line at the end says so for each of them.
     """
     from orchestrator.app.workers import run_everywhere
     from orchestrator.cli.views import exec as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = run_everywhere(choice, words, deadline, EventPrinter(as_json=choice.as_json), on_vm=on_vm)
+    reporter = EventPrinter(as_json=choice.as_json)
+    found = run_everywhere(choice, words, deadline, reporter, workers=workers, on_vm=on_vm, home=home)
     if choice.as_json:
         print_json("exec", {"results": [view.as_dict(answer) for answer in found]})
     else:

@@ -3,18 +3,24 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, deployment_options, home_option
 
 
 @click.command("ssh", cls=Command)
 @deployment_options
 @click.option("--worker", type=int, default=0, show_default=True, help="Number of the TPU worker.")
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU.")
+@home_option
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
-def command(choice: Choice, worker: int, on_vm: bool, words: tuple[str, ...]) -> None:
-    """Open a shell, or run one command. The machine must show the host key that the cloud's API reports."""
+def command(choice: Choice, worker: int, on_vm: bool, home: bool, words: tuple[str, ...]) -> None:
+    """
+    Open a shell, or run one command, in the folder of the job's code.
+
+    It runs as the job's user and has the job's variables and secrets; --home opens the login's home instead.
+    The machine must show the host key that the cloud's API reports.
+    """
     from orchestrator.app.workers import open_shell
     from orchestrator.cli.views.event_lines import EventPrinter
 
     reporter = EventPrinter(as_json=choice.as_json)
-    raise click.exceptions.Exit(open_shell(choice, worker, words, reporter, on_vm=on_vm))
+    raise click.exceptions.Exit(open_shell(choice, worker, words, reporter, on_vm=on_vm, home=home))
