@@ -48,6 +48,8 @@ GROUPS = {
     "Reach the machines": {
         "ssh": "Open a shell on a worker or on the VM.",
         "exec": "Run a command on every worker.",
+        "cp": "Copy a file to or from a machine.",
+        "ssh-config": "Print the machines for ssh, scp, rsync and VS Code.",
         "tunnel": "Reach TensorBoard, JupyterLab or a port of a machine.",
     },
     "Set up": {
@@ -76,7 +78,8 @@ ELSEWHERE = {
     "check": ("lint", "validate", "verify"),
     "watch": ("babysit", "monitor", "recover", "resume"),
     "push": ("redeploy", "restart", "sync", "update"),
-    "fetch": ("cp", "download", "get", "pull", "rsync", "scp"),
+    "fetch": ("download", "get", "pull"),
+    "cp": ("rsync", "scp"),
     "exec": ("ssh-all",),
     "ssh": ("attach", "connect", "login", "shell"),
     "tunnel": ("forward", "jupyter", "notebook", "port-forward", "proxy", "tensorboard"),
@@ -104,7 +107,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         # A module for each command: `tpuctl --help` names all of them and imports none.
-        module = importlib.import_module(f"orchestrator.cli.commands.{cmd_name}")
+        module = importlib.import_module(f"orchestrator.cli.commands.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

@@ -19,18 +19,23 @@ _SEGMENT = re.compile(rf"{LOGS}g(\d{{1,9}})/w(\d{{1,4}})/(\d+)\.log", re.ASCII)
 
 
 class JobLog:
-    """Return what is new in the log at each read. Only whole lines are returned."""
+    """
+    Return what is new in the log at each read. Only whole lines are returned.
 
-    def __init__(self, store: Store, worker: int | None = None) -> None:
+    Parts of the log to which nothing was added after *since*, by the bucket's clock, are passed over.
+    """
+
+    def __init__(self, store: Store, worker: int | None = None, since: float = 0.0) -> None:
         self._store = store
         self._worker = worker
+        self._since = since
         self._read: dict[str, int] = {}
         self._rest: dict[tuple[int, int], bytes] = {}
         self._held = 0
 
     def new_lines(self) -> Iterator[tuple[int, int, str]]:
         """Yield (incarnation, worker, line) for everything written since the last call."""
-        for (incarnation, worker), name, size in log_segments(self._store, self._worker):
+        for (incarnation, worker), name, size in log_segments(self._store, self._worker, self._since):
             while self._read.get(name, 0) < size:
                 found = self._store.read(name, self._read.get(name, 0), PIECE)
                 if found is None or not found.data:
@@ -84,11 +89,19 @@ class LogTail:
         return lines[-self._lines :]
 
 
-def log_segments(store: Store, worker: int | None) -> list[tuple[tuple[int, int], str, int]]:
-    """Return ((incarnation, worker), object, size) of each part of the log, in order; *worker* None is all."""
+def log_segments(
+    store: Store, worker: int | None, since: float = 0.0
+) -> list[tuple[tuple[int, int], str, int]]:
+    """
+    Return ((incarnation, worker), object, size) of each part of the log that was added to after *since*.
+
+    They are in order; *worker* None is all.
+    """
     found = []
     for stored in store.list(LOGS):
         match = _SEGMENT.fullmatch(stored.name)
-        if match and int(match[2]) < MOST_WORKERS and worker in (None, int(match[2])):
+        if match is None or stored.updated < since:
+            continue
+        if int(match[2]) < MOST_WORKERS and worker in (None, int(match[2])):
             found.append(((int(match[1]), int(match[2])), stored.name, stored.size))
     return sorted(found)

@@ -11,6 +11,8 @@ from orchestrator.domain.ports import RunResult
 from orchestrator.errors import RemoteError
 
 if TYPE_CHECKING:
+    import mmap
+
     import paramiko
 
     from orchestrator.ssh.connection import Connection
@@ -52,7 +54,7 @@ def run_one(connection: "Connection", command: str, stdin: bytes = b"") -> RunRe
         return run_on(connection, command, stdin)
 
 
-def run_on(connection: "Connection", command: str, stdin: bytes = b"") -> RunResult:
+def run_on(connection: "Connection", command: str, stdin: "bytes | mmap.mmap" = b"") -> RunResult:
     """
     Run a shell command over an open connection and return its exit code and output.
 
@@ -63,7 +65,9 @@ def run_on(connection: "Connection", command: str, stdin: bytes = b"") -> RunRes
     return RunResult(code, _text(output), _text(errors))
 
 
-def _run(connection: "Connection", command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
+def _run(
+    connection: "Connection", command: str, stdin: "bytes | mmap.mmap", output: bytearray, errors: bytearray
+) -> int:
     """Run a shell command over an open connection into *output* and *errors*, and return its exit code."""
     channel = connection.execute(command)
     # Both streams and the input at once: a command that waits for one of them would fill the other's window.
@@ -154,7 +158,7 @@ def _by_signal(connection: "Connection") -> RemoteError:
     )
 
 
-def _feed(connection: "Connection", channel: "paramiko.Channel", stdin: bytes) -> None:
+def _feed(connection: "Connection", channel: "paramiko.Channel", stdin: "bytes | mmap.mmap") -> None:
     """Send the input; a command may end without reading it."""
     view = memoryview(stdin)
     with contextlib.suppress(OSError, EOFError):

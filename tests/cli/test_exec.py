@@ -1,5 +1,7 @@
 """`exec` on a slice of two real machines: one row for each worker, whatever became of it."""
 
+import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -90,3 +92,63 @@ def test_commands_run_in_the_folder_of_the_job_with_its_variables(cloud):
     assert [r["stdout"] for r in document(out)["results"]] == ["<>\n", "<>\n"]
     code, out, err = cloud("exec", "--worker", "2", "--", "true")
     assert (code, "TPU-132" in err) == (2, True)
+
+
+def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monkeypatch):
+    """To the folder of the job and back; what is missing there leaves the file here as it was."""
+    (tmp_path / "big.bin").write_bytes(bytes(range(256)) * 9000)
+    (tmp_path / "empty").touch()
+    assert cloud("cp", "--worker", "1", "big.bin", ":")[0] == 0
+    assert cloud("cp", "empty", ":sub/")[0] == 0
+    code, out, _ = cloud("cp", "--worker", "1", "--json", ":big.bin", "back.bin")
+    assert (code, document(out)["bytes"]) == (0, 2304000)
+    assert (tmp_path / "back.bin").read_bytes() == (tmp_path / "big.bin").read_bytes()
+    assert cloud("cp", ":sub/empty", ".")[0] == 0
+
+    code, _, err = cloud("cp", ":no-such-file", "back.bin")
+    assert (
+        code,
+        "there is no no-such-file in" in err,
+        "back.bin is as it was" in err.replace("\n", " "),
+    ) == (1, True, True)
+    assert (tmp_path / "back.bin").stat().st_size == 2304000
+    for words in (("a", "b"), (":a", ":b"), ("no-such-file", ":")):
+        assert cloud("cp", *words)[0] == 2
+    code, _, err = cloud("cp", "src", ":")
+    assert (code, "ssh-config" in err) == (2, True)
+    # What is cut under way has another checksum, and gets no name.
+    monkeypatch.setattr("orchestrator.ssh.copy.sha256_of", lambda _: "0" * 64)
+    assert cloud("cp", "big.bin", ":cut.bin")[0] == 1
+    monkeypatch.undo()
+    assert cloud("exec", "--json", "--", "ls")[1].count("cut.bin") == 0
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH is not installed")
+def test_the_stock_ssh_reaches_the_machines_and_refuses_a_stranger(cloud, tmp_path):
+    """By names that stay the same over preemptions, with the keys that the cloud reports, and no others."""
+    config = tmp_path / "ssh config"
+    assert cloud("ssh-config", "-o", str(config))[0] == 0
+
+    def ssh(*words, program="ssh"):
+        return subprocess.run(
+            [program, "-F", str(config), "-o", "BatchMode=yes", *words],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    said = ssh("pair-w1", f"{SECOND} && echo second")
+    assert (said.returncode, said.stdout) == (0, "second\n"), said.stderr
+    (tmp_path / "sent").write_text("by scp")
+    assert ssh(str(tmp_path / "sent"), "pair-w0:sent", program="scp").returncode == 0
+    assert ssh("pair-w0", "cat sent").stdout == "by scp"
+
+    # The first worker's block with the second one's keys: another machine answers at that address.
+    known = next(
+        line.split()[-1].strip('"') for line in config.read_text().splitlines() if "UserKnown" in line
+    )
+    lines = Path(known).read_text().splitlines()
+    Path(known).write_text(
+        "".join(f"{line.replace('pair-w1', 'pair-w0')}\n" for line in lines if "pair-w1" in line)
+    )
+    refused = ssh("pair-w0", "true")
+    assert refused.returncode == 255
+    assert "Host key verification failed" in refused.stderr

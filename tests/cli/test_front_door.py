@@ -68,7 +68,7 @@ def test_every_command_explains_itself(words, command, capsys):
     assert f"Usage: tpuctl {' '.join(words)}" in text
     assert (command.help or "").strip()
     assert here(capsys, *words, "-h") == (0, text, "")
-    assert importlib.import_module(f"orchestrator.cli.commands.{words[0]}").__doc__
+    assert importlib.import_module(f"orchestrator.cli.commands.{words[0].replace('-', '_')}").__doc__
 
 
 def test_the_list_of_commands_is_complete(capsys):

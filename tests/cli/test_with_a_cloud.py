@@ -170,7 +170,14 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert all(w["heartbeat_age_s"] >= 0 for w in body["workers"])
     told = document(cloud("exec", "--json", "--", "echo", "a b")[1])
     assert [r["stdout"] for r in told["results"]] == ["a b\n"]
-    assert "hello" in [json.loads(line)["line"] for line in cloud("logs", "--json")[1].splitlines()]
+    lines = [json.loads(line)["line"] for line in cloud("logs", "--json")[1].splitlines()]
+    assert "hello" in lines
+    last = [json.loads(line)["line"] for line in cloud("logs", "--json", "--tail", "2")[1].splitlines()]
+    assert last == lines[-2:]
+    assert cloud("logs", "--tail", "0")[1] == ""
+    assert "hello" in cloud("logs", "--since", "1h")[1]
+    assert cloud("logs", "--since", "soon")[0] == 2
+    assert cloud("logs", "--controller", "--tail", "1")[1].count("\n") == 1
     assert document(cloud("local", "status", "--json")[1])["running"]
 
     assert document(cloud("report", "--json", "-o", "r.html")[1])["file"] == "r.html"

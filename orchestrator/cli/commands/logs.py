@@ -6,29 +6,55 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
+from orchestrator.domain.units import Duration
+
+
+def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    try:
+        return None if text is None else Duration.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command("logs", cls=Command)
 @deployment_options
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the job ends.")
+@click.option(
+    "-n", "--tail", type=click.IntRange(0), metavar="LINES", help="Begin with the last LINES lines."
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=_seconds,
+    help="Only what was written in the last TIME, such as 30m (see below).",
+)
 @click.option("--worker", type=int, help="Only this worker. Default: worker 0.", default=0, show_default=True)
 @click.option("--all-workers", is_flag=True, help="All workers, each line with its number.")
 @click.option("--raw", is_flag=True, help="As the job wrote it, with all that steers a terminal.")
 @click.option("--controller", is_flag=True, help="What tpuctl did instead, wherever its loop ran.")
 def command(
-    choice: Choice, follow: bool, worker: int, all_workers: bool, raw: bool, controller: bool
-) -> None:
-    """Print the job's log from the bucket: it outlives the machines that wrote it."""
+    choice: Choice, follow: bool, tail: int | None, since: float | None, worker: int, all_workers: bool, raw: bool,
+    controller: bool,
+) -> None:  # fmt: skip
+    """
+    Print the job's log from the bucket: it outlives the machines that wrote it.
+
+    The lines of a job have no times. With --since, a part of the log is printed whole when something was added
+    to it in that time; of --controller each line counts by its own time.
+    """
     from orchestrator.app.logs import read_events_of, read_job_log
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.logs import JobLines, show_event
 
     reporter = EventPrinter(as_json=choice.as_json)
     if controller:
-        read_events_of(choice, partial(show_event, as_json=choice.as_json), reporter, follow=follow)
+        show = partial(show_event, as_json=choice.as_json)
+        read_events_of(choice, show, reporter, follow=follow, tail=tail, seconds=since)
         return
     lines = JobLines(choice.as_json, raw, numbered=all_workers)
-    found = read_job_log(choice, None if all_workers else worker, lines.show, reporter, follow=follow)
+    found = read_job_log(
+        choice, None if all_workers else worker, lines.show, reporter, follow=follow, tail=tail, seconds=since
+    )
     # To stderr and with 0: a job that has printed nothing yet is no error.
     if not found and not choice.as_json:
         click.echo("no log yet; see `tpuctl status`", err=True)

@@ -182,6 +182,8 @@ KINDS: Mapping[str, Any] = {
             "code": maybe(str),
         }],
     },
+    "cp": {"machine": str, "source": str, "target": str, "bytes": int},
+    "ssh-config": {"hosts": [str], "config": str, "file": maybe(str)},
     "tunnel": {"service": str, "url": str, "port": int, "role": str},
     "rehearsal": {
         "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),

@@ -1,0 +1,77 @@
+"""Copy one file to or from a machine: all of it under its name, or nothing."""
+
+import hashlib
+import mmap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.replacing import replacing
+from orchestrator.errors import RemoteError
+from orchestrator.ssh.elevate import elevated
+from orchestrator.ssh.run import errors_of, exit_code, read, run_on
+from orchestrator.ssh.upload import map_file
+
+if TYPE_CHECKING:
+    from orchestrator.ssh.connection import Connection
+
+_PLACE = r"""
+set -euo pipefail
+if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi
+"""
+_TAKE = rf"""{_PLACE}
+target=$2 digest=$3 name=$4
+case $target in */) mkdir -p "$target" ;; esac
+[ ! -d "$target" ] || target=${{target%/}}/$name
+part=$target.tpuctl-part.$$
+trap 'rm -f "$part"' EXIT
+sum=$(tee --output-error=exit "$part" | sha256sum)
+[ "${{sum%% *}}" = "$digest" ] || {{ echo "what arrived is not what was sent" >&2; exit 1; }}
+mv -fT "$part" "$target"
+"""
+_GIVE = rf"""{_PLACE}
+[ -e "$2" ] || {{ echo "there is no $2 in $PWD" >&2; exit 1; }}
+[ -f "$2" ] || {{ echo "$2 is no plain file; for folders: tpuctl ssh-config, then scp -r or rsync" >&2; exit 1; }}
+sum=$(sha256sum <"$2")
+echo "${{sum%% *}}"
+cat -- "$2"
+"""
+"""Relative paths are those of the job's folder. First comes the checksum: a file that changes then is refused."""
+_DIGEST = hashlib.sha256().digest_size * 2
+
+
+def send(connection: "Connection", source: Path, target: str, root: str) -> None:
+    """Copy *source* to *target* on the machine, into it where that is a folder. Raise RemoteError and OSError."""
+    digest = sha256_of(source)
+    # An empty file cannot be mapped.
+    data = map_file(source) if source.stat().st_size else b""
+    try:
+        command = elevated("tpuctl-cp", _TAKE, root, target, digest, source.name)
+        with connection:
+            done = run_on(connection, command, data)
+    finally:
+        if isinstance(data, mmap.mmap):
+            data.close()
+    if done.exit_code:
+        raise _failed(connection, done.stderr.strip(), f"{target} on it")
+
+
+def fetch(connection: "Connection", source: str, target: Path, root: str) -> None:
+    """Copy *source* of the machine to the file *target*. Raise RemoteError and OSError."""
+    with connection, replacing(target, 0o644) as file:
+        channel = connection.execute(elevated("tpuctl-cp", _GIVE, root, source))
+        head, found = b"", hashlib.sha256()
+        for data in read(connection, channel):
+            missing = _DIGEST + 1 - len(head)
+            head += data[:missing]
+            found.update(data[missing:])
+            file.write(data[missing:])
+        said = errors_of(channel)
+        if exit_code(connection, channel):
+            raise _failed(connection, said, str(target))
+        if head.decode(errors="replace") != f"{found.hexdigest()}\n":
+            raise _failed(connection, f"{source} changed while it was copied", str(target))
+
+
+def _failed(connection: "Connection", why: str, target: str) -> RemoteError:
+    return RemoteError(f"copying with {connection.host.name}: {why}", changed=f"{target} is as it was")
