@@ -17,7 +17,8 @@ def command(choice: Choice, worker: int, on_vm: bool, source: str, target: str) 
     Copy a file to or from a machine, where its path begins with a colon.
 
     For example `tpuctl cp notes.txt :data/` and `tpuctl cp :run.log .`. A relative path there is one of the
-    job's folder. The copy is compared by its checksum, and has its name only when it is complete. For whole folders use scp or rsync with `tpuctl ssh-config`.
+    job's folder. The copy is compared by its checksum, and has its name only when it is complete. For
+    whole folders use scp or rsync with `tpuctl ssh-config`.
     """
     from orchestrator.app.workers import copy
     from orchestrator.cli.console import print_json, say
