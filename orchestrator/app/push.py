@@ -21,7 +21,7 @@ from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.loop import OUTAGE
 from orchestrator.engine.reconcile import Pass
-from orchestrator.errors import AuthError, UsageError
+from orchestrator.errors import AuthError, JobFailedError, UsageError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM, job_digest, with_digest_of_today
 
@@ -35,6 +35,14 @@ class LaterError(Exception):
     """Say that machines have to come first, which is not for a push to do."""
 
 
+class EndedError(Exception):
+    """Say that the job has come to its end with what was pushed."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.reason)
+        self.plan = plan
+
+
 class PushOutcome(Enum):
     """Name how a push ended."""
 
@@ -42,6 +50,7 @@ class PushOutcome(Enum):
     PLANNED = "planned"
     RUNNING = "running"
     RECORDED = "recorded"
+    DONE = "done"
 
 
 @dataclass(frozen=True)
@@ -201,6 +210,15 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
     except LaterError:
         session.records.flush()
         return PushOutcome.RECORDED
+    except EndedError as end_of_job:
+        session.records.flush()
+        if end_of_job.plan.outcome is Outcome.DONE:
+            return PushOutcome.DONE
+        raise JobFailedError(
+            f"the job ended with the new code: {end_of_job.plan.reason}",
+            hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
+            changed="the new code is recorded; the machines are there until `tpuctl watch` ends it",
+        ) from None
     return PushOutcome.RUNNING if result.plan.empty and not result.plan.waiting else PushOutcome.RECORDED
 
 
@@ -212,6 +230,9 @@ def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Rec
 
 
 def _only_ours(plan: Plan) -> None:
+    # Its deletions look like machines that have to come first, and no next machine takes this code.
+    if plan.outcome is not None:
+        raise EndedError(plan)
     # Raised before anything of the plan is carried out: a push never replaces or deletes a machine.
     if any(change.kind not in OURS for change in plan.changes):
         raise LaterError

@@ -37,11 +37,16 @@ REACH = 6
 NARROW = "the job reads secrets, and this TPU was made without the scope cloud-platform"
 NARROW_VM = "the job reads secrets, and the VM was made without the scope cloud-platform"
 RECREATE_VM = "recreate the VM: tpuctl down, then tpuctl up"
-_FIRST_SETTINGS = (
-    "command", "source", "data", "setup", "python", "run_on", "env", "secrets", "checkpoint", "progress", "memory",
-    "target_steps", "failures", "stop_signal", "grace",
-)  # fmt: skip
-"""The settings that there were when the digest was one of their repr, in their order then."""
+_FIRST_SETTINGS = {
+    "JobSpec": (
+        "command", "source", "data", "setup", "python", "run_on", "env", "secrets", "checkpoint", "progress",
+        "memory", "target_steps", "failures", "stop_signal", "grace",
+    ),
+    "CheckpointSpec": ("format", "dir", "keep", "marker", "every", "save_seconds"),
+    "ProgressSpec": ("step", "loss", "rate"),
+    "MemorySpec": ("params_millions", "optimizer", "dtype", "shards", "activations_gb", "text_gb"),
+}  # fmt: skip
+"""The settings that there were when the digest was one of their repr, in their order then: never to be changed."""
 
 
 def heartbeat_interval(spec: Spec) -> float:
@@ -77,11 +82,19 @@ def job_digest(spec: Spec) -> str:
 
 def with_digest_of_today(spec: Spec, record: Record) -> Record:
     """Return the record with today's digest where an earlier tpuctl has written its own for the same settings."""
-    before = ", ".join(f"{name}={getattr(spec.job, name)!r}" for name in _FIRST_SETTINGS)
+    before = hashlib.sha256(_as_before(spec.job).encode()).hexdigest()[:16]
     # Another definition of the digest is no other job: what runs must not be restarted for an upgrade.
-    if record.job.settings != hashlib.sha256(f"JobSpec({before})".encode()).hexdigest()[:16]:
+    if record.job.settings != before:
         return record
     return replace(record, job=replace(record.job, settings=job_digest(spec)))
+
+
+def _as_before(part: Any) -> str:
+    """Return the repr that a section had before its digest knew no defaults."""
+    if not is_dataclass(part):
+        return repr(part)
+    name = type(part).__name__
+    return f"{name}({', '.join(f'{one}={_as_before(getattr(part, one))}' for one in _FIRST_SETTINGS[name])})"
 
 
 def _chosen(part: Any) -> Any:

@@ -10,9 +10,18 @@ from orchestrator.contract.object_names import RECORD
 from orchestrator.domain.checksum import bytes_with_checksum, proven
 from orchestrator.planning.job import job_digest
 from tests.kit.cloud import PROJECT
+from tests.kit.machines import Machines
 from tests.kit.user import User
 
 KEY = b"k" * 32
+SETTINGS_BEFORE = (
+    "JobSpec(command='python3 train.py', source='src', data={}, setup='', python='', run_on='tpu', env={}, "
+    "secrets={}, checkpoint=CheckpointSpec(format='auto', dir='local', keep=3, marker='COMPLETE', every=None, "
+    "save_seconds=None), progress='auto', memory=MemorySpec(params_millions=None, optimizer='adam', "
+    "dtype='fp32', shards=1, activations_gb=None, text_gb=None), target_steps=None, failures=5, "
+    "stop_signal='TERM', grace=None)"
+)
+"""What the digest of the settings was made of in commit fbcd1de6, for the file of these tests."""
 DONE = {"phase": "done"}
 
 
@@ -105,7 +114,7 @@ def test_an_upgrade_of_tpuctl_restarts_no_job_and_reopens_none(cloud, user):
     """An earlier version wrote its own digest of the same settings, and its agent was another one."""
     user.up()
     spec = load(user.folder / "tpuctl.yaml")
-    earlier = hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
+    earlier = hashlib.sha256(SETTINGS_BEFORE.encode()).hexdigest()[:16]
     written = user.state / "gcp" / PROJECT / "demo" / "record.json"
 
     def downgrade():
@@ -128,3 +137,29 @@ def test_an_upgrade_of_tpuctl_restarts_no_job_and_reopens_none(cloud, user):
     downgrade()
     assert "nothing to do" in user.up().err
     assert len(cloud.asked("tpu.nodes.create")) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "text"),
+    [
+        ({"phase": "failed", "message": "boom"}, 1, "the job ended with the new code: worker 0: boom"),
+        ({"phase": "done", "committed_step": 7}, 0, "the job is done with the new code"),
+    ],
+    ids=["failed", "done"],
+)
+def test_a_job_that_ends_with_the_pushed_code_is_not_said_to_wait_for_a_machine(
+    cloud, user, monkeypatch, end, code, text
+):
+    """No next machine takes this code: the end is told, and no machine is deleted by a push."""
+    user.up()
+    user.write("train.py", "print('other')\n")
+    started = Machines.start
+
+    def ends_at_once(self, worker, **words):
+        started(self, worker, **words)
+        worker.said.update(end)
+
+    monkeypatch.setattr(Machines, "start", ends_at_once)
+    said = user.run("push")
+    assert (said.code, text in said.err) == (code, True)
+    assert cloud.in_use() == ["demo-tpu-g1"]
