@@ -55,7 +55,7 @@ def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:
         kinds: list[str] = []
         if entry.size <= SMALL:
             with contextlib.suppress(OSError):
-                kinds = keys_in((root / entry.path).read_bytes().decode("utf-8", "replace"))
+                kinds = keys_in((root / entry.path).read_bytes())
         if not kinds and entry.asked_for and named_like_a_key(entry.path):
             kinds = ["a key, by its name"]
         if kinds:

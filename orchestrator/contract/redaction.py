@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Tuple, Union
 
 from orchestrator.contract.secret_forms import forms_of
 
@@ -78,9 +78,9 @@ _Span = Tuple[int, int, str, Optional[Pattern[bytes]]]
 _Looker = Callable[[bytes, int], Optional[_Span]]
 
 
-def shapes_in(text: str, sure_only: bool = False) -> List[str]:
+def shapes_in(text: Union[str, bytes], sure_only: bool = False) -> List[str]:
     """Return what the tokens in *text* look like, each kind once."""
-    data = text.encode("utf-8", "replace")
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     found = [shape.name for shape, whole, _ in _PATTERNS if shape.start in data and whole.search(data)]
     found += [_KEY] if _BEGIN.search(data) else []
     found += [_WANDB] if not sure_only and _HEX.search(data) else []

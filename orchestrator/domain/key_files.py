@@ -19,10 +19,10 @@ SMALL: Final = 1 << 20
 
 _PRIVATE: Final = "private key"
 # Also with \n written out, as keys stand in JSON and in variables.
-_BODY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:\s|\\[nr])*[A-Za-z0-9+/]{32}")
+_BODY: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:\s|\\[nr])*[A-Za-z0-9+/]{32}")
 
 
-def keys_in(text: str) -> list[str]:
+def keys_in(text: bytes) -> list[str]:
     """Return what kinds of keys stand in *text*; code that only knows how a private key begins holds none."""
     found = shapes_in(text, sure_only=True)
     return [kind for kind in found if kind != _PRIVATE or _BODY.search(text)]

@@ -8,7 +8,9 @@ import os
 import tarfile
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +24,8 @@ from orchestrator.ssh.source_files import LIMIT, SourceEntry, survey
 _CACHE = "bundle.json"
 _KEEP = 3
 _LEVEL = 1
+_BLOCK, _WAITING = 1 << 18, 8
+"""Bytes that are compressed in one go, and how many such blocks may wait for it."""
 # A file changed this shortly before it was read may change again within one tick of its time stamp.
 _SETTLED = 2.0
 
@@ -50,8 +54,6 @@ def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, by
     added = dict(sorted((more or {}).items()))
     mark = _fingerprint(source, entries, added)
     known = _known(out_dir, mark)
-    if not known:
-        _refuse_keys(source.resolve(), entries)
     digest = known or _pack(source.resolve(), entries, out_dir, added)
     newest = max((entry.stamp[2] for entry in entries), default=0) / 1e9
     if not known and newest < started - _SETTLED:
@@ -67,16 +69,8 @@ def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, by
     )
 
 
-def _refuse_keys(root: Path, entries: Sequence[SourceEntry]) -> None:
-    """Raise UsageError when a small file holds a key: every machine of the job and the bucket would have it."""
-    found: list[str] = []
-    for entry in entries:
-        if entry.stamp[0] and not entry.link and not entry.asked_for and entry.size <= SMALL:
-            try:
-                text = (root / entry.path).read_bytes().decode("utf-8", "replace")
-            except OSError:
-                continue  # Packing says what is in the way.
-            found += [f"{entry.path} ({kind})" for kind in keys_in(text)[:1]]
+def _refuse(found: Sequence[str]) -> None:
+    """Raise UsageError for files that hold keys: every machine of the job and the bucket would have them."""
     if found:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         raise UsageError(
@@ -86,6 +80,48 @@ def _refuse_keys(root: Path, entries: Sequence[SourceEntry]) -> None:
             f"not a key, allow it there with a line !{found[0].partition(' (')[0]}",
             code="TPU-142",
         )
+
+
+class _Behind(io.RawIOBase):
+    """Hand what comes to another thread, in blocks: one reads files while the other compresses."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._pool = ThreadPoolExecutor(1, "compress")
+        self._under_way: deque[Future[object]] = deque()
+        self._block = bytearray()
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, data: object) -> int:
+        before = len(self._block)
+        self._block += bytes(data)  # type: ignore[call-overload]
+        added = len(self._block) - before
+        self._size += added
+        if len(self._block) >= _BLOCK:
+            self._hand_over(_WAITING)
+        return added
+
+    def _hand_over(self, most: int) -> None:
+        """Begin to write the block, and wait until *most* are under way. Raise what went wrong."""
+        self._under_way.append(self._pool.submit(self._write, bytes(self._block)))
+        self._block.clear()
+        while len(self._under_way) > most:
+            self._under_way.popleft().result()
+
+    def close(self) -> None:
+        """Wait until everything is written. Raise what went wrong."""
+        try:
+            if not self.closed:
+                self._hand_over(0)
+        finally:
+            self._pool.shutdown()
+            super().close()
 
 
 class _Hashing(io.RawIOBase):
@@ -107,20 +143,23 @@ class _Hashing(io.RawIOBase):
 def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mapping[str, bytes]) -> str:
     """Write the tar.gz whole or not at all and return its sha256."""
     private_folder(out_dir)
+    keys: list[str] = []
     descriptor, temporary = tempfile.mkstemp(prefix=".bundle-", dir=out_dir)
     try:
         with os.fdopen(descriptor, "wb") as file:
             hashing = _Hashing(file)
             with (
                 gzip.GzipFile("", "wb", _LEVEL, hashing, mtime=0) as packed,
-                tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
+                _Behind(packed.write) as behind,
+                tarfile.open(fileobj=behind, mode="w", format=tarfile.GNU_FORMAT) as tar,
             ):
                 for entry in entries:
-                    _add(tar, root, entry)
+                    keys += _add(tar, root, entry)
                 for name, data in more.items():
                     info = tarfile.TarInfo(name)
                     info.mode, info.size = 0o644, len(data)
                     tar.addfile(info, io.BytesIO(data))
+        _refuse(keys)
         digest = hashing.sha256.hexdigest()
         Path(temporary).replace(out_dir / f"{digest}.tar.gz")
     finally:
@@ -129,9 +168,9 @@ def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mappi
     return digest
 
 
-def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> None:
-    """Add one entry without owner or time."""
-    info = tarfile.TarInfo(entry.path)
+def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[str]:
+    """Add one entry without owner or time; return the key that it holds, unless a `!` rule asked for it."""
+    info, found = tarfile.TarInfo(entry.path), list[str]()
     info.mode = entry.mode & 0o777
     if entry.link:
         info.type, info.linkname = tarfile.SYMTYPE, entry.link
@@ -142,13 +181,20 @@ def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> None:
     else:
         info.size = entry.size
         try:
-            with (root / entry.path).open("rb") as file:
-                tar.addfile(info, file)
+            with (root / entry.path).open("rb", buffering=0) as file:
+                if entry.size <= SMALL:
+                    # Read once, for the keys and for the bundle.
+                    data = file.read(entry.size)
+                    found = [] if entry.asked_for else keys_in(data)[:1]
+                    tar.addfile(info, io.BytesIO(data))
+                else:
+                    tar.addfile(info, file)
                 grown = bool(file.read(1))
         except OSError as error:
             raise _changing(root, entry, error.strerror or "it is shorter than before") from error
         if grown:
             raise _changing(root, entry, "it is longer than before")
+    return [f"{entry.path} ({kind})" for kind in found]
 
 
 def _changing(root: Path, entry: SourceEntry, why: str) -> UsageError:

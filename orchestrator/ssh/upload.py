@@ -35,7 +35,7 @@ umask 022
 trap '' PIPE
 root=$1 digest=$2 patience=$3
 store=$root/bundle tree=$root/bundle/$digest
-part=$store/.tmp-$digest.$$ fresh=$store/.tmp-dir-$digest.$$ link=$root/.current.$$ wanted=$store/wanted
+fresh=$store/.tmp-dir-$digest.$$ link=$root/.current.$$ wanted=$store/wanted
 
 fail() {  # what is still under way is read and dropped: a broken pipe would hide the message
   echo "$1" >&2
@@ -43,7 +43,7 @@ fail() {  # what is still under way is read and dropped: a broken pipe would hid
   timeout "$patience" cat >/dev/null || true
   exit 1
 }
-clean() { rm -rf "$part" "$fresh" "$link"; }
+clean() { rm -rf "$fresh" "$link"; }
 trap clean EXIT
 
 sweep() {  # what cut pushes left; a live one and the agent's own work are not touched
@@ -63,12 +63,16 @@ switch() {
 }
 
 receive() {
-  local sum
-  sum=$(timeout "$patience" cat 2>/dev/null | tee --output-error=exit "$part" | sha256sum) ||
-    fail "cannot write to $store"
-  [ "${sum%% *}" = "$digest" ] || fail "the bundle arrived cut or changed"
+  local sum unpacking
   mkdir "$fresh"
-  tar -xzf "$part" -C "$fresh" --no-same-owner || fail "cannot unpack the bundle in $store"
+  # Unpacked while it arrives; nobody looks there before the sum is known to be right.
+  exec 3> >(exec tar -xzf - -C "$fresh" --no-same-owner)
+  unpacking=$!
+  sum=$(timeout "$patience" cat 2>/dev/null | tee --output-error=exit /dev/fd/3 | sha256sum) ||
+    fail "cannot write to $store"
+  exec 3>&-
+  [ "${sum%% *}" = "$digest" ] || fail "the bundle arrived cut or changed"
+  wait "$unpacking" || fail "cannot unpack the bundle in $store"
   echo "$digest" > "$fresh/.tpuctl-bundle" || fail "cannot write to $store"
   sync -f "$fresh" || fail "cannot write to $store"
   mv -T "$fresh" "$tree" 2>/dev/null || [ -d "$tree" ] || fail "cannot rename the bundle to $tree"
