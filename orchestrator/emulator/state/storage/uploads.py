@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.emulator.state.storage.blobs import Blobs
-from orchestrator.emulator.state.storage.objects import Objects
+from orchestrator.emulator.state.storage.objects import Checksums, Objects
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject
 
@@ -74,17 +74,23 @@ class Uploads:
             session_id, *(data if start == held else [b"".join(data)[held - start :]])
         )
 
-    def keep_part(self, session_id: str, part: int, *data: bytes) -> None:
+    def keep_part(self, session_id: str, part: int, *data: bytes) -> Checksums:
         """
         Keep a part of an upload that is made of numbered ones, in place of an earlier one of that number.
+
+        Return its checksums.
 
         Parts do not outlive a restart: their upload is begun anew then.
         """
         blob = self._part(self._session(session_id).id, part)
         if part in self._parts.setdefault(session_id, set()):
             self._blobs.remove(blob)
+        sums = Checksums()
+        for piece in data:
+            sums.update(piece)
         self._blobs.append(blob, *data)
         self._parts[session_id].add(part)
+        return sums
 
     def join(self, session_id: str, parts: Sequence[int]) -> int:
         """Make the session's bytes of its *parts*, in this order; return how many. Raises 400 for a missing one."""
