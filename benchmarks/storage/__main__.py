@@ -9,6 +9,7 @@ repeatable), --turns N, --print. Every way is a whole process; the ways take tur
 import argparse
 import hashlib
 import json
+import multiprocessing
 import os
 import resource
 import shutil
@@ -21,6 +22,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,7 @@ from benchmarks.table import table, words
 GB = 10**9
 BLOCK = 1 << 20
 GOAL = 0.8
+WORKERS, SHARED = 4, 0.5
 DISK, LINK, SUMS = "disk: `dd`, with sync", "loopback", "loopback, with the checksums of both sides"
 OURS, GCLOUD = "tpuctl's agent", "`gcloud storage cp`"
 PEERS = {
@@ -81,6 +84,37 @@ class Bench:
             name: (_middle([a for a, _ in both]), _middle([b for _, b in both]))
             for name, both in taken.items()
         }
+
+    def slice(self, size: int) -> dict[str, Spent]:
+        """Return what it takes until all workers of a slice have the same file, from the bucket or one another."""
+        source, copies = self.folder / "source", [self.folder / f"worker{n}" for n in range(WORKERS)]
+        fill(source, size)
+        up, down = self.client(sys.executable, "ours")
+        up(source)
+        source.unlink()
+
+        def each(files: list[Path], way: Way) -> None:
+            with ThreadPoolExecutor(len(files)) as pool:
+                list(pool.map(way, files))
+
+        def from_the_first(_: Path) -> None:
+            down(copies[0])
+            # As processes of their own, so that they share no lock of this one.
+            senders = [multiprocessing.Process(target=relayed, args=(copies[0], one)) for one in copies[1:]]
+            for sender in senders:
+                sender.start()
+            for sender in senders:
+                sender.join()
+
+        found = {
+            "one worker alone": self.timed(down, copies[0]),
+            f"{WORKERS} workers, each from the bucket": self.timed(lambda _: each(copies, down), source),
+            "one from the bucket, the others from it": self.timed(from_the_first, source),
+        }
+        self.empty()
+        for one in copies:
+            one.unlink()
+        return found
 
     def ways(self, source: Path, *, few: bool) -> dict[str, tuple[Way, Way]]:
         """Return the ways up and down; a large file goes few of them, since each takes minutes."""
@@ -189,6 +223,11 @@ def loopback(
         os.waitpid(sender, 0)
 
 
+def relayed(source: Path, target: Path) -> None:
+    """Bring a file from the worker that has it, with the sha256 that every worker computes."""
+    loopback(source, target, (), ("sha256",), sync=True)
+
+
 def _sum(path: Path, sums: "list[hashlib._Hash]") -> None:
     with path.open("rb") as file:
         while sums and (block := file.read(BLOCK)):
@@ -224,7 +263,7 @@ def service(folder: Path) -> Iterator[tuple[str, int]]:
         process.wait()
 
 
-def page(found: dict[float, dict[str, tuple[Spent, Spent]]]) -> str:
+def page(found: dict[float, dict[str, tuple[Spent, Spent]]], shared: dict[str, Spent]) -> str:
     """Return the tables and what they say about the goal."""
     about = words(
         "A file of random bytes goes to the storage of the local cloud and comes back; every way is a whole",
@@ -247,6 +286,28 @@ def page(found: dict[float, dict[str, tuple[Spent, Spent]]]) -> str:
         heads = (f"{size:g} GB", "save, s", "ratio", "computing, s", "restore, s", "ratio", "computing, s")
         parts.append(table(heads, lines))
         goals += [_goal(size, rows, number, what) for number, what in enumerate(("save", "restore"))]
+    alone = next(iter(shared.values())).seconds
+    lines_ = [
+        (name, f"{one.seconds:.1f}", f"{one.seconds / alone:.2f}", f"{one.computing:.1f}")
+        for name, one in shared.items()
+    ]
+    parts.append(
+        words(
+            f"The same file of {SHARED:g} GB for the workers of one slice; here all of them, the bucket and the",
+            "relay share the cores of one computer.",
+        )
+    )
+    parts.append(table(("until all have it", "seconds", "of one alone", "computing, s"), lines_))
+    goals.append(
+        words(
+            "Each worker fetches its own part of a checkpoint. What all need (code, data, a checkpoint that only",
+            "worker 0 saved) comes to each from the bucket, and not from another worker. That is quicker here only",
+            "because all share the cores; it would need a port that workers listen on, a key for it,",
+            "and an answer to a worker that dies while others wait for it. Whether it would be quicker at Google's",
+            "nobody has measured.",
+            item=True,
+        )
+    )
     return "\n\n".join([*parts, "\n".join(goals)])
 
 
@@ -282,7 +343,8 @@ def main() -> None:
                 size: bench.rows(int(size * GB), options.turns if size <= 2 else 1)
                 for size in options.gb or (1.0, 10.0)
             }
-    text = page(found)
+            shared = bench.slice(int(SHARED * GB))
+    text = page(found, shared)
     print(text)
     if not options.print:
         document.put("storage", text)

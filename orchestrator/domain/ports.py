@@ -210,11 +210,14 @@ class Store(Protocol):
     def sha256(self, name: str) -> str | None:
         """Read an object of any size and return the sha256 of its bytes in hex, None when it is not there."""
 
-    def download(self, name: str, path: Path, sized: Callable[[int], object] | None = None) -> str | None:
+    def download(
+        self, name: str, path: Path, sized: Callable[[int], object] | None = None, streams: int = 1
+    ) -> str | None:
         """
         Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
 
-        *sized* is told the size before any byte comes, and ends it by what it raises.
+        *sized* is told the size before any byte comes, and ends it by what it raises. A large one comes in so
+        many *streams*.
         """
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:

@@ -117,6 +117,8 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
 def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callable[[str], None]) -> list[str]:
     """Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays."""
     room = _Room(one.size)
+    # Few files come in several streams each: a checkpoint is often one large file.
+    streams = max(1, PARALLEL // max(1, len(one.files)))
 
     def copy(file: tuple[str, str, str]) -> str:
         name, wanted, place = file
@@ -124,7 +126,7 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callabl
         path.parent.mkdir(parents=True, exist_ok=True)
         complete = bool(wanted) and path.is_file() and sha256_of(path) == wanted
         try:
-            found = wanted if complete else store.download(name, path, room.take)
+            found = wanted if complete else store.download(name, path, room.take, streams)
         except _GrownError:
             return f"{name} is larger than when the bucket was listed"
         report(place)

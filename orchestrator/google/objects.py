@@ -2,11 +2,14 @@
 
 import base64
 import hashlib
+from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from orchestrator import threads
 from orchestrator.domain.ports import LARGEST, MOST_OBJECTS, StoredObject
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from orchestrator.google.client_errors import translated
@@ -15,6 +18,8 @@ from orchestrator.google.error_mapping import too_many
 from orchestrator.google.lean_imports import imported
 
 READ_TRIES = 5
+RANGE = 8 << 20
+"""Bytes that one stream of a large download asks for at a time."""
 _FIELDS = "items(name,size,generation,updated),nextPageToken"
 _SUMS = "items(name,size,crc32c),nextPageToken"
 
@@ -126,31 +131,69 @@ class GcsStore:
         """
         return self._stream(name, Digest())
 
-    def download(self, name: str, path: Path, sized: Callable[[int], object] | None = None) -> str | None:
+    def download(
+        self, name: str, path: Path, sized: Callable[[int], object] | None = None, streams: int = 1
+    ) -> str | None:
         """
         Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
 
-        *sized* gets the size before any byte is read, and may raise to stop.
+        *sized* gets the size before any byte is read, and may raise to stop. A large one comes in *streams*.
         """
         with path.open("wb") as file:
-            return self._stream(name, Digest(file), sized)
+            return self._stream(name, Digest(file), sized, streams)
 
-    def _stream(self, name: str, digest: Digest, sized: Callable[[int], object] | None = None) -> str | None:
+    def _stream(
+        self,
+        name: str,
+        digest: Digest,
+        sized: Callable[[int], object] | None = None,
+        streams: int = 1,
+    ) -> str | None:
         blob = self._look(name)
         if blob is None:
             return None
+        size = int(blob.size or 0)
         if sized is not None:
             # It is this generation that comes, so this is its size.
-            sized(int(blob.size or 0))
-        if blob.size:
+            sized(size)
+        if size:
             # By generation: an object that is replaced while it is read gives a 404, never a mixture.
             pinned = self._clients.storage.bucket(self._name).blob(name, generation=blob.generation)
             with translated(f"read {self._url(name)}"):
                 try:
-                    pinned.download_to_file(digest, raw_download=True, **self._clients.reading)
+                    if streams > 1 and size > RANGE:
+                        self._ranges(blob, digest, streams)
+                    else:
+                        pinned.download_to_file(digest, raw_download=True, **self._clients.reading)
                 except imported("google.api_core.exceptions").NotFound as gone:
                     raise NotFoundError(f"read {self._url(name)}: replaced meanwhile") from gone
         return digest.hex()
+
+    def _ranges(self, blob: Any, digest: Digest, streams: int) -> None:
+        """Read an object in ranges, *streams* at a time, and compare its checksum, which the client does not."""
+        size, whole = int(blob.size), imported("google_crc32c").Checksum()
+
+        def bring(start: int) -> bytes:
+            taken, length = Taken(RANGE), min(RANGE, size - start)
+            pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
+            span = {"start": start, "end": start + length - 1, "raw_download": True, "checksum": None}
+            pinned.download_to_file(taken, **span, **self._clients.reading)
+            if len(taken.data) != length:
+                raise _damaged(self._url(blob.name))
+            return bytes(taken.data)
+
+        with threads.pool(streams) as pool:
+            under_way: deque[Future[bytes]] = deque()
+            waiting = deque(range(0, size, RANGE))
+            while waiting or under_way:
+                # One more than travel: while it is written the others go on.
+                while waiting and len(under_way) <= streams:
+                    under_way.append(pool.submit(bring, waiting.popleft()))
+                data = under_way.popleft().result()
+                whole.update(data)
+                digest.write(data)
+        if base64.b64encode(whole.digest()).decode() != blob.crc32c:
+            raise _damaged(self._url(blob.name))
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
         """
@@ -261,6 +304,10 @@ class GcsStore:
 
     def _url(self, name: str) -> str:
         return f"gs://{self._name}/{name}"
+
+
+def _damaged(url: str) -> TransientError:
+    return TransientError(f"read {url}: the bytes that came are not the object's")
 
 
 def _stored(blob: Any, data: bytes = b"") -> StoredObject:

@@ -1,5 +1,6 @@
 """tpuctl fetch, against a real bucket of the local cloud: the whole checkpoint, as it was saved, or nothing."""
 
+import hashlib
 import os
 import shutil
 from types import SimpleNamespace
@@ -8,6 +9,8 @@ import pytest
 
 from orchestrator.contract.manifest import file_name, manifest_name
 from orchestrator.contract.object_names import FETCHED
+from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.google import objects
 from tests.cli.cli_kit import document, here
 from tests.cli.test_checkpoints import FILE, bucket
 
@@ -154,3 +157,34 @@ def test_a_slice_has_a_folder_for_each_worker(bucket, capsys, tmp_path):
         bucket.write(manifest_name(40, 2, worker), manifest.text().encode())
     assert here(capsys, "fetch")[0] == 0
     assert tree(tmp_path / "mine-step-40") == {"w0/shard": b"part 0", "w1/shard": b"part 1"}
+
+
+def test_a_large_file_comes_in_several_streams(bucket, capsys, tmp_path, monkeypatch):
+    """All of its bytes in their places, whatever the order in which they come."""
+    data = os.urandom(10_001)
+    bucket.write("big", data)
+    monkeypatch.setattr("orchestrator.google.objects.RANGE", 1000)
+    sizes = []
+    digest = bucket.download("big", tmp_path / "copy", sizes.append, 4)
+    assert (tmp_path / "copy").read_bytes() == data
+    assert (digest, sizes) == (hashlib.sha256(data).hexdigest(), [10_001])
+    assert here(capsys, "fetch", "-o", str(tmp_path / "model"))[0] == 0
+    assert tree(tmp_path / "model") == {"weights": b"w" * 4000}
+
+
+@pytest.mark.parametrize("how", ["replaced", "damaged"])
+def test_streams_bring_one_generation_as_it_is_or_nothing(bucket, tmp_path, monkeypatch, how):
+    """The object is replaced by one of the same size, or a range arrives with other bytes than it has."""
+    bucket.write("big", os.urandom(10_001))
+    monkeypatch.setattr("orchestrator.google.objects.RANGE", 1000)
+    write, count = objects.Taken.write, []
+
+    def met(self, data):
+        count.append(data)
+        if len(count) == 5 and how == "replaced":
+            bucket.write("big", os.urandom(10_001))
+        return write(self, bytes(len(data)) if len(count) == 5 and how == "damaged" else data)
+
+    monkeypatch.setattr(objects.Taken, "write", met)
+    with pytest.raises(NotFoundError if how == "replaced" else TransientError):
+        bucket.download("big", tmp_path / "copy", None, 2)

@@ -241,7 +241,7 @@ def test_what_grows_once_it_was_listed_does_not_come(tmp_path):
     came = []
 
     class Growing:
-        def download(self, name, path, sized=None):
+        def download(self, name, path, sized=None, streams=1):
             sized({"a": 3, "b": 10**12}[name])
             came.append(name)
             path.write_bytes(b"one")
