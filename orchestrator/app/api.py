@@ -1,0 +1,208 @@
+"""
+The Python API: one deployment, acted on by a program instead of by commands. Its promise: docs/python-api.md.
+
+What a program may use is in `__all__`; everything else of the package may change with each version.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from orchestrator.app.checkpoints import list_checkpoints
+from orchestrator.app.choice import Choice
+from orchestrator.app.cost import cost_of
+from orchestrator.app.down import take_down
+from orchestrator.app.fetch import WantedFiles, fetch_files
+from orchestrator.app.init import write_first_files
+from orchestrator.app.local import preempt
+from orchestrator.app.logs import read_job_log
+from orchestrator.app.plan import plan
+from orchestrator.app.report import write_report
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.status import newest, open_for_status
+from orchestrator.app.up import bring_up
+from orchestrator.app.watch import watch
+from orchestrator.domain.events import Event
+from orchestrator.domain.job_progress import seconds_remaining
+from orchestrator.engine.reconcile import Pass
+from orchestrator.errors import TpuctlError
+
+__all__ = ["Event", "JobProgress", "PlannedUp", "Tpuctl", "TpuctlError", "new_project"]
+
+Cloud = Literal["gcp", "local"]
+
+
+@dataclass(frozen=True)
+class PlannedUp:
+    """
+    Hold what `up` would do: one line for each change, and why nothing would change where there is none.
+
+    Prices are in USD per hour, of all that would run; None where a price is not known.
+    """
+
+    changes: tuple[str, ...]
+    reason: str
+    usd_hour: float | None
+    ondemand_usd_hour: float | None
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """
+    Hold how far the job is, by its slowest worker. What the job has not reported is None.
+
+    *incarnation* is the number of the TPU, *usd* an estimate of the cost so far, *seconds_left* until the last
+    step; *phase* is a word such as setup, restore, run or done.
+    """
+
+    incarnation: int
+    phase: str
+    step: int | None
+    loss: float | None
+    checkpoint: int | None
+    seconds_left: float | None
+    usd: float
+
+
+class Tpuctl:
+    """
+    Act on the deployment of a file, as the commands of the same names do; *settings* are those of `--set`.
+
+    Methods block until they are done, and raise TpuctlError with code, message and next step. *on_event* gets
+    each event from the thread of the method.
+    """
+
+    def __init__(
+        self, file: str | Path, *, cloud: Cloud = "gcp", settings: Mapping[str, object] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:  # fmt: skip
+        pairs = tuple(f"{key}={value}" for key, value in (settings or {}).items())
+        self._choice = Choice(Path(file).absolute(), pairs, cloud)
+        self._reporter = _Teller(on_event)
+
+    def plan(self, *, offline: bool = False) -> PlannedUp:
+        """Return what `up` would change; *offline* from nothing, without a network. Changes nothing."""
+        shown = plan(self._choice, self._reporter, offline=offline).shown
+        found = shown.plan
+        changes = tuple(f"{c.verb.word} {c.kind.value} {c.name} in {c.zone}" for c in found.changes)
+        reason = found.reason or "; ".join(found.waiting)
+        return PlannedUp(changes, reason, shown.hourly.billed_usd, shown.hourly.ondemand_usd)
+
+    def up(self, *, wait: bool = False) -> int:
+        """Create what is missing and start the job; return the number of changes. Machines are billed from now."""
+        return bring_up(self._choice, self._reporter, wait=wait).changes
+
+    def watch(
+        self, on_progress: Callable[[JobProgress], None] | None = None, *, stop: threading.Event | None = None
+    ) -> bool:
+        """
+        Replace preempted machines until the job is done; return False when *stop* ended it before.
+
+        *on_progress* gets the progress after each pass. An unhappy end raises, such as a budget that is used up.
+        """
+        wish = stop or threading.Event()
+        done = watch(
+            self._choice, self._reporter, lambda s: _Screen(on_progress, wish, s.spec.job.target_steps)
+        )
+        return not done.stopped_by_user
+
+    def status(self, *, fresh: bool = False) -> dict[str, Any]:
+        """Return the document of `tpuctl status --json`; *fresh* asks the cloud and not the watcher."""
+        return newest(open_for_status(self._choice, None, self._reporter), fresh=fresh)
+
+    def logs(self, *, worker: int | None = 0) -> list[str]:
+        """Return the lines of the job's log up to now, across machines; of all workers for None."""
+        lines: list[str] = []
+        read_job_log(
+            self._choice, worker, lambda _i, _w, line: lines.append(line), self._reporter, follow=False
+        )
+        return lines
+
+    def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
+        """Return the rows of `tpuctl checkpoints --json`, newest first; *verify* reads each one whole."""
+        rows = list_checkpoints(self._choice, self._reporter, verify=verify).rows
+        return [row.as_dict() for row in rows]
+
+    def cost(self) -> dict[str, Any]:
+        """Return the document of `tpuctl cost --json`: estimates in USD."""
+        return cost_of(self._choice, None, self._reporter).as_dict()
+
+    def fetch(self, folder: str | Path, *, step: int | None = None) -> Path:
+        """Copy the newest complete checkpoint, or that of *step*, to a new folder, verified; return the folder."""
+        wanted = WantedFiles(step)
+        return fetch_files(self._choice, None, wanted, Path(folder), self._reporter).folder
+
+    def report(self, file: str | Path) -> Path:
+        """Write the story of the deployment as one HTML page; return its path."""
+        return write_report(self._choice, None, Path(file), self._reporter)[0]
+
+    def down(self, *, delete_data: bool = False) -> None:
+        """
+        Delete the machines and verify it by lists; with *delete_data* the bucket too, which cannot be undone.
+
+        Nobody is asked. Raise LeftoverError when something is left.
+        """
+        take_down(
+            self._choice, self._reporter, lambda _name, _data: None, delete_data=delete_data
+        ).raise_leftovers()
+
+    def preempt(self, name: str, *, notice: bool = True) -> None:
+        """Take a TPU of the local cloud away by its name, as Google would; *notice* warns it first."""
+        preempt(name, None, notice=notice)
+
+
+def new_project(folder: str | Path, *, recipe: str | None = None, name: str | None = None) -> Path:
+    """Write a commented deployment file, or copy the example *recipe*; return the deployment file."""
+    return write_first_files(Path(folder), recipe, name)
+
+
+class _Teller(Reporter):
+    """Give each event to the program; it asks nobody."""
+
+    def __init__(self, on_event: Callable[[Event], None] | None) -> None:
+        self._on_event = on_event
+
+    def __call__(self, event: Event) -> None:
+        if self._on_event is not None:
+            self._on_event(event)
+
+
+class _Screen:
+    """Turn each pass into progress, and the program's wish into the end of the watch."""
+
+    def __init__(
+        self, on_progress: Callable[[JobProgress], None] | None, wish: threading.Event, target: int | None
+    ) -> None:
+        self._on_progress = on_progress
+        self._wish = wish
+        self._target = target
+        self._stop: Callable[[], None] = lambda: None
+
+    def show(self, result: Pass, usd: float) -> None:
+        """Tell how far the job is."""
+        beats = result.world.known_beats
+        if beats and self._on_progress is not None:
+            last = min(beats, key=lambda beat: beat.step or 0)
+            seconds = seconds_remaining(beats, self._target)
+            self._on_progress(
+                JobProgress(
+                    last.incarnation,
+                    last.phase.value,
+                    last.step,
+                    last.loss,
+                    last.committed_step,
+                    seconds,
+                    usd,
+                )
+            )
+        if self._wish.is_set():
+            self._stop()
+
+    @contextmanager
+    def gentle(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Remember how the watch is ended after a pass."""
+        self._stop = stop
+        yield
