@@ -14,8 +14,6 @@ USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
 """Seconds that a TPU lives where nothing is known, and how many observed lives that belief is worth."""
 WAY_BACK = 600.0
 """Seconds of work that each loss costs: a long life is worth more by what it saves of that."""
-NEAR = 0.9
-"""A zone is asked in the order of the file as long as its worth is this part of the best zone's."""
 # More than a file names: the record is written in each pass and must not grow with every zone ever tried.
 MOST_PLACES = 64
 HOUR = 3600.0
@@ -151,24 +149,21 @@ def order(
     now: float,
     home: str = "",
     nearness: Mapping[str, float] | None = None,
+    fares: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
     """
-    Return the zones in the order of asking.
+    Return the zones in the order of asking: by worth, of equals the zone of the last TPU, then the file's order.
 
-    The file's order holds, the zone of the last TPU first, unless another zone is clearly better. *nearness*
-    says what a zone is worth because of its way to the bucket; 1 where it is left out.
+    *nearness* says what a zone is worth because of its way to the bucket; 1 where it is left out. *fares* are
+    taken off: what a zone costs, where an hour of work is worth 1.
     """
-    near = nearness or {}
-    values = {zone: worth(place_of(places, zone, kind), now) * near.get(zone, 1.0) for zone in zones}
-    best = max(values.values())
-
-    def rank(zone: str) -> tuple[bool, float, bool]:
-        worse = values[zone] < NEAR * best
-        # Only zones that are clearly worse are sorted by worth: small differences
-        # are noise, and the order is the user's.
-        return worse, -values[zone] if worse else 0.0, zone != home
-
-    return tuple(sorted(zones, key=rank))
+    near, fare = nearness or {}, fares or {}
+    values = {
+        zone: worth(place_of(places, zone, kind), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
+        for zone in zones
+    }
+    # Rounded: where nothing is known but noise, the order is the user's.
+    return tuple(sorted(zones, key=lambda zone: (-round(values[zone], 3), zone != home)))
 
 
 def passed_over(
@@ -178,11 +173,18 @@ def passed_over(
     now: float,
     chosen: str,
     nearness: Mapping[str, float] | None = None,
+    fares: Mapping[str, float] | None = None,
 ) -> str:
     """Say why zones that the file names earlier are not asked first; empty when there is none."""
     earlier = zones[: zones.index(chosen)] if chosen in zones else ()
-    far = {zone for zone in earlier if (nearness or {}).get(zone, 1.0) < 1.0}
-    return ", ".join(f"{z} {_fault(place_of(places, z, kind), now, far=z in far)}" for z in earlier)
+    near, fare = nearness or {}, fares or {}
+
+    def otherwise(zone: str) -> str:
+        if near.get(zone, 1.0) < 1.0:
+            return "is far from the bucket"
+        return "costs more" if fare.get(zone, 0.0) > fare.get(chosen, 0.0) else "is asked later"
+
+    return ", ".join(f"{z} {_fault(place_of(places, z, kind), now) or otherwise(z)}" for z in earlier)
 
 
 def zone_summary(one: Place) -> str:
@@ -191,13 +193,13 @@ def zone_summary(one: Place) -> str:
     return f"{one.granted} granted, {one.refused} refused{lives}"
 
 
-def _fault(one: Place, now: float, *, far: bool) -> str:
+def _fault(one: Place, now: float) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
         what = "took one away" if one.out_by_loss else "refused"
         return f"{what} {_ago(now - one.out_at)}"
     if one.lives:
         return f"has kept one for {_span(one.lived / one.lives)} on average"
-    return "is far from the bucket" if far else "is asked later"
+    return ""
 
 
 def _ago(seconds: float) -> str:

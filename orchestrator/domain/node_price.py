@@ -50,6 +50,19 @@ class Prices:
         usd = self.tpu(kind, zone).of(spot)
         return FAR if usd is None else min(FAR, usd / (usd + self.egress_hour(zone)))
 
+    def fares(self, kind: str, zones: Sequence[str], *, spot: bool) -> dict[str, float]:
+        """
+        Return what each zone costs where an hour of work is worth 1: what it costs on demand in the cheapest zone.
+
+        Nothing where a price is unknown: no zone is better for that.
+        """
+        usd = {zone: self.tpu(kind, zone).of(spot) for zone in zones}
+        known = {zone: price for zone, price in usd.items() if price is not None}
+        full = [price for price in (self.tpu(kind, zone).ondemand for zone in zones) if price]
+        if len(known) < len(zones) or len(full) < len(zones):
+            return {}
+        return {zone: price / min(full) for zone, price in known.items()}
+
 
 def prices(catalog: Catalog, kinds: Sequence[str], zones: Sequence[str], bucket: str) -> Prices:
     """Return the prices of *kinds* in *zones*, for a bucket in the region or multi-region *bucket*."""

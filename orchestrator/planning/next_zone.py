@@ -59,8 +59,8 @@ def zone_order(spec: Spec, record: Record, now: float, prices: Prices = NO_PRICE
 
     A zone beside the bucket comes before one elsewhere that is otherwise as good.
     """
-    near = _nearness(spec, record, prices)
-    ranked = order(spec.tpu.zones, record.places, record.node.type, now, home=record.node.zone, nearness=near)
+    near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
+    ranked = order(spec.tpu.zones, record.places, record.node.type, now, record.node.zone, near, fares)
     return tuple(sorted(ranked, key=_refused_zones(record).count))
 
 
@@ -73,11 +73,21 @@ def _nearness(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
     return {zone: prices.nearness(record.node.type, zone, spot=spec.tpu.spot) for zone in spec.tpu.zones}
 
 
+def _fares(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
+    """Return what each zone costs more than the cheapest that is as near: price never outweighs a long way."""
+    fares = prices.fares(record.node.type, spec.tpu.zones, spot=spec.tpu.spot)
+    beside = {zone: prices.egress.get(zone, 0.0) == 0.0 for zone in fares}
+    return {
+        zone: fare - min(fares[z] for z in fares if beside[z] == beside[zone]) for zone, fare in fares.items()
+    }
+
+
 def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
     """Say why *zone* is asked before those that the file names earlier; empty when none is passed over."""
-    near = _nearness(spec, record, prices)
-    text = passed_over(spec.tpu.zones, record.places, record.node.type, now, zone, near)
-    return f"; {text}" if text and (record.places or min(near.values()) < 1.0) else ""
+    near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
+    text = passed_over(spec.tpu.zones, record.places, record.node.type, now, zone, near, fares)
+    told = record.places or min(near.values()) < 1.0 or any(fares.values())
+    return f"; {text}" if text and told else ""
 
 
 def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:

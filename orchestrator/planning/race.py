@@ -26,9 +26,10 @@ from orchestrator.errors import Retry
 from orchestrator.planning.next_zone import create_gate, held_back, quota_held, waits_for_quota, zone_order
 from orchestrator.planning.tpu_types import current_type
 
-# Each one more is billed from READY until it is deleted.
-WIDTH = 3
-"""Most TPUs in one race: two more than are needed."""
+FIRST, WIDEST = 2, 8
+"""TPUs of a race in which nobody was refused, and most in one: each one more is billed from READY until it goes."""
+LATE = 300.0
+"""Seconds after which a TPU that is still CREATING is not waited for alone."""
 LOST = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED, NodeState.DELETING, NodeState.STOPPED})
 REFUSING = frozenset({Retry.CAPACITY, Retry.QUOTA, Retry.PERMANENT})
 """Classes of refusals after which there is surely no TPU; after others an answer may have been lost."""
@@ -206,11 +207,20 @@ def _without_the_gone(record: Record, world: World) -> Record:
     return updated(record, race=updated(record.race, rivals=rivals))
 
 
+def width(record: Record) -> int:
+    """Return how many TPUs may race: twice as many after each wave that was refused since one was READY."""
+    lacking = (r for r in record.refusals if r.kind is Kind.NODE and r.retry in {Retry.CAPACITY, Retry.QUOTA})
+    refused, wide = sum(1 for _ in lacking), FIRST
+    while wide <= refused and wide < WIDEST:
+        refused, wide = refused - wide, 2 * wide
+    return min(wide, WIDEST)
+
+
 def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
     """Ask for a TPU in each of the first zones that may be asked now; else wait for the first that may."""
     zones = zone_order(spec, record, world.observed_at, world.prices)
     ready = [zone for zone in zones if _free(spec, world, record, zone)]
-    free = [zone for zone in ready if _may_meet(spec, zone, ready[0])][:WIDTH]
+    free = [zone for zone in ready if _may_meet(spec, zone, ready[0])][: width(record)]
     if not free:
         soonest = min(zones, key=lambda zone: create_gate(spec, record, zone))
         wait = held_back(spec, record, world, Kind.NODE, soonest)
@@ -219,19 +229,33 @@ def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
 
 
 def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
-    """Return who joins the race under way, in zones that have refused before and may be asked again."""
+    """
+    Return who joins the race under way, in zones that may be asked.
+
+    Nobody does while a TPU is being created: others were refused by then, and it will be there first.
+    """
     if not races(spec) or not undecided(record) or isinstance(world.claim, Unknown):
         return ()
     rivals = candidates(record)
-    room = WIDTH - 1 - len(rivals)
+    room = width(record) - 1 - len(rivals)
     # Before the zones are ranked: nearly every look at a race finds it full.
-    if room <= 0:
+    if room <= 0 or _coming(world, record):
         return ()
     taken = {record.node.zone, *(one.zone for one in rivals)}
     zones = zone_order(spec, record, world.observed_at, world.prices)
     others = [zone for zone in zones if zone not in taken and _may_meet(spec, zone, record.node.zone)]
     free = [zone for zone in others if _free(spec, world, record, zone)][:room]
     return _creates(spec, record, free, record.race.round, "a place in the race is free")
+
+
+def _coming(world: World, record: Record) -> bool:
+    """Say whether a TPU of the race under way is being created, and not for too long."""
+    asked = {one.incarnation: one.requested_at for one in (_newest(record), *candidates(record))}
+    return any(
+        node.state is NodeState.CREATING and world.observed_at - asked[node.incarnation] < LATE
+        for node in world.known_nodes
+        if node.incarnation in asked
+    )
 
 
 def _may_meet(spec: Spec, zone: str, other: str) -> bool:

@@ -1,8 +1,11 @@
 """Types of TPU in order of preference: which one is asked for next."""
 
-from orchestrator.domain.capacity import NEAR, place_of, worth
+from orchestrator.domain.capacity import place_of, worth
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
+
+NEAR = 0.9
+"""A type is asked for in the order of the file as long as its worth is this part of the best type's."""
 
 
 def types_of(spec: Spec) -> tuple[str, ...]:

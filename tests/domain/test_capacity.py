@@ -56,12 +56,12 @@ def test_without_any_memory_the_order_of_the_file_holds():
 
 
 def test_an_outage_is_believed_for_about_as_long_as_it_has_lasted():
-    """One refusal is forgotten within the hour, a night of refusals is not."""
+    """One refusal is forgotten within some hours, a night of refusals is not."""
     short, long = refused(A, 900), refused(A, 8 * HOUR, 4 * HOUR, 900)
     assert emptiness(place_of(short, A, ""), NOW) == pytest.approx(0.25)
     assert emptiness(place_of(long, A, ""), NOW) > 0.9
     assert order((A, B), refused(A, 60), "", NOW) == (B, A)
-    assert order((A, B), refused(A, 2 * HOUR), "", NOW) == (A, B)
+    assert order((A, B), (*refused(A, 2 * HOUR), *refused(B, 1 * HOUR)), "", NOW) == (A, B)
     assert order((A, B), long, "", NOW) == (B, A)
 
 
@@ -71,10 +71,17 @@ def test_a_zone_that_has_just_taken_a_tpu_away_comes_last():
 
 
 def test_where_tpus_live_longer_is_asked_first():
-    """By observed lives, not by one short one."""
+    """By observed lives; the file's order decides between zones of which as much is known."""
     assert order((A, B), lived(A, 0.1, 0.2, 0.1, 0.1), "", NOW) == (B, A)
-    assert order((A, B), lived(A, 3), "", NOW) == (A, B)
-    assert order((A, B), (*lived(A, 0.2, 0.2, 0.2, 0.2), *lived(B, 0.2, 0.2, 0.2)), "", NOW) == (A, B)
+    assert order((A, B), lived(A, 9), "", NOW) == (A, B)
+    assert order((A, B), (*lived(A, 0.2, 0.2, 0.2, 0.2), *lived(B, 0.2, 0.2, 0.2)), "", NOW) == (B, A)
+
+
+def test_what_a_zone_costs_is_weighed_against_what_it_is_worth():
+    """A cheap zone comes first where both are as good, and not where TPUs live for minutes."""
+    fares = {A: 0.4, B: 0.3}
+    assert order((A, B), (), "", NOW, fares=fares) == (B, A)
+    assert order((A, B), lived(B, 0.1, 0.1, 0.1, 0.1, ago=12.0), "", NOW, fares=fares) == (A, B)
 
 
 def test_the_hour_of_the_day_counts():

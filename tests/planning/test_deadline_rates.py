@@ -87,11 +87,12 @@ def test_on_demand_is_left_only_when_the_saving_is_larger_than_what_the_change_c
     assert on_demand_since(0.3, priced(3.0, 9.6)) == ""
 
 
-def test_the_next_tpu_is_asked_for_where_the_file_says_whatever_it_costs():
-    """The order of the zones is the user's; prices decide between spot and on demand."""
+def test_of_zones_that_are_as_good_the_cheap_one_is_asked_first():
+    """The file's order decides only where the prices are the same."""
     table = Prices({(KIND, ZONE): Price(9.0, 5.0), (KIND, OTHER_ZONE): Price(9.0, 1.0)})
     seen = world(nodes=Present(()), heartbeats=Present(()), prices=table)
     was = begun(0.5, requested_at=0.0, accepted=False)
     plan = decide(due(), seen, was)
     (made,) = [c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE)]
-    assert made.zone == ZONE
+    assert made.zone == OTHER_ZONE
+    assert f"{ZONE} costs more" in made.why

@@ -20,7 +20,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.race import asked_for, candidates, undecided
+from orchestrator.planning.race import asked_for, candidates, undecided, width
 from orchestrator.planning.update_record import learn
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, node, record, spec, world
@@ -58,11 +58,27 @@ def deletes(plan):
     return [c.incarnation for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE]
 
 
-def test_the_first_round_asks_in_three_zones_with_a_number_for_each():
-    """Two more than are needed, never more."""
+def test_the_first_round_asks_in_two_zones_with_a_number_for_each():
+    """One more than is needed, as long as nobody has refused."""
     plan = decide(RACE, seen(), record(incarnation=0, zone="", accepted=False))
-    assert creates(plan) == [(1, ZONES[0], 1), (2, ZONES[1], 1), (3, ZONES[2], 1)]
+    assert creates(plan) == [(1, ZONES[0], 1), (2, ZONES[1], 1)]
     assert broken(RACE, plan, seen(), record(incarnation=0, zone="", accepted=False)) == ""
+
+
+def waves(refusals):
+    """A record without a TPU after so many refusals in other places."""
+    told = tuple(Refusal(NOW - 500, f"elsewhere-{n}", Retry.CAPACITY) for n in range(refusals))
+    return record(incarnation=0, zone="", accepted=False, refusals=told)
+
+
+@pytest.mark.parametrize(("refusals", "wide"), [(0, 2), (1, 2), (2, 4), (5, 4), (6, 8), (50, 8)])
+def test_a_race_is_twice_as_wide_after_each_wave_that_was_refused_whole(refusals, wide):
+    """Two, four, eight: the last refusal of a wave widens the next one."""
+    assert width(waves(refusals)) == wide
+    many = replace(RACE, tpu=replace(RACE.tpu, zones=tuple(f"us-central1-{c}" for c in "abcdefghijkl")))
+    plan = decide(many, seen(), waves(refusals))
+    assert len(creates(plan)) == wide
+    assert broken(many, plan, seen(), waves(refusals)) == ""
 
 
 def test_the_record_finds_every_candidate_in_whatever_order_they_were_asked_for():
@@ -128,16 +144,18 @@ def test_a_refused_leader_gives_way_and_a_refused_rival_leaves():
         assert [r.zone for r in made.refusals] == [ZONES[failed - 1]]
 
 
-def test_a_free_place_is_taken_by_a_zone_that_may_be_asked():
-    """In the same round, with a new number; not by the zone that has just refused."""
+def test_nobody_joins_while_a_tpu_is_being_created():
+    """It was not refused with the others, so it will be there first; one that takes too long has rivals again."""
     refused = (Refusal(NOW - 1, ZONES[1], Retry.CAPACITY),)
-    known = running(rivals=running().race.rivals[1:], refusals=refused)
-    now = seen(racer(1), racer(3))
-    plan = decide(RACE, now, known)
-    assert creates(plan) == [(4, ZONES[3], 1)]
-    assert broken(RACE, plan, now, known) == ""
-    assert creates(decide(RACE, seen(racer(1), racer(3), claim=Unknown("503")), known)) == []
-    assert creates(decide(RACE, seen(racer(1), racer(2), racer(3)), running())) == []
+    known = running(rivals=(), refusals=refused)
+    now = seen(racer(1))
+    assert creates(decide(RACE, now, known)) == []
+    late = replace(now, observed_at=NOW + 250)
+    plan = decide(RACE, late, known)
+    assert creates(plan) == [(4, ZONES[2], 1)]
+    assert broken(RACE, plan, late, known) == ""
+    assert creates(decide(RACE, replace(late, claim=Unknown("503")), known)) == []
+    assert creates(decide(RACE, replace(late, nodes=Present((racer(1), racer(2)))), running())) == []
 
 
 def test_when_the_claim_cannot_be_read_no_new_round_begins():
@@ -153,7 +171,7 @@ def test_a_lost_winner_is_replaced_by_a_round_with_larger_numbers():
     """Machines of the last round see that they are old."""
     lost = seen(racer(2, NodeState.PREEMPTED))
     plan = decide(RACE, lost, running(incarnation=2, zone=ZONES[1], claimed=True, rivals=()))
-    assert [number for number, _, _ in creates(plan)] == [4, 5, 6]
+    assert [number for number, _, _ in creates(plan)] == [4, 5]
     assert {race for _, _, race in creates(plan)} == {4}
     assert deletes(plan) == [2]
 
@@ -203,22 +221,22 @@ def create(number, zone, race):
     [
         ([create(4, ZONES[0], 4), create(5, ZONES[1], 0)], (), {}),
         ([create(4, ZONES[0], 4), create(5, ZONES[0], 4)], (), {}),
-        ([create(n, zone, 4) for n, zone in enumerate(ZONES, 4)], (), {}),
+        ([create(n, f"us-central1-{n}", 4) for n in range(4, 13)], (), {}),
         ([create(4, ZONES[0], 4)], (racer(1),), {}),
-        ([create(4, ZONES[3], 1)], (racer(1), racer(2), racer(3)), {}),
+        ([create(n, f"us-central1-{n}", 1) for n in range(4, 10)], (racer(1), racer(2), racer(3)), {}),
         ([create(4, ZONES[3], 1)], (racer(1),), {"claimed": True}),
         ([create(3, ZONES[3], 1)], (racer(1),), {}),
         ([create(4, ZONES[3], 0)], (racer(1),), {}),
     ],
 )
 def test_the_guard_knows_races(changes, nodes, more):
-    """Two of no race or of two, two in a zone, four of one, one beside a winner, a number given before."""
+    """Two of no race or of two, two in a zone, nine of one, one beside a winner, a number given before."""
     now = replace(seen(*nodes), claim=Absent())
     assert broken(RACE, Plan(tuple(changes)), now, running(**more)) != ""
 
 
 def test_the_plan_shows_the_race_and_who_goes():
-    """Three are asked for, the first one wins, the other two are deleted."""
+    """Two are asked for, the first one wins, the other one is deleted."""
     plan = forecast(replace(RACE, vm="none"), None, "b", "a")
-    assert [number for number, _, _ in creates(plan)] == [1, 2, 3]
-    assert deletes(plan) == [2, 3]
+    assert [number for number, _, _ in creates(plan)] == [1, 2]
+    assert deletes(plan) == [2]

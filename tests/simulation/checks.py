@@ -9,7 +9,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.emulator.state.instance import Status
 from orchestrator.emulator.state.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
-from orchestrator.planning.race import WIDTH, races
+from orchestrator.planning.race import WIDEST, races
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation
@@ -261,7 +261,7 @@ class Checks:
         due = spec.watch.deadline is not None
         rate = max((p.ondemand_usd if due else p.billed_usd) or 0.0 for p in prices)
         # While nobody can act, all TPUs of a race may run.
-        rate *= min(WIDTH, len(spec.tpu.zones)) if races(spec) else 1
+        rate *= min(WIDEST, len(spec.tpu.zones)) if races(spec) else 1
         incarnations = sum(1 for b in lines if b.kind == "tpu")
         seconds = (incarnations + 2) * float(spec.watch.poll) + 600 + self.blind_seconds[deployment]
         self.demand("I6", invariants.i6_within_budget(usd, spec.watch.budget_usd, rate, seconds), deployment)
