@@ -9,6 +9,7 @@ from tests.cli.cli_kit import ROOT
 
 FOLDER = ROOT / ".github/workflows"
 FILES = (*sorted(FOLDER.glob("*.yml")), ROOT / "examples/ci/tpuctl.yml")
+ACTION = ROOT / ".github/actions/tpuctl/action.yml"
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 PINNED = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 OURS = re.compile(r"uses: \./\.github/workflows/\w+\.yml")
@@ -29,7 +30,7 @@ def test_there_are_both():
     assert {"ci.yml", "release.yml", "tpuctl.yml"} == {path.name for path in FILES}
 
 
-@EACH
+@pytest.mark.parametrize("path", [*FILES, ACTION], ids=lambda path: path.name)
 def test_every_action_is_pinned_to_a_commit(path):
     """With its version for the reader; the same action has the same commit everywhere."""
     lines = [line.strip(" -") for line in path.read_text().splitlines() if "uses:" in line]
@@ -39,7 +40,9 @@ def test_every_action_is_pinned_to_a_commit(path):
 
 def test_one_action_has_one_commit():
     """A second one would be forgotten by the next update."""
-    found = {line.strip(" -") for path in FILES for line in path.read_text().splitlines() if "@" in line}
+    found = {
+        line.strip(" -") for path in (*FILES, ACTION) for line in path.read_text().splitlines() if "@" in line
+    }
     actions = [line.partition("@")[0] for line in found if "uses:" in line]
     assert sorted(actions) == sorted(set(actions))
 
