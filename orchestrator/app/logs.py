@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.outage import Outage
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.events import Event
@@ -81,19 +82,18 @@ def _until_over(session: Session, give: Callable[[], None], *, follow: bool) -> 
 
     A bucket that does not answer for a moment is asked again; machines may come and go meanwhile.
     """
-    troubled = ""
+    outage = Outage(session.clock, FOLLOW_SECONDS, session.reporter.say)
     while True:
         try:
             # Asked before the lines are read: the last ones are in the bucket before the end is known.
             over = not follow or bool(session.records.load().outcome)
             give()
-            troubled = ""
         except TpuctlError as error:
             if not follow or error.retry is not Retry.TRANSIENT:
                 raise
-            if error.message != troubled:
-                session.reporter.say(f"{error.message} ({error.code}); trying again")
-            troubled, over = error.message, False
+            outage.failed(error)
+            continue
+        outage.over()
         if over:
             return
         session.clock.wait(FOLLOW_SECONDS)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.cost import read_bills
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
@@ -82,8 +83,13 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     looked = observe_now(session)
     record, world = looked.record, looked.world
     if not (record.started_at or record.spans):
+        bills = read_bills(session)
+        gone = "was deleted with its data" if bills else "is not up"
+        hint = (
+            "what it has cost is known: tpuctl cost; to begin anew: tpuctl up" if bills else "run: tpuctl up"
+        )
         raise UsageError(
-            f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
+            f"{session.spec.name} {gone}: there is nothing to report", hint=hint,
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
     memory = memory or ReportMemory(session.store)

@@ -17,6 +17,15 @@ _EXPECTED = {
     "finite": "a number",
 }
 
+_EXAMPLES = {
+    "tuple": "[a, b]",
+    "string": '"text"',
+    "bool": "true",
+    "int": "20",
+    "float": "2.5",
+    "finite": "2.5",
+}
+
 
 @dataclass(frozen=True)
 class Wording:
@@ -54,8 +63,12 @@ def _wrong(setting: Setting, kind: str, value: Any) -> Wording:
         return _no_word(setting, value)
     expected = next((text for start, text in _EXPECTED.items() if kind.startswith(start)), "something else")
     hint = f"write [{value}]" if kind == "tuple_type" and isinstance(value, str) else ""
+    if kind == "string_type":
+        hint = _quoted(value)
+    example = next((text for start, text in _EXAMPLES.items() if kind.startswith(start)), "")
     return Wording(
-        f"expected {expected}, got {shown(value)}", hint or (_quoted(value) if kind == "string_type" else "")
+        f"expected {expected}, got {shown(value)}",
+        hint or (f"for example {setting.name}: {example}" if example else ""),
     )
 
 

@@ -121,6 +121,8 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
         assert said.document["usd"] == pytest.approx(found["usd"])
         assert said.document["deleted_at"]
     assert "deleted with its data on" in user.run("cost").out
+    report = user.run("report", "--output", str(user.folder / "r.html"))
+    assert (report.code, "tpuctl cost" in report.err) == (2, True)
     user.up()
     cost = user.run("cost", "--json").document
     assert cost["usd"] < found["usd"] / 2

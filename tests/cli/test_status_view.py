@@ -147,7 +147,7 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         f"numpy-lm: numpy-lm-tpu-g3 READY, run, step 121 {rest}",
         f"numpy-lm: done, run, step 120 {rest}",
     ]
-    assert err == "the network failed (TPU-400); trying again\n"
+    assert err == "the network failed (TPU-400); trying again at least once a minute, until it answers\n"
     looks.append(AuthError("not logged in"))
     with pytest.raises(AuthError):
         repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda found: [])

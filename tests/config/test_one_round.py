@@ -38,7 +38,7 @@ def complained(*mistakes):
         place[name] = value
     with pytest.raises(ConfigError) as caught:
         read(json.dumps(file).encode(), "tpuctl.yaml", {}, {})
-    assert all(one.line == 1 and one.col for one in caught.value.complaints)
+    assert all(one.line == 1 and one.col and one.hint for one in caught.value.complaints)
     return {one.key for one in caught.value.complaints}
 
 

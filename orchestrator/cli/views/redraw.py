@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.outage import Outage
 from orchestrator.app.status_text import checkpoint_text, job_text
 from orchestrator.cli.console import SCHEMA_VERSION, put
 from orchestrator.cli.views.status import fitted
@@ -70,8 +71,8 @@ def repeat(
 
 def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None:
     """Observe and show every few seconds; a cloud that does not answer for a moment is asked again."""
+    outage = Outage(clock, EVERY, lambda text: put(text, err=True))
     while True:
-        over = False
         try:
             found, over = observe()
             show(found)
@@ -79,7 +80,9 @@ def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None
             # Whoever watches for hours meets a network that is away for a minute.
             if error.retry is not Retry.TRANSIENT:
                 raise
-            put(f"{error.message} ({error.code}); trying again", err=True)
+            outage.failed(error)
+            continue
+        outage.over()
         if over:
             return
         clock.wait(EVERY)

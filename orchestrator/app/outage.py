@@ -1,0 +1,44 @@
+"""A cloud that does not answer somebody who looks again and again: said once, counted, and asked less often."""
+
+from collections.abc import Callable
+
+from orchestrator.clock import Clock
+from orchestrator.contract.backoff import Backoff
+from orchestrator.domain.amounts import span_text
+from orchestrator.errors import TpuctlError
+
+LONGEST = 60.0
+"""Seconds between two looks when nothing has answered for long."""
+REMINDER = 300.0
+"""Seconds after which an outage that lasts is said again."""
+
+
+class Outage:
+    """Count the looks that failed, and *say* of them what people need; *every* is the usual pause in seconds."""
+
+    def __init__(self, clock: Clock, every: float, say: Callable[[str], None]) -> None:
+        self._clock, self._say = clock, say
+        self._pauses = Backoff(every, max(every, LONGEST))
+        self._tries, self._since, self._said = 0, 0.0, 0.0
+
+    def failed(self, error: TpuctlError) -> None:
+        """Note a look that failed, and wait until the next one is due."""
+        now = self._clock.monotonic()
+        if not self._tries:
+            self._since = self._said = now
+            self._say(
+                f"{error.message} ({error.code}); trying again at least once a minute, until it answers"
+            )
+        self._tries += 1
+        if now - self._said >= REMINDER:
+            self._said = now
+            span = span_text(now - self._since)
+            self._say(f"still no answer after {span}, {self._tries} tries: {error.message} ({error.code})")
+        self._clock.wait(self._pauses.after(self._tries))
+
+    def over(self) -> None:
+        """Note that a look went well."""
+        if self._tries > 1:
+            span = span_text(self._clock.monotonic() - self._since)
+            self._say(f"it answers again after {span} and {self._tries} failed tries")
+        self._tries = 0
