@@ -62,6 +62,10 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-144": (UsageError, "a file or folder of job.data is missing, changes, or cannot be sent"),
     "TPU-145": (UsageError, "a folder of tpuctl's own belongs to another user, or others may write to it"),
     "TPU-146": (UsageError, "the file of another tool is of no kind that init --from reads"),
+    "TPU-147": (
+        UsageError,
+        "the TPU cannot be adopted: its owner, state, place or shape; the differences are named",
+    ),
     "TPU-200": (AuthError, "credentials or permissions are insufficient"),
     "TPU-201": (AuthError, "not logged in"),
     "TPU-202": (MissingPermissionError, "a permission is missing"),

@@ -1,7 +1,7 @@
 """Take a deployment down: everything that carries its label goes, and lists prove it."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,10 @@ from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
 from orchestrator.emulator.control import stop_if_idle
+from orchestrator.engine.adopt import Adoption
 from orchestrator.engine.delete import Leftover, Sweep
+from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.observe import observe
 from orchestrator.engine.unclaimed import read_unclaimed
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.unclaimed import FETCH
@@ -54,12 +57,14 @@ class Down:
 def take_down(
     choice: Choice, reporter: Reporter, approve: Callable[[str, bool], None], *,
     delete_data: bool = False, take_over: Callable[[LeaseHeldError], None] | None = None,
+    keep: Callable[[Sequence[Node]], bool] = lambda _: True,
 ) -> Down:  # fmt: skip
     """
     Delete TPU and VM, with *delete_data* the bucket too, after saying what goes and what stays.
 
     *approve* is asked before anything goes: it is given the deployment's name, and whether data goes with it,
-    and raises to end the command. *take_over* is asked whether to go on beside whoever holds the lease.
+    and raises to end the command. *keep* is asked whether adopted TPUs are given back instead of deleted.
+    *take_over* is asked whether to go on beside whoever holds the lease.
     """
     # The command that ends costs works without lease, record and bucket: each may be what is broken.
     session = Session(choice, reporter, forgiving=True)
@@ -76,6 +81,17 @@ def take_down(
         # Before the approval: afterwards the record no longer knows what was billed.
         saved, spent = _end_of_costs(session), _spent(session)
         approve(session.spec.name, delete_data and has_data)
+        adopted = sweep.adopted()
+        sweep.spares_adopted = True
+        sweep.approved = frozenset(node.name for node in adopted)
+        if adopted and keep(adopted):
+            with reporter:
+                troubles = give_back(session.deployment, sweep, adopted)
+            for text in troubles:
+                reporter.say(f"  {text}")
+            for node in adopted:
+                command = deletion_command(node, session.project)
+                reporter.say(f"  TPU {node.name} is yours again, and billed. To delete it: {command}")
         reporter.now("everything that carries our label is being deleted")
         with reporter:
             ours = delete_all(sweep, bucket if delete_data else "")
@@ -91,6 +107,23 @@ def take_down(
         # The local cloud stops with its last deployment, unless somebody had started it by hand.
         idle_cloud_stopped=not leftovers and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
+
+
+def give_back(parts: Deployment, sweep: Sweep, adopted: Sequence[Node]) -> tuple[str, ...]:
+    """Stop the job on TPUs that tpuctl has not made, take our labels off, and return where that failed."""
+    adoption = Adoption(parts, parts.blueprint.public_key)
+    # First the record: whoever comes after a kill must not take a TPU without labels for a lost one.
+    sweep.begin()
+    sweep.given_back = frozenset(node.name for node in adopted)
+    world = observe(parts.cloud, parts.spec, parts.records.current, parts.blueprint.bucket, parts.clock.now())
+    troubles = []
+    for node in adopted:
+        try:
+            adoption.stop_job(node, world)
+        except TpuctlError as error:
+            troubles.append(f"the job on {node.name} could not be stopped: {error.message}")
+        adoption.release(node)
+    return tuple(troubles)
 
 
 def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:

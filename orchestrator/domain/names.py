@@ -11,6 +11,8 @@ DEPLOYMENT_LABEL = "tpuctl-deployment"
 INCARNATION_LABEL = "tpuctl-incarnation"
 ROLE_LABEL = "tpuctl-role"
 ROUND_LABEL = "tpuctl-round"
+ADOPTED_LABEL = "tpuctl-adopted"
+"""On a TPU that tpuctl has not made: `down` asks for it separately."""
 SSH_USER = "tpuctl"
 
 

@@ -126,6 +126,25 @@ class Node:
 
 
 @dataclass(frozen=True)
+class ForeignNode:
+    """
+    Describe a TPU that somebody else has made, as far as it matters to whoever takes it over.
+
+    *account* and *scopes* are what its machines run as, *network* is the last part of its path, *in_queue* the
+    name of the queued resource that it belongs to, empty without one.
+    """
+
+    node: Node
+    type: str
+    runtime: str
+    account: str
+    scopes: tuple[str, ...]
+    external_ip: bool
+    network: str = ""
+    in_queue: str = ""
+
+
+@dataclass(frozen=True)
 class Vm:
     """
     Describe a VM as the API shows it. *machine* and *scopes* are empty, *disk_gb* is 0 where that is not known.

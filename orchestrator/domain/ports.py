@@ -11,7 +11,7 @@ from typing import Protocol
 
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.data_disks import DataDisk
-from orchestrator.domain.observation import Bucket, Node, Operation, OperationResult, Sight, Vm
+from orchestrator.domain.observation import Bucket, ForeignNode, Node, Operation, OperationResult, Sight, Vm
 from orchestrator.domain.queued_resource import QueuedResource
 
 
@@ -156,6 +156,15 @@ class Nodes(Protocol):
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
         """Return one worker's public host keys from its guest attributes; NotFoundError while there are none."""
+
+    def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
+        """Look at one node of any owner, with what cannot be changed on it; errors become Unknown."""
+
+    def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
+        """Ask for *labels* and an SSH key on a node, beside those that it has."""
+
+    def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
+        """Ask for a node without these *labels* and this SSH key; None when it is gone already."""
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,16 @@ class Sweep:
     Find and delete the machines of one deployment, whatever the record says.
 
     It stops when another tpuctl takes the lease, unless it is not *alone* by the user's own decision.
+    With *spares_adopted* it deletes an adopted TPU only when its name is in *approved*, and returns any other as
+    left: its labels may come late, from a command that was killed. Those in *given_back* are not ours any more.
     """
 
     def __init__(self, deployment: Deployment, *, alone: bool = True) -> None:
         spec, record = deployment.spec, deployment.records.current
         self._alone = alone
+        self.spares_adopted = False
+        self.approved: frozenset[str] = frozenset()
+        self.given_back: frozenset[str] = frozenset()
         self._spec = spec
         self._cloud = deployment.cloud
         self._records = deployment.records
@@ -168,8 +173,15 @@ class Sweep:
                 where = ", ".join(self._zones)
                 found.append((Leftover(kind, "?", where, f"not known: {sight.why}"), None))
             elif isinstance(sight, Present):
-                found += [(Leftover(kind, one.name, one.zone, one.state.name), one) for one in sight.value]
+                # A list may still show the labels of what has been given back.
+                mine = [one for one in sight.value if one.name not in self.given_back]
+                found += [(Leftover(kind, one.name, one.zone, one.state.name), one) for one in mine]
         return found
+
+    def adopted(self) -> tuple[Node, ...]:
+        """Return the TPUs of our label that tpuctl has not made."""
+        machines = (machine for _, machine in self._listed())
+        return tuple(n for n in machines if isinstance(n, Node) and n.labels.get(names.ADOPTED_LABEL))
 
     def elsewhere(self) -> tuple[Survey[Node], Survey[Vm]]:
         """
@@ -197,17 +209,23 @@ class Sweep:
             listed = self._listed()
             machines = [machine for _, machine in listed if machine is not None]
             for machine in machines:
-                self._delete(machine)
+                if not self._spared(machine):
+                    self._delete(machine)
             # Whatever may still come is counted too: an empty list alone ends nothing.
             doubts = self._not_certain({m.name for m in machines}, complete=len(machines) == len(listed))
             leftovers = (*(leftover for leftover, _ in listed), *self._on_their_way(), *doubts)
-            return not leftovers
+            # What is spared stays as long as nobody is asked about it.
+            return not leftovers or (all(map(self._spared, machines)) and len(machines) == len(leftovers))
 
         done = wait_until(gone, self._clock, DEADLINE, 1.0)
         # The service drops the deletion of a TPU that is being created, so its creation is waited for.
         if not done and any(machine.state is NodeState.CREATING for machine in machines):
             wait_until(gone, self._clock, CREATE_DEADLINE - DEADLINE, 1.0)
         return leftovers
+
+    def _spared(self, machine: Node | Vm) -> bool:
+        adopted = isinstance(machine, Node) and names.ADOPTED_LABEL in machine.labels
+        return adopted and self.spares_adopted and machine.name not in self.approved
 
     def _still_ours(self) -> None:
         """Stop when somebody took the lease over; a bucket that does not answer, or not us, stops no deletion."""
@@ -224,7 +242,7 @@ class Sweep:
         when it is missing twice, half a minute apart. *complete* says that no list has failed.
         """
         now = self._clock.now()
-        self._known |= here
+        self._known = (self._known | here) - self.given_back
         running = {n: o for n, o in self._deletions.items() if now - o.started_at < DELETE_AGAIN}
         # One that is done at once stays for the next list, which may be the first to be without it.
         self._deletions = {n: o for n, o in running.items() if n in here or not self._done(o)}

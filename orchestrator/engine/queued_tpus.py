@@ -5,11 +5,20 @@ A queued resource and its node have one name and are one TPU here, so nothing el
 of the queue. It is looked at where it is used, and where it ever was.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.all_zones import Everywhere, Survey
-from orchestrator.domain.observation import Absent, Node, Operation, OperationResult, Present, Sight, Unknown
+from orchestrator.domain.observation import (
+    Absent,
+    ForeignNode,
+    Node,
+    Operation,
+    OperationResult,
+    Present,
+    Sight,
+    Unknown,
+)
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Cloud, NodeOrder, Nodes
 from orchestrator.domain.queued_resource import QueuedResource
@@ -74,6 +83,18 @@ class NodesInQueue:
             return node
         found = merged((node.value,) if isinstance(node, Present) else (), (self._judged(queued.value),))
         return Present(found[0])
+
+    def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
+        """Look at one node of any owner, with what cannot be changed on it; errors become Unknown."""
+        return self._nodes.inspect(name, zone)
+
+    def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
+        """Ask for *labels* and an SSH key on a node, beside those that it has."""
+        return self._nodes.mark(name, zone, labels, ssh_key)
+
+    def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
+        """Ask for a node without these *labels* and this SSH key; None when it is gone already."""
+        return self._nodes.unmark(name, zone, labels, ssh_key)
 
     def create(self, order: NodeOrder) -> Operation:
         """Ask for the node as the deployment file says: through the queue, or at once."""

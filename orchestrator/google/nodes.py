@@ -1,6 +1,6 @@
 """TPU nodes over the TPU API v2."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +10,7 @@ from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
 from orchestrator.domain.maintenance import Maintenance
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import (
+    ForeignNode,
     Node,
     NodeState,
     Operation,
@@ -38,6 +39,7 @@ from orchestrator.google.observations import (
 from orchestrator.google.shared_lists import ZoneLists
 
 PAGE = 1000
+_SSH_KEYS = "ssh-keys"
 STATES = {state.value: state for state in NodeState}
 
 
@@ -144,6 +146,65 @@ class TpuNodes:
                 return operations.of_tpu(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
         except NotFoundError:
             return None
+
+    def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
+        """Look at one node of any owner, with what cannot be changed on it; errors become Unknown."""
+
+        def look() -> ForeignNode:
+            node = self._get(name, zone)
+            return ForeignNode(
+                node=node_of(ListedNode(node, None)),
+                type=node.accelerator_type,
+                runtime=node.runtime_version,
+                account=node.service_account.email,
+                scopes=tuple(node.service_account.scope),
+                external_ip=node.network_config.enable_external_ips,
+                network=node.network_config.network.rpartition("/")[2],
+                in_queue=node.queued_resource.rpartition("/")[2],
+            )
+
+        return observed(look)
+
+    def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
+        """
+        Ask for *labels* and an SSH key on a node, beside those that it has.
+
+        The API replaces each map as a whole and knows no precondition, so the maps are read just before.
+        """
+        node = self._get(name, zone)
+        keys = [line for line in node.metadata.get(_SSH_KEYS, "").splitlines() if line != ssh_key]
+        metadata = {
+            **node.metadata, _SSH_KEYS: "\n".join([*keys, ssh_key]), "enable-guest-attributes": "TRUE",
+        }  # fmt: skip
+        return self._update(name, zone, {**node.labels, **labels}, metadata)
+
+    def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
+        """Ask for a node without these *labels* and this SSH key; None when it is gone already."""
+        try:
+            node = self._get(name, zone)
+        except NotFoundError:
+            return None
+        keys = [line for line in node.metadata.get(_SSH_KEYS, "").splitlines() if line != ssh_key]
+        others = {key: value for key, value in node.labels.items() if key not in labels}
+        return self._update(name, zone, others, {**node.metadata, _SSH_KEYS: "\n".join(keys)})
+
+    def _get(self, name: str, zone: str) -> Any:
+        with translated(f"look at TPU node '{name}' in {zone}"):
+            node = self._clients.tpu.get_node(
+                request={"name": self._path(name, zone)}, **self._clients.reading
+            )
+            return type(node).pb(node)
+
+    def _update(
+        self, name: str, zone: str, labels: Mapping[str, str], metadata: Mapping[str, str]
+    ) -> Operation:
+        request = {
+            "node": {"name": self._path(name, zone), "labels": dict(labels), "metadata": dict(metadata)},
+            "update_mask": {"paths": ["labels", "metadata"]},
+        }
+        with self._changing(zone), translated(f"label TPU node '{name}' in {zone}"):
+            future = self._clients.tpu.update_node(request=request, **self._clients.mutating)
+            return operations.of_tpu(future, Verb.UPDATE, name, zone, incarnation_of(name, dict(labels)))
 
     def poll(self, operation: Operation) -> OperationResult:
         """Look at an operation once."""

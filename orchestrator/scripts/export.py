@@ -115,9 +115,9 @@ def _word(text: str) -> str:
     word, at = "", 0
     for found in NAME_IN_VALUE.finditer(text):
         name = found[2] or found[3]
-        kept = "$" if found[1] else None if name in VARIABLES else found[0]
-        word += quote(text[at : found.start()] + (kept or ""))
-        word += f'"${name}"' if kept is None else ""
+        literal = "$" if found[1] else None if name in VARIABLES else found[0]
+        word += quote(text[at : found.start()] + (literal or ""))
+        word += f'"${name}"' if literal is None else ""
         at = found.end()
     return re.sub(r"''(?=.)", "", word + quote(text[at:])) if word else quote(text)
 

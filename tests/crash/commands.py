@@ -2,6 +2,7 @@
 
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 from orchestrator.app.down import delete_all
@@ -9,11 +10,18 @@ from orchestrator.app.expired import remember
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, want
 from orchestrator.domain.lease import LIFE
+from orchestrator.domain.plan import Kind
+from orchestrator.engine.adopt import Adoption
+from orchestrator.engine.loop import Watcher
+from orchestrator.engine.observe import observe
 from orchestrator.errors import LeaseHeldError
+from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles
 from tests.crash.oracle import asked
 from tests.crash.stage import ELSEWHERE, HERE
-from tests.engine.engine_lab import DIGEST, PROJECT
+from tests.engine.engine_lab import DIGEST, PROJECT, ZONE
 
+THEIRS = "demo-tpu-theirs"
+"""A TPU that was made without tpuctl."""
 LOOK = 15.0
 """Seconds after which somebody who was told that the lease is held tries again."""
 
@@ -49,6 +57,23 @@ def up(stage, spec, place=HERE):
         stage.step("save the spec", lambda: remember(kept))
         want(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         return pass_until(Goal.JOB.reached, made.watcher, made.deployment, Reporter(), made.turns())
+
+
+def adopt(stage, spec, place=HERE):
+    """`tpuctl adopt theirs`, and the `up` that follows."""
+    with process(stage, spec, place) as made:
+        want(made.deployment, DIGEST["bundle"], DIGEST["agent"])
+        room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
+        maker = Watcher(replace(made.deployment, only=room))
+        pass_until(Goal.MACHINE_ROOM.reached, maker, made.deployment, Reporter(), made.turns())
+        found = made.cloud.nodes.inspect(THEIRS, ZONE).value
+        if not is_adopted(spec, found):
+            parts = made.deployment
+            world = observe(parts.cloud, spec, made.record, stage.bucket, stage.clock.now())
+            assert not list(obstacles(spec, found, [n.name for n in world.known_nodes if n.name != THEIRS]))
+            assert not list(differing_lines(spec, found, parts.blueprint.service_account))
+            Adoption(parts, parts.blueprint.public_key).take(found, world)
+        return made.run(Goal.JOB.reached)
 
 
 def watch(stage, spec, place=HERE):

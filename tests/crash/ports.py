@@ -11,6 +11,7 @@ from orchestrator.domain.observation import Present
 READING = frozenset(
     {
         "observe",
+        "inspect",
         "labelled",
         "everywhere",
         "poll",

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orchestrator.app.down import delete_all, give_back
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
@@ -88,6 +89,47 @@ def strangers(stage):
     cloud.vms.create(orders.vm_order(Record()))
     cloud.nodes.create(orders.node_order(Record(), ZONE, 1))
     stage.wait(10)
+
+
+def theirs(stage):
+    """Somebody has made a TPU by hand; strangers are beside it."""
+    strangers(stage)
+    cloud = stage.open(SPEC)
+    order = Blueprint(SPEC, cloud.account, f"tpuctl:{KEY}").node_order(Record(), ZONE, 1)
+    cloud.nodes.create(replace(order, name=commands.THEIRS, labels={"owner": "me"}, metadata={}))
+    stage.wait(60)
+
+
+def adopted(stage):
+    """It has become the deployment's own, and trains."""
+    theirs(stage)
+    commands.adopt(stage, SPEC)
+    stage.wait(60)
+
+
+def given_back(stage, spec, place=HERE):
+    """`down`, which keeps what was adopted."""
+    with commands.process(stage, spec, place, forgiving=True) as made:
+        sweep = made.sweep()
+        give_back(made.deployment, sweep, sweep.adopted())
+        left = delete_all(sweep)
+    assert left == [], f"down says that {left} is left"
+
+
+def check_kept(stage, scenario, before):
+    """The TPU is there as its owner had it, with his labels alone; all else is gone."""
+    stage.wait(60)
+    nodes = [n for n in stage.cloud.kernel.state.nodes.values() if n.name.startswith("demo")]
+    assert [(n.name, n.body["labels"]) for n in nodes] == [(commands.THEIRS, {"owner": "me"})]
+    assert [v for v in stage.vms() if v.startswith("demo")] == []
+
+
+def check_theirs_or_none(stage, scenario, before):
+    """Nothing carries our label; the TPU is there unless it had become ours before."""
+    stage.wait(60)
+    nodes = [n for n in stage.cloud.kernel.state.nodes.values() if n.name.startswith("demo")]
+    assert all(n.body["labels"] == {"owner": "me"} for n in nodes), nodes
+    assert [v for v in stage.vms() if v.startswith("demo")] == []
 
 
 def preempted(stage):
@@ -275,5 +317,19 @@ SCENARIOS = (
     Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
     Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
     Scenario("race", strangers, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
+    Scenario(
+        "adopt",
+        theirs,
+        commands.adopt,
+        (Way("adopt again", commands.adopt, check_running), Way("down", machines_gone, check_theirs_or_none)),
+        swept=False,
+    ),
+    Scenario(
+        "down, adopted kept",
+        adopted,
+        given_back,
+        (Way("down again", given_back, check_kept), Way("down, all", machines_gone, check_theirs_or_none)),
+        swept=False,
+    ),
     Scenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
 )

@@ -115,7 +115,7 @@ class Stage(Lab):
         return (
             *storage_parts(self.storage),
             (self.clock, ("_now", "_elapsed")),
-            (self.machines, ("silent", "running", "starts")),
+            (self.machines, ("silent", "running", "starts", "told")),
             (self, ("processes", "ended")),
             (self.cloud.kernel, ("state", "settings")),
         )

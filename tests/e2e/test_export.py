@@ -69,8 +69,16 @@ def test_the_scripts_alone_train_a_model_through_a_preemption(stage, tmp_path):
     complete = {int(path.parent.name.rpartition("-")[2]) for path in (stage.work / "model").rglob("COMPLETE")}
     assert max(complete) == STEPS
     assert "there is none" in script("delete", "--data", say="e2e-scripts\n")
-    lists = "compute tpus tpu-vm list --zone europe-west4-b; gcloud compute instances list; gcloud storage ls"
+    lists = (
+        "compute tpus tpu-vm list --zone europe-west4-b",
+        "compute instances list",
+        "storage buckets list",
+    )
     left = subprocess.run(
-        ["bash", "-c", f"gcloud {lists}"], env=environment, capture_output=True, text=True, check=True
+        ["bash", "-c", "; ".join(f"gcloud {one}" for one in lists)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "scripts" not in left.stdout

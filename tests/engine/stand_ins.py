@@ -25,9 +25,13 @@ class Machines(NoHosts):
     silent: bool = False
     running: dict = field(default_factory=dict)
     starts: Counter = field(default_factory=Counter)
+    told: dict = field(default_factory=dict)
+    """The incarnation of machines that somebody else has made, as our scripts have told it over SSH."""
 
     def boot(self, machine):
         self.lab.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY.split()[1]
+        if "startup-script" not in machine.attributes:
+            return
         if machine.kind == "tpu" and not self.silent and not machine.silent:
             self._report_first(machine.id)
             if self._has_code():
@@ -35,7 +39,7 @@ class Machines(NoHosts):
 
     def _report_first(self, machine_id):
         """Write what a startup script does before all else."""
-        incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()
+        incarnation, worker = self._place(machine_id)
         body = {"incarnation": int(incarnation), "worker": int(worker), "workers": int(worker) + 1,
                 "schema": 1, "phase": "boot", "script": True}  # fmt: skip
         name = f"{object_names.HEARTBEAT}{incarnation}/{worker}"
@@ -61,11 +65,16 @@ class Machines(NoHosts):
             news = {"committed_step": 100, **news}
         for machine_id, state in list(self.running.items()):
             state.update(news)
-            incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()
+            incarnation, worker = self._place(machine_id)
             group = [m for m in self.running if m.rsplit("-w", 1)[0] == machine_id.rsplit("-w", 1)[0]]
             body = {"incarnation": int(incarnation), "worker": int(worker), "workers": len(group),
                     "schema": 1, "bundle": DIGEST["bundle"], **state}  # fmt: skip
             self.lab.put(f"{object_names.HEARTBEAT}{incarnation}/{worker}", json.dumps(body).encode())
+
+    def _place(self, machine_id):
+        """Return incarnation and number of a worker."""
+        found = re.search(r"(?:-tpu-g(\d+))?-\d+-w(\d+)$", machine_id)
+        return self.told.get(machine_id) or found[1], found[2]
 
     def _may_start(self, machine_id):
         """Ask as the agent does whether this machine's TPU has won its race; in no race it may."""
@@ -101,13 +110,18 @@ class Push:
     def put(self, hosts, data, target, mode):
         if target == "job.env.local":
             told = dict(part.partition("=")[::2] for part in shlex.split(data.decode(), comments=True))
-            assert all(f"-g{told['TPUCTL_INCARNATION']}-" in h.name for h in hosts)
+            theirs = set(self.machines.told.values())
+            assert all(f"-g{told['TPUCTL_INCARNATION']}-" in h.name for h in hosts if not theirs)
 
     def run(self, hosts, command, deadline, stdin=""):
         return [RunResult(0) for _ in hosts]
 
     def run_elevated(self, hosts, script, deadline):
         by_address = {m.address: m.id for m in self.machines.lab.cloud.machines()}
+        prepared = re.search(r"^TPUCTL_INCARNATION='(\d+)'", script, re.MULTILINE)
         for host in hosts:
-            self.machines.start(by_address[host.address])
+            machine = by_address[host.address]
+            if prepared:
+                self.machines.told[machine] = prepared[1]
+            self.machines.start(machine)
         return [RunResult(0) for _ in hosts]

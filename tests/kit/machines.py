@@ -65,7 +65,8 @@ class Machines(NoHosts):
         self.cloud.model.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY
         ends = machine.attributes.get("worker-network-endpoints", "x")
         index = int(machine.attributes.get("agent-worker-number") or 0)
-        env = settings_in(machine.attributes["startup-script"])
+        # Without a script of ours it is a machine that somebody else has made.
+        env = settings_in(machine.attributes.get("startup-script", ""))
         worker = Worker(machine.id, env, index, len(ends.split(",")) if machine.kind == "tpu" else 1)
         self.workers[machine.id] = worker
 
@@ -81,9 +82,9 @@ class Machines(NoHosts):
         now = self.cloud.clock.now()
         for worker in list(self.workers.values()):
             # A VM begins when it is told over SSH which TPU it has.
-            told = worker.env["TPUCTL_RUNS_JOB"] == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
+            told = worker.env.get("TPUCTL_RUNS_JOB") == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
             waits = told and not worker.running
-            code = f"{object_names.BUNDLES}{worker.env['TPUCTL_BUNDLE']}.tar.gz"
+            code = f"{object_names.BUNDLES}{worker.env.get('TPUCTL_BUNDLE')}.tar.gz"
             if waits and self.read(worker, code) is not None:
                 self.start(worker)
             if worker.running:
@@ -100,10 +101,14 @@ class Machines(NoHosts):
         worker.base = max((step for step, _ in self.complete(worker.env["TPUCTL_BUCKET"])), default=0)
         self.put(worker, f"{GANG}{worker.incarnation}/000001.json", b"{}")
 
+    def end(self, worker):
+        """Stop the job for good."""
+        worker.running, worker.env = False, {}
+
     def say(self, name, **words):
         """Let the workers of a deployment report *words* from now on."""
         for worker in self.workers.values():
-            if worker.env["TPUCTL_DEPLOYMENT"] == name and worker.running:
+            if worker.env.get("TPUCTL_DEPLOYMENT") == name and worker.running:
                 worker.said.update(words)
                 worker.reported = float("-inf")
         self.report()
@@ -215,7 +220,12 @@ class Ssh:
 
     def run_elevated(self, hosts, script, deadline):
         for host, worker in [(host, self._reach(host)) for host in hosts]:
-            fresh = {**worker.env, **self._told.get(host.name, {})}
+            if 'touch "$root/state/stop"' in script:
+                self.cloud.machines.end(worker)
+                continue
+            fresh = {**worker.env, **self._told.get(host.name, {}), **settings_in(script)}
+            # A machine that somebody else has made learns here whose it is.
+            worker.env = worker.env or fresh
             self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script)
             worker.env = fresh
         return [RunResult(0) for _ in hosts]

@@ -1,5 +1,7 @@
 """tpuctl down: delete everything that tpuctl made."""
 
+from collections.abc import Sequence
+
 import click
 
 from orchestrator.app.choice import Choice
@@ -12,6 +14,7 @@ from orchestrator.cli.options import (
     must_answer,
     yes_option,
 )
+from orchestrator.domain.observation import Node
 from orchestrator.errors import LeaseHeldError
 
 
@@ -22,7 +25,12 @@ from orchestrator.errors import LeaseHeldError
     "--take-over", is_flag=True, help="Delete although another tpuctl holds the lease; it is named first."
 )
 @click.option("--delete-data", is_flag=True, help="Delete the bucket too: checkpoints, logs, everything.")
-def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> None:
+@click.option(
+    "--adopted",
+    type=click.Choice(["keep", "delete"]),
+    help="What becomes of a TPU that tpuctl has adopted. Default: ask on a terminal, else keep it.",
+)
+def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopted: str | None) -> None:
     """
     Delete TPU and VM, then list by label what is left. The bucket's data stays without --delete-data.
 
@@ -46,9 +54,15 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool) -> No
         say(f"{held.message}; if it still works, it may make machines again")
         confirm("Go on without the lease?", yes=yes)
 
+    def keep(tpus: Sequence[Node]) -> bool:
+        if adopted or yes:
+            return adopted != "delete"
+        names = ", ".join(node.name for node in tpus)
+        return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
+
     # Without the flag nobody is asked: a question alone would be answered in passing.
     over = go_on if take_over else None
-    down = take_down(choice, EventPrinter(), approve, delete_data=delete_data, take_over=over)
+    down = take_down(choice, EventPrinter(), approve, delete_data=delete_data, take_over=over, keep=keep)
     view.show(down, rehearsed=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json the list of what is left is on stdout, and the exit code is an error's.
     down.raise_leftovers()

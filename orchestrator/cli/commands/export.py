@@ -6,10 +6,10 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import Command, deployment_options
 
 
-@click.command("export")
+@click.command("export", cls=Command)
 @deployment_options
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def command(choice: Choice, folder: Path) -> None:

@@ -80,6 +80,7 @@ KINDS: Mapping[str, Any] = {
         "file": str, "recipe": maybe(str), "from?": str, "tool?": str,
         "rows?": [{"verdict": str, "theirs": str, "ours": str, "why": str}],
     },
+    "adopt": {"tpu": str, "zone": str, "incarnation": int, "changes": int},
     "export": {"folder": str, "project": str, "files": [str]},
     "plan": {
         "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),

@@ -1,0 +1,122 @@
+"""Take a TPU over that somebody has made without tpuctl: it becomes the deployment's own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter, leaving
+from orchestrator.app.session import Session
+from orchestrator.app.up import Goal, bring_up
+from orchestrator.app.workers import look
+from orchestrator.domain.observation import ForeignNode, Present, Unknown, World
+from orchestrator.engine.adopt import Adoption
+from orchestrator.errors import NotFoundError, TpuctlError, TransientError, UnknownCloudError, UsageError
+from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles
+
+UNTOUCHED = "nothing was changed"
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """Name the TPU and its incarnation; *changes* is what `up` has done after it."""
+
+    name: str
+    zone: str
+    incarnation: int
+    changes: int
+
+
+def adopt(
+    choice: Choice, name: str, zone: str | None, reporter: Reporter, approve: Callable[[ForeignNode], None]
+) -> Adopted:
+    """
+    Check that the TPU *name* fits, let *approve* look at it, take it over and start the job on it.
+
+    *zone* is where it is, None for any zone of the file. Raise UsageError for what does not fit.
+    """
+    session = Session(choice, reporter)
+    with reporter:
+        world = look(session)
+        found = _find(session, name, zone)
+        _refuse_misfit(session, found, world)
+        _refuse_unproven(session, found)
+    if not is_adopted(session.spec, found):
+        approve(found)
+        # A bucket with code and agent is what a machine needs; the TPU comes last.
+        bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
+        session = Session(choice, reporter)
+        stays = "the TPU carries no label of the deployment yet, or is its own"
+        with leaving(stays, f"tpuctl adopt {name}"), session.alone("adopt"), reporter:
+            number = _take(session, found)
+    else:
+        number = found.node.incarnation or 0
+    done = bring_up(choice, reporter)
+    return Adopted(name, found.node.zone, number, done.changes)
+
+
+def _take(session: Session, found: ForeignNode) -> int:
+    # Looked at once more under the lease: another one may have been at work meanwhile.
+    fresh, world = _find(session, found.node.name, found.node.zone), look(session)
+    _refuse_misfit(session, fresh, world)
+    adoption = Adoption(session.deployment, session.blueprint.public_key)
+    try:
+        return adoption.take(fresh, world)
+    except TpuctlError as error:
+        if not error.changed:
+            error.changed = f"{fresh.node.name} may hold this deployment's SSH key; it is not deleted"
+        if not error.hint:
+            error.hint = f"run it again: tpuctl adopt {fresh.node.name} --zone {fresh.node.zone}"
+        raise
+    finally:
+        session.deployment.store_events()
+
+
+def _find(session: Session, name: str, zone: str | None) -> ForeignNode:
+    zones = (zone,) if zone else session.spec.tpu.zones
+    unknown = ""
+    for place in zones:
+        sight = session.cloud.nodes.inspect(name, place)
+        if isinstance(sight, Present):
+            return sight.value
+        if isinstance(sight, Unknown):
+            unknown = sight.why
+    if unknown:
+        raise TransientError(f"TPU {name} cannot be looked at: {unknown}", changed=UNTOUCHED)
+    raise UsageError(
+        f"there is no TPU {name} in {', '.join(zones)}", hint="add --zone, or see: gcloud compute tpus tpu-vm list",
+        changed=UNTOUCHED, code="TPU-147",
+    )  # fmt: skip
+
+
+def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
+    """Raise UsageError with everything that keeps the TPU from being this deployment's."""
+    name = found.node.name
+    if isinstance(world.nodes, Unknown):
+        raise TransientError(f"the deployment's TPUs cannot be seen: {world.nodes.why}", changed=UNTOUCHED)
+    others = [node.name for node in world.known_nodes if node.name != name]
+    wrong = list(obstacles(session.spec, found, others))
+    lines = list(differing_lines(session.spec, found, session.blueprint.service_account))
+    if not wrong and not lines:
+        return
+    what = "".join(f"\n- {one}" for one in wrong)
+    if lines:
+        what += "\n- it differs from the file, which must say:" + "".join(f"\n    {line}" for line in lines)
+    hint = (
+        "this TPU cannot become part of this deployment" if wrong else "change these lines, then run it again"
+    )
+    raise UsageError(
+        f"TPU {name} in {found.node.zone} does not fit:{what}", hint=hint, changed=UNTOUCHED, code="TPU-147"
+    )
+
+
+def _refuse_unproven(session: Session, found: ForeignNode) -> None:
+    """Raise when a worker's host key is not in its guest attributes: at first sight, nobody is believed."""
+    for worker in found.node.workers:
+        try:
+            session.cloud.nodes.host_keys(found.node.name, found.node.zone, worker.index)
+        except (NotFoundError, UnknownCloudError) as error:
+            raise UsageError(
+                f"worker {worker.index} of {found.node.name} has published no host key, so anybody could answer",
+                hint="set enable-guest-attributes=TRUE in its metadata, restart it, then run this again",
+                changed=UNTOUCHED, code="TPU-147",
+            ) from error  # fmt: skip
