@@ -24,6 +24,15 @@ def job_text(body: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def share_done(body: dict[str, Any]) -> float | None:
+    """Return how much of the job's steps is done, from 0 to 1, by its slowest worker; None where unknown."""
+    steps = [w["step"] for w in body["workers"] if w["step"] is not None]
+    target = body.get("target_steps") or next(
+        (w["total_steps"] for w in body["workers"] if w.get("total_steps")), 0
+    )
+    return min(1.0, min(steps) / target) if steps and target else None
+
+
 def checkpoint_text(body: dict[str, Any]) -> str:
     """Return the newest checkpoint that every worker has, and its age; empty without one."""
     saved = [w for w in body["workers"] if w["checkpoint"] is not None]

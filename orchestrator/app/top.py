@@ -44,6 +44,8 @@ class Deployments:
         self._choice = choice
         self._sessions: dict[Path, Session] = {}
         self._lists = ZoneLists(FRESH)
+        self.details: dict[tuple[str, str], dict[str, Any]] = {}
+        """The last status of each, by project and name."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each; what cannot be read or observed has its reason in *problem*."""
@@ -55,6 +57,7 @@ class Deployments:
         row: dict[str, Any] = {"name": path.parent.name, "project": path.parent.parent.name}
         try:
             body = newest(self._session(path))
+            self.details[row["project"], row["name"]] = body
         except TpuctlError as error:
             return {**row, **dict.fromkeys(FIELDS), "problem": error.message}
         tpus = [resource["state"] for resource in body["resources"] if resource["kind"] == "TPU"]

@@ -77,7 +77,13 @@ def put(text: str, *, err: bool = False) -> None:
 def say(text: str, *, style: str = "") -> None:
     """Print talk to stderr, in colour on a terminal that wants it."""
     # Without markup: a text with [brackets] of others is text.
-    terminal(stderr=True, soft_wrap=True).print(clean(text), style=style or None, markup=False)
+    console = terminal(stderr=True, soft_wrap=True)
+    with console.capture() as captured:
+        console.print(clean(text), style=style or None, markup=False)
+    # Not by the console itself, which would write into a live line: while one is drawn, rich has put what
+    # prints above it in the place of sys.stderr.
+    sys.stderr.write(captured.get())
+    sys.stderr.flush()
 
 
 def show_error(error: TpuctlError, args: Sequence[str]) -> None:

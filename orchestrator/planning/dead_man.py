@@ -56,6 +56,6 @@ def alone(spec: Spec, started_at: float) -> str:
     if not spec.watch.self_delete and spec.tpu.request == "flex-start":
         return f"Google deletes the TPU {_run(spec)} after it was given (flex-start)"
     if not spec.watch.self_delete:
-        return "nothing ends the TPU by itself (watch.self_delete is off)"
+        return "off (watch.self_delete)"
     end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)
     return f"the TPU deletes itself after {end:%Y-%m-%d %H:%M} UTC"

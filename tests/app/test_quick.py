@@ -91,8 +91,8 @@ def test_it_imports_neither_clients_nor_the_file_reader(watched):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     *lines, modules = done.stdout.splitlines()
-    assert lines[0] == "mine  incarnation 1, 0 preemptions"
-    assert "ago by the watcher (--fresh asks the cloud)" in done.stdout
+    assert lines[0] == "mine  TPU #1, 0 preemptions"
+    assert "ago, by the watcher (--fresh asks the cloud)" in done.stdout
     found = {m for m in json.loads(modules) if m != "google"}  # an installation may register the bare name
     assert not {m.split(".")[0] for m in found} & HEAVY
     assert not {m for m in found if m.startswith(("orchestrator.google", "orchestrator.app.session"))}

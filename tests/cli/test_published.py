@@ -53,16 +53,16 @@ def test_others_are_shown_what_the_watcher_has_seen(cloud, user):
         lambda: [d.run("status", *w).out for d, w in looks],
     )
     for shown in (here, there):
-        assert "s ago by the watcher (--fresh asks the cloud)" in shown
-        assert "loop: tpuctl watch of somebody@home" in shown
+        assert "ago, by the watcher (--fresh asks the cloud)" in shown
+        assert "watcher      tpuctl watch of somebody@home" in shown
         assert "looks again" in shown
-    assert "seen:" not in fresh
+    assert "as of" not in fresh
     assert "by the watcher" not in asked
-    assert "loop: tpuctl watch of somebody@home" in asked
+    assert "watcher      tpuctl watch of somebody@home" in asked
     for one in (user, elsewhere):
         later = one.run("status").out
-        assert "loop: none runs" in later
-        assert "seen:" not in later
+        assert "watcher      not running" in later
+        assert "as of" not in later
 
 
 def test_a_look_at_what_is_published_asks_nothing_of_compute_engine_or_tpu(cloud, user, monkeypatch):
@@ -150,7 +150,7 @@ def test_without_a_file_all_deployments_of_the_computer_are_shown(cloud, user, t
     assert said.code == 0
     assert max(map(len, said.out.splitlines())) <= 80
     assert "cannot be read" in " ".join(said.out.split())
-    assert user.type("status", "demo").out.startswith("demo  incarnation 1, 0 preemptions")
+    assert user.type("status", "demo").out.startswith("demo  TPU #1, 0 preemptions")
 
 
 def test_a_push_restarts_the_job_with_the_new_code_and_makes_no_machine(cloud, user):

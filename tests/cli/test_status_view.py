@@ -1,6 +1,7 @@
 """What `status` shows, to the letter, at three widths; the lines of a log; a terminal."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from orchestrator.app.choice import Choice
 from orchestrator.app.quick import aged
 from orchestrator.cli.views.live_line import wanted
-from orchestrator.cli.views.redraw import news_line, repeat
-from orchestrator.cli.views.status import job_text, status_lines
-from orchestrator.cli.views.top import table
+from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line, repeat
+from orchestrator.cli.views.status import job_text, painted, show, status_lines
+from orchestrator.cli.views.top import TITLES, Browser, table
 from orchestrator.clock import VirtualClock
 from orchestrator.errors import AuthError, TransientError
 
@@ -64,7 +65,7 @@ LOST = body(
         {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
-    loop=None, alone="nothing ends the TPU by itself (watch.self_delete is off)", look_in_s=None,
+    loop=None, alone="off (watch.self_delete)", look_in_s=None,
     next=["delete node numpy-lm-tpu-g3: it is PREEMPTED", "create node numpy-lm-tpu-g4: it is PREEMPTED"],
     budget_usd=None,
     sidecars=[], seen={"by": "cloud", "age_s": 0.0},
@@ -102,14 +103,16 @@ def test_when_nobody_watches_the_next_step_is_to_watch(loop, vm, next_step):
     }  # fmt: skip
     rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body()["resources"]]
     lines = status_lines(body(loop=holder, look_in_s=None, resources=rows), rehearsed=False, width=0)
-    assert [line for line in lines if line.startswith("next:")] == [f"next: {next_step}"]
+    assert [line.split("  ")[-1].strip() for line in lines if line.startswith("next ")] == [
+        f"run: {next_step}"
+    ]
 
 
 def test_wide_has_a_line_for_each_worker():
-    """Of many workers the default shows counts and the one that was heard of last."""
+    """Of many workers the default shows counts and the one with the oldest report."""
     few, wide = (status_lines(LOST, rehearsed=True, wide=wide) for wide in (False, True))
     (line,) = [line for line in few if line.startswith("worker")]
-    assert line.startswith("workers: 1 run, 7 stopped; heard of last: worker 0")
+    assert line.startswith("workers      1 run, 7 stopped; oldest report: worker 0")
     assert len([line for line in wide if line.startswith("worker ")]) == 8
 
 
@@ -126,7 +129,7 @@ def test_ages_go_on_while_a_published_status_lies_there():
 
 
 def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
-    """Ages alone are none; a cloud that is away for a moment is asked again, a refusal ends it."""
+    """Ages and steps alone are none; a cloud that is away for a moment is asked again, a refusal ends it."""
     looks = [
         body(), aged(body(), 5.0, "x"), TransientError("the network failed"),
         body(workers=[worker(step=121)]), body(outcome="done"),
@@ -139,18 +142,106 @@ def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
         return found, bool(found["outcome"])
 
     clock = VirtualClock()
-    repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda found: [news_line(found)])
+    repeat(
+        Choice(None, (), "gcp"),
+        clock,
+        "status",
+        look,
+        str,
+        lambda found: [(news_key(found), news_line(found))],
+    )
     out, err = capsys.readouterr()
     rest = "of 400 (30%), loss 2.31, checkpoint step 110, 2 preemptions, 0.0438 USD"
     assert [line.split("  ", 1)[1] for line in out.splitlines()] == [
         f"numpy-lm: numpy-lm-tpu-g3 READY, run, step 120 {rest}",
-        f"numpy-lm: numpy-lm-tpu-g3 READY, run, step 121 {rest}",
         f"numpy-lm: done, run, step 120 {rest}",
     ]
     assert err == "the network failed (TPU-400); trying again at least once a minute, until it answers\n"
     looks.append(AuthError("not logged in"))
     with pytest.raises(AuthError):
         repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda found: [])
+
+
+def test_a_log_of_a_week_stays_short(capsys):
+    """Steps alone are said every five minutes: 300 lines a day, not 17,000."""
+    clock, step = VirtualClock(), iter(range(1000))
+
+    def look():
+        number = next(step)
+        return body(workers=[worker(step=number)]), number == 400
+
+    repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda b: [(news_key(b), news_line(b))])
+    steps = [int(line.split("step ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()]
+    apart = int(NEWS_EVERY / EVERY)
+    assert steps == list(range(0, 401, apart))
+
+
+def test_a_bar_shows_how_far_the_job_is():
+    """On a terminal only, and only where the last step is known; it fits 60 columns."""
+    for width in (60, 80, 120):
+        lines = status_lines(body(), rehearsed=False, width=width, drawn=True)
+        (drawn,) = [line for line in lines if "━" in line]
+        assert drawn.endswith("30%")
+        assert drawn.count("━") == round(0.3 * (drawn.count("━") + drawn.count("╌")))
+        assert len(drawn) <= width
+    assert not any("━" in line for line in status_lines(body(), rehearsed=False))
+    unknown = body(target_steps=None)
+    assert not any("━" in line for line in status_lines(unknown, rehearsed=False, drawn=True))
+
+
+@pytest.mark.parametrize("found", [body(), LOST, DONE])
+def test_colours_say_nothing_alone(found):
+    """Without its colours a line is what it was; states of a TPU that is there, waits or is lost differ."""
+    lines = status_lines(found, rehearsed=False, width=60)
+    coloured = painted(lines, found)
+    assert [re.sub(r"\x1b\[\d+m", "", line) for line in coloured] == lines
+    rows = "\n".join(coloured)
+    assert ("\x1b[32mREADY" in rows) == ("READY" in str(found["resources"]))
+
+
+@pytest.mark.parametrize(
+    ("variables", "colours"),
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
+)
+def test_colours_follow_the_usual_variables(variables, colours, monkeypatch, capsys):
+    """Where no terminal is there are none, unless they are asked for."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    show(body(), rehearsed=False, wide=False, as_json=False)
+    assert ("\x1b[32mREADY" in capsys.readouterr().out) is colours
+
+
+def rows_of(*figures):
+    """Return rows of the table of all deployments: name, preemptions, cost."""
+    known = {**dict.fromkeys(("outcome", "job", "checkpoint")), "tpu": "READY", "problem": "", "project": "p"}
+    return [{**known, "name": name, "preemptions": count, "cost_usd": usd} for name, count, usd in figures]
+
+
+def test_keys_select_sort_and_leave():
+    """Arrows stay within the rows, s goes through the columns, r reverses, q ends."""
+    rows = rows_of(("b", 3, 1.5), ("a", None, 20.0), ("c", 1, None))
+    browser = Browser()
+    assert [row["name"] for row in browser.ordered(rows)] == ["a", "b", "c"]
+    for _ in range(5):
+        browser = browser.press("down", len(rows))
+    assert browser.cursor == 2
+    assert browser.press("up", len(rows)).cursor == 1
+    assert browser.press("up", 1).cursor == 0, "rows that are gone are not selected"
+    assert browser.press("enter", 3).details
+    assert not browser.press("enter", 0).details
+    assert not browser.press("enter", 3).press("back", 3).details
+    orders = {}
+    for title in TITLES:
+        orders[title] = "".join(row["name"] for row in browser.ordered(rows))
+        browser = browser.press("sort", 3)
+    assert orders["preempted"] == "acb"
+    assert orders["cost"] == "cba", "by the amount, not by its text"
+    assert browser.sort == 0
+    assert [row["name"] for row in browser.press("reverse", 3).ordered(rows)] == ["c", "b", "a"]
+    assert browser.press("quit", 3).over
+    assert not browser.press("other", 3).over
 
 
 def test_the_table_of_all_deployments_fits_the_terminal():
@@ -194,7 +285,7 @@ def test_what_a_job_does_not_tell_is_said_once_it_has_saved():
     def said(**more):
         return " ".join(status_lines(body(workers=[worker(**more)]), rehearsed=True, width=0))
 
-    assert "progress: the job prints no loss that tpuctl knows; job.progress" in said(loss=None)
+    assert "progress     the job prints no loss that tpuctl knows; job.progress" in said(loss=None)
     assert "prints neither step nor loss" in said(loss=None, step=None)
     for known in ({}, {"loss": None, "checkpoint": None}, {"loss": None, "phase": "done"}):
-        assert "progress:" not in said(**known)
+        assert "progress  " not in said(**known)

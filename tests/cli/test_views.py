@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.cli.console import say
 from orchestrator.cli.views.event_lines import REMINDER, EventPrinter
-from orchestrator.cli.views.job_progress import ProgressLine, live_text, progress_text
+from orchestrator.cli.views.job_progress import ProgressLine, bar_of, live_text, progress_text
 from orchestrator.cli.views.status import resource_lines
 from orchestrator.cli.views.summary import summary_lines
 from orchestrator.config.load import read
@@ -47,44 +48,48 @@ def seen(at, plan=None, **beat):
     return Pass(world, plan or Plan())
 
 
-def test_without_a_terminal_steps_alone_make_a_line_every_five_seconds(capsys):
-    """A log file of a week stays readable; phases, checkpoints and incarnations are always told."""
+def test_without_a_terminal_steps_alone_make_a_line_every_five_minutes(capsys):
+    """A log file of a week stays readable; phases, machines and the first checkpoint of each are said at once."""
     progress = ProgressLine(EventPrinter(), SPEC)
-    for second in range(12):
-        progress.show(seen(T0 + second, step=second), 0.5)
+    for minute in range(12):
+        progress.show(seen(T0 + 60 * minute, step=minute), 0.5)
     assert [line.split(",")[1] for line in lines(capsys)] == [
         " step 0 of 400",
         " step 5 of 400",
         " step 10 of 400",
     ]
-    progress.show(seen(T0 + 12, step=12, committed_step=10), 0.5)
+    at = T0 + 660
+    progress.show(seen(at + 1, step=12, committed_step=10), 0.5)
+    progress.show(seen(at + 2, step=14, committed_step=14), 0.5)
     progress.show(
-        seen(T0 + 12.5, step=13, committed_step=10, phase=Phase.STOPPED, message="the notice came"), 1.5
+        seen(at + 3, step=15, committed_step=14, phase=Phase.STOPPED, message="the notice came"), 1.5
     )
-    progress.show(seen(T0 + 13, incarnation=2, phase=Phase.BOOT), 1.5)
+    progress.show(seen(at + 4, incarnation=2, phase=Phase.BOOT), 1.5)
     assert lines(capsys) == [
-        "job runs, step 12 of 400, checkpoint 10, 0.5000 USD, incarnation 1",
-        "job was stopped, step 13 of 400, checkpoint 10, 1.50 USD, incarnation 1, the notice came",
-        "the agent starts, 1.50 USD, incarnation 2",
+        "job runs, step 12 of 400, checkpoint 10, 0.5000 USD, TPU #1",
+        "job stopped, step 15 of 400, checkpoint 14, 1.50 USD, TPU #1, the notice came",
+        "machine boots, 1.50 USD, TPU #2",
     ]
 
 
 def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     """A TPU that is being replaced is not said to run its job."""
     ProgressLine(EventPrinter(), SPEC).show(seen(T0, GOES, step=278, loss=2.206), 0.1)
-    assert lines(capsys) == ["last heard of the job, step 278 of 400, loss 2.206, 0.1000 USD, incarnation 1"]
+    assert lines(capsys) == ["last report of the job, step 278 of 400, loss 2.206, 0.1000 USD, TPU #1"]
 
 
-def test_rate_and_time_left_are_said_and_the_live_line_stays_short(capsys):
-    """A plain line has both; on 80 columns the time left is worth more than the rate."""
+def test_rate_and_time_left_are_said_and_what_is_left_of_the_budget(capsys):
+    """Plain and live lines have them."""
     far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
     (report,) = seen(T0, **far).world.heartbeats.value
     spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
-    assert live_text(report, spec, 12.34) == (
-        "step 120000 of 500000, loss 2.345, 32 h 53 min left, checkpoint 119000, 12.34 USD"
-    )
+    assert live_text(report, spec, 12.34) == ("loss 2.345, 3.21 steps/s, checkpoint 119000, 12.34 USD")
+    assert bar_of(report, spec) == (0.24, "step 120000 of 500000, 32 h 53 min left")
+    assert bar_of(replace(report, total_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34)
     assert "3.21 steps/s, checkpoint" in live_text(replace(report, total_steps=None), spec, 12.34)
+    bounded = replace(spec, watch=replace(spec.watch, budget_usd=20.0))
+    assert live_text(report, bounded, 12.34).endswith("12.34 of 20 USD")
 
 
 def test_a_wait_is_said_once_and_again_after_minutes(capsys):
@@ -120,7 +125,7 @@ def test_the_live_line_counts_what_is_waited_for(capsys):
     assert printer.line_text(T0 + 65) == "TPU: CREATING (1 min 5 s), job: waits for the TPU (5 s)"
     printer.waiting((), T0 + 70)
     printer.now("job runs, step 3", T0 + 70)
-    assert printer.line_text(T0 + 3800) == "job runs, step 3, heard 1 h 2 min ago"
+    assert printer.line_text(T0 + 3800) == "job runs, step 3, last heartbeat 1 h 2 min ago"
 
 
 def on_a_terminal(monkeypatch, act, **variables):
@@ -167,11 +172,13 @@ def play():
 def test_a_terminal_gets_a_live_line_below_the_events(monkeypatch):
     """Events wrap between words under their stamp; steps and checkpoints move in the live line only."""
     text = on_a_terminal(monkeypatch, play)
-    stamped = re.findall(r"\d\d:\d\d:\d\d  (?:\x1b\[31m)?(\S+ \S+) ", text)
+    stamped = re.findall(r"\d\d:\d\d:\d\d [✗ ]  (?:\x1b\[31m)?(\S+ \S+) ", text)
     assert stamped == ["TPU mine-tpu-g1", "job runs,"]
-    assert re.search(r"\n {10}\x1b\[31mwords and", text)
+    assert re.search(r"\n {12}\x1b\[31mwords and", text)
     live = re.findall(r"[^ ] *\x1b\[2m ([^\x1b]+)", text)
-    assert re.fullmatch(r"step 7 of 400, checkpoint 7, 0.5000 USD, heard \d+ \w+.* ago", live[-1])
+    assert re.fullmatch(r"checkpoint 7, 0.5000 USD, last heartbeat \d+ \w+.* ago", live[-1])
+    assert "2%  step 7 of 400" in text
+    assert "✗" in text.split("TPU mine-tpu-g1")[0], "a sign says it as the colour does"
     assert text.endswith("\x1b[2K"), "the live line is erased at the end"
 
 
@@ -192,7 +199,7 @@ def test_a_terminal_that_cannot_redraw_gets_plain_lines(monkeypatch, variables):
     text = on_a_terminal(monkeypatch, play, **variables)
     assert "\x1b[2K" not in text
     assert "\x1b[?25l" not in text
-    assert "job runs, step 7 of 400" in text
+    assert "job runs, step 0 of 400" in text
 
 
 def test_no_color_is_respected(monkeypatch):
@@ -298,3 +305,18 @@ def test_times_never_run_backwards(capsys):
 def test_a_duration_is_told_in_two_units(seconds, text):
     """Nobody reckons with 167 hours."""
     assert span_text(seconds) == text
+
+
+def test_what_is_said_while_a_line_is_drawn_stands_above_it(monkeypatch):
+    """The price of `up` appears while the cloud is looked at: it is no part of the live line."""
+
+    def act():
+        printer = EventPrinter()
+        with printer:
+            printer._line._live.refresh()
+            say("Price: 2.41 USD an hour", style="bold")
+            printer._line._live.refresh()
+
+    text = on_a_terminal(monkeypatch, act)
+    before = text[: text.index("Price: 2.41")].removesuffix("\x1b[1m")
+    assert before.endswith("\x1b[2K"), "the live line is erased first"

@@ -24,7 +24,7 @@ ALIVE = {
     "renewed_age_s": 8.0,
     "alive": True,
 }
-NONE = "loop: none runs; a preempted TPU is not replaced"
+NONE = "watcher: not running{}: preempted TPUs will not be replaced. Run: {}"
 
 
 def line(loop, *, vm="RUNNING", outcome=None):
@@ -35,20 +35,20 @@ def line(loop, *, vm="RUNNING", outcome=None):
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (line(ALIVE), "loop: on the VM, last renewed 8 s ago"),
+        (line(ALIVE), "watcher: on the VM, last renewed 8 s ago"),
         (
             line({**ALIVE, "where": "elsewhere", "who": "me@laptop", "command": "watch"}),
-            "loop: tpuctl watch of me@laptop, last renewed 8 s ago",
+            "watcher: tpuctl watch of me@laptop, last renewed 8 s ago",
         ),
         (
             line(ALIVE, vm="TERMINATED"),
-            f"{NONE} (the VM is TERMINATED: tpuctl up)",
+            NONE.format(" (the VM is TERMINATED)", "tpuctl up"),
         ),
         (
             line({**ALIVE, "alive": False}),
-            f"{NONE} (the one on the VM is silent: tpuctl watch --on-vm)",
+            NONE.format(" (the one on the VM is silent)", "tpuctl watch --on-vm"),
         ),
-        (line(None), f"{NONE} (tpuctl watch)"),
+        (line(None), NONE.format("", "tpuctl watch")),
         (line(None, outcome="done"), ""),
         (line({**ALIVE, "alive": False}, outcome="done"), ""),
     ],

@@ -138,7 +138,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     same = "no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them\n"
     assert cloud("up") == (0, "", f"Code: 0 files, 0 B; largest: none\n{same}")
 
-    process, terminal, text = watch_on_a_terminal(folder, "heard")
+    process, terminal, text = watch_on_a_terminal(folder, "last heartbeat")
     assert "job runs" in text
     code, out, err = cloud("watch")
     assert (code, out) == (6, "")
@@ -203,7 +203,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     told = ("--file", str(other / "tpuctl.yaml"))
     assert cloud("up", *told)[0] == 0
     (kept,) = (folder.parent / "cloud").glob("deployments/*/other/spec.json")
-    process, terminal, _ = watch_on_a_terminal(folder, "heard")
+    process, terminal, _ = watch_on_a_terminal(folder, "last heartbeat")
     kept.write_text(json.dumps({**verified(kept.read_bytes()), "watch": {"poll": "1s", "ttl": "2s"}}))
     code, out, err = cloud("status")
     assert code == 0

@@ -66,7 +66,7 @@ def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
 def test_status_says_what_becomes_of_a_tpu_that_nobody_watches():
     """When it goes, that it does not, or nothing before the first `up`."""
     assert alone(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
-    assert alone(spec(), NOW) == "nothing ends the TPU by itself (watch.self_delete is off)"
+    assert alone(spec(), NOW) == "off (watch.self_delete)"
     assert alone(ARMED, 0.0) == ""
 
 

@@ -154,7 +154,7 @@ def test_s10_a_slow_deletion_blocks_nothing(cloud, user):
     (asked, *_), (_, created) = cloud.asked("tpu.nodes.delete"), cloud.asked("tpu.nodes.create")
     assert created - asked < 1
     assert cloud.nodes() == {G1: "DELETING", G2: "READY"}
-    assert said.err.count("job runs, step") >= 10
+    assert said.err.count("job runs, step") >= 3, "a line every five minutes"
     cloud.wait(1800)
 
 

@@ -154,7 +154,7 @@ def test_s15_a_loop_that_stopped_silently_is_told_and_its_machines_are_swept(clo
     user.up()
     assert user.run("watch", kill=(4, "after")).code is None
     cloud.wait(600)
-    assert "loop: none runs" in user.run("status").out
+    assert "watcher      not running" in user.run("status").out
     other = User(cloud, "second folder", beside=user, name="other")
     assert "time to live" not in other.run("status").err
     cloud.wait(2 * 3600)

@@ -14,7 +14,8 @@ def command(cloud: str, as_json: bool, once: bool) -> None:
     """
     Show all deployments that this computer has brought up: TPU, job, checkpoint, preemptions and cost.
 
-    The last look of a watcher is shown where there is one; otherwise the cloud is asked. Ctrl-C ends it.
+    The last look of a watcher is shown where there is one; otherwise the cloud is asked. Keys on a terminal:
+    arrows select, Enter shows the details, s sorts by the next column, r reverses the order, q ends it.
     """
     from orchestrator.cli.views.top import show_all
 

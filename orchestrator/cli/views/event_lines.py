@@ -23,6 +23,11 @@ COLOURS = {
     "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
     "uncommitted": "yellow", "done": "green", "ready": "green",
 }  # fmt: skip
+MARKS = {
+    "ready": "✓", "done": "✓", "preempted": "✗", "anew": "✗", "invariant": "✗", "refused": "!", "failure": "!",
+    "uncommitted": "!",
+}  # fmt: skip
+"""A sign before an event on a terminal, so that its colour says nothing alone."""
 STYLES: dict[Style, str] = {
     "": "", "title": "bold", "command": "cyan", "good": "green", "done": "bold green", "warning": "yellow",
     "bad": "red",
@@ -57,6 +62,7 @@ class EventPrinter(Reporter):
         self._shown_at = 0.0
         self._line: LiveLine | None = None
         self._now = ""
+        self._share: tuple[float, str] | None = None
         self._heartbeat_at: float | None = None
         self._waits: dict[str, Wait] = {}
         self._begun = 0.0
@@ -64,7 +70,7 @@ class EventPrinter(Reporter):
     def __enter__(self) -> None:
         if not self._json and wanted():
             self._begun = time.time()
-            self._line = LiveLine(self.line_text)
+            self._line = LiveLine(self.line_text, lambda: self._share)
             self._line.start()
 
     def __exit__(
@@ -96,7 +102,8 @@ class EventPrinter(Reporter):
         stamp = time.strftime("%H:%M:%S", time.localtime(self._shown_at))
         style = COLOURS.get(event.kind, "")
         if self._line is not None:
-            self._line.above(stamp, event.text, style)
+            mark = MARKS.get(event.kind, " ") if self._line.blocks else ""
+            self._line.above(f"{stamp} {mark}" if mark else stamp, event.text, style)
             return
         say(f"{stamp}  {event.text}", style=style)
 
@@ -132,9 +139,11 @@ class EventPrinter(Reporter):
             self(Event(event.at, event.kind, f"still failing after {span}, {tries} tries: {event.text}"))
         return False
 
-    def now(self, text: str, heartbeat_at: float | None = None) -> None:
-        """Set what the live line shows; *heartbeat_at* is the time of the heartbeat it rests on."""
-        self._now, self._heartbeat_at = text, heartbeat_at
+    def now(
+        self, text: str, heartbeat_at: float | None = None, share: tuple[float, str] | None = None
+    ) -> None:
+        """Set what the live line shows, the time of its heartbeat, and the bar: from 0 to 1, with its text."""
+        self._now, self._heartbeat_at, self._share = text, heartbeat_at, share
 
     def line_text(self, at: float) -> str:
         """Return the live line: what is waited for and for how long so far, then the job."""
@@ -147,7 +156,7 @@ class EventPrinter(Reporter):
         if self._now:
             parts.append(self._now)
         if self._now and self._heartbeat_at is not None:
-            parts.append(f"heard {span_text(at - self._heartbeat_at)} ago")
+            parts.append(f"last heartbeat {span_text(at - self._heartbeat_at)} ago")
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
         # It may name files: `fetch` shows what it copies, under the names that the job gave them.
         return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"

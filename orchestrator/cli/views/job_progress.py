@@ -14,20 +14,20 @@ from orchestrator.domain.spec import Spec
 from orchestrator.engine.reconcile import Pass
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted_text
 
-SPACING = 5.0
-"""Least seconds between two plain lines that tell of nothing but steps."""
+SPACING = 300.0
+"""Least seconds between two plain lines that tell of nothing but steps and checkpoints."""
 WORDS = {
-    Phase.BOOT: "the agent starts",
+    Phase.BOOT: "machine boots",
     Phase.SETUP: "setup runs",
-    Phase.RESTORE: "the checkpoint is restored",
+    Phase.RESTORE: "restoring the checkpoint",
     Phase.RUN: "job runs",
-    Phase.STOPPING: "job is being stopped",
-    Phase.STOPPED: "job was stopped",
-    Phase.ENDED: "job ended, its files are made sure of",
+    Phase.STOPPING: "stopping the job",
+    Phase.STOPPED: "job stopped",
+    Phase.ENDED: "job ended, saving its files",
     Phase.DONE: "job done",
-    Phase.UNCLAIMED: "job ended, nothing was committed",
+    Phase.UNCLAIMED: "job ended without a checkpoint",
     Phase.FAILED: "job failed",
-    Phase.UNKNOWN: "what the job does is not known",
+    Phase.UNKNOWN: "state of the job unknown",
 }
 
 
@@ -86,7 +86,8 @@ class ProgressLine:
             c.kind is Kind.NODE and c.verb is Verb.CREATE for c in result.plan.changes
         )
         text = progress_text(slowest, self._spec, usd, lost=lost)
-        self._printer.now(live_text(slowest, self._spec, usd, lost=lost), slowest.updated)
+        text_now = live_text(slowest, self._spec, usd, lost=lost)
+        self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec))
         lying = uncommitted_text(self._spec.job.checkpoint, beats)
         if lying and lying != self._lying:
             self._printer(Event(at, "uncommitted", lying))
@@ -97,7 +98,8 @@ class ProgressLine:
 
     def _is_news(self, beat: Heartbeat, at: float) -> bool:
         """Say whether a line of its own is due: a live line needs one for each phase only."""
-        news = (beat.incarnation, beat.phase, None if self._printer.live else beat.committed_step)
+        # The first checkpoint of a machine is news, too: from then on a preemption costs little.
+        news = (beat.incarnation, beat.phase, not self._printer.live and beat.committed_step is not None)
         stepped = not self._printer.live and beat.step != self._step and at - self._at >= SPACING
         before, self._said = self._said, news
         return news != before or stepped
@@ -113,29 +115,45 @@ class MemberLine(ProgressLine):
 
 def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
     """Return one line about the job; *lost* says that its machine is gone and *beat* was its last report."""
-    parts = [_phase(beat, lost=lost), *_figures(beat, spec), usd_text(usd), f"incarnation {beat.incarnation}"]
+    parts = [_phase(beat, lost=lost), *_figures(beat, spec), usd_text(usd), f"TPU #{beat.incarnation}"]
     return ", ".join([*parts, beat.message] if beat.message else parts)
 
 
 def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
-    """Return the same for the live line, where what counts must stand within 80 columns."""
-    figures = _figures(beat, spec, brief=True)
+    """Return the same for the live line, where what counts must stand within 80 columns; a bar has the rest."""
+    figures = [] if bar_of(beat, spec) is None else _of_bar(beat, spec)
+    figures = [figure for figure in _figures(beat, spec) if figure not in figures]
     runs = beat.phase is Phase.RUN and not lost and figures
-    return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, usd_text(usd)])
+    budget = spec.watch.budget_usd
+    cost = usd_text(usd) if budget is None else f"{usd:.2f} of {budget:g} USD"
+    return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, cost])
+
+
+def bar_of(beat: Heartbeat, spec: Spec) -> tuple[float, str] | None:
+    """Return how much of the steps is done (0 to 1) and what stands beside the bar; None where it is not known."""
+    last = last_step(beat, spec.job.target_steps)
+    if not last or beat.step is None:
+        return None
+    return beat.step / last, ", ".join(_of_bar(beat, spec))
+
+
+def _of_bar(beat: Heartbeat, spec: Spec) -> list[str]:
+    figures = _figures(beat, spec)
+    return [figure for figure in figures if figure.startswith("step ") or figure.endswith(" left")]
 
 
 def _phase(beat: Heartbeat, *, lost: bool) -> str:
-    return "last heard of the job" if lost else WORDS[beat.phase]
+    return "last report of the job" if lost else WORDS[beat.phase]
 
 
-def _figures(beat: Heartbeat, spec: Spec, *, brief: bool = False) -> list[str]:
+def _figures(beat: Heartbeat, spec: Spec) -> list[str]:
     last = last_step(beat, spec.job.target_steps)
     parts = [] if beat.step is None else [f"step {beat.step}{f' of {last}' if last else ''}"]
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
     if beat.phase is Phase.RUN and beat.rate:
         seconds = seconds_remaining((beat,), spec.job.target_steps)
-        parts += [rate_text(beat.rate)] if seconds is None or not brief else []
+        parts.append(rate_text(beat.rate))
         parts += [] if seconds is None else [f"{span_text(seconds)} left"]
     if beat.committed_step is not None:
         parts.append(f"checkpoint {checkpoint_name(beat).removeprefix('step ')}")

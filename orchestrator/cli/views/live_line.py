@@ -1,4 +1,4 @@
-"""One line at the foot of a terminal that shows what goes on right now."""
+"""What goes on right now, at the foot of a terminal: one line, and a bar where it is known how much is done."""
 
 import os
 import sys
@@ -10,6 +10,8 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+
+from orchestrator.cli.views.paint import BAR, bar
 
 REFRESH = 4.0
 """Redraws in a second: enough for a clock that counts seconds, and cheap."""
@@ -27,11 +29,15 @@ class LiveLine:
     It is cut at the terminal's edge, never wrapped.
     """
 
-    def __init__(self, text: Callable[[float], str]) -> None:
+    def __init__(
+        self, text: Callable[[float], str], share: Callable[[], tuple[float, str] | None] = lambda: None
+    ) -> None:
+        self._share = share
         console = Console(stderr=True, highlight=False)
         self._console = console
+        self.blocks = console.encoding.startswith("utf")
         self._text = text
-        self._spinner = Spinner("dots" if console.encoding.startswith("utf") else "line")
+        self._spinner = Spinner("dots" if self.blocks else "line")
         self._live = Live(self, console=console, refresh_per_second=REFRESH, transient=True)
 
     def start(self) -> None:
@@ -55,4 +61,19 @@ class LiveLine:
         words = Text(f" {self._text(time.time())}", style="dim")
         # Never wrapped: rich could not erase a line that the terminal has broken into two.
         line = Text(no_wrap=True, overflow="ellipsis")
-        return line.append_text(frame if isinstance(frame, Text) else Text("-")).append_text(words)
+        line.append_text(frame if isinstance(frame, Text) else Text("-")).append_text(words)
+        found = self._share()
+        if found is not None:
+            share, beside = found
+            room = max(10, min(BAR, self._console.width // 3))
+            drawn = bar(share, room, blocks=self.blocks)
+            full = round(max(0.0, min(1.0, share)) * room)
+            # Above the words: what changes most stands nearest to the cursor.
+            top = (
+                Text("  ")
+                .append(drawn[:full], "green")
+                .append(drawn[full:], "dim")
+                .append(f" {share:.0%}  {beside}\n")
+            )
+            return Text(no_wrap=True, overflow="ellipsis").append_text(top).append_text(line)
+        return line

@@ -16,6 +16,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.outage import Outage
 from orchestrator.app.status_text import checkpoint_text, job_text
 from orchestrator.cli.console import SCHEMA_VERSION, put
+from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
 from orchestrator.domain.amounts import usd_text
@@ -24,6 +25,10 @@ from orchestrator.errors import Retry, TpuctlError
 
 EVERY = 5.0
 """Seconds between two observations of `--watch`."""
+NEWS_EVERY = 300.0
+"""Seconds between two lines of a log that tell of nothing but steps and cost."""
+News = Callable[[Any], list[tuple[Any, str]]]
+"""Returns lines for a log, each with what it must differ in to be printed at once."""
 Observe = Callable[[], tuple[Any, bool]]
 """Returns what was observed, and whether it is over."""
 
@@ -42,29 +47,38 @@ def follow(choice: Choice, clock: Clock, newest: Callable[[], dict[str, Any]], *
         return body, bool(body["outcome"]) and not body["next"]
 
     def draw(body: Any) -> str:
-        return "\n".join(fitted(body, rehearsed=choice.cloud == "local", wide=wide))
+        lines = fitted(body, rehearsed=choice.cloud == "local", wide=wide, colour=wants_colour())
+        return "\n".join(lines)
 
-    repeat(choice, clock, "status", observe, draw, lambda body: [news_line(body)])
+    repeat(choice, clock, "status", observe, draw, lambda body: [(news_key(body), news_line(body))])
 
 
 def repeat(
     choice: Choice, clock: Clock, kind: str, observe: Observe, draw: Callable[[Any], str],
-    news: Callable[[Any], list[str]],
+    news: News,
 ) -> None:  # fmt: skip
     """Observe until it is over: *draw* returns what a terminal shows, *news* the lines of a log."""
     if choice.as_json:
         _stream(clock, observe, lambda body: _print_json(kind, body))
     elif redraws():
         with Live(console=Console(highlight=False), auto_refresh=False, screen=False) as live:
-            _stream(clock, observe, lambda body: live.update(Text(clean(draw(body))), refresh=True))
+            _stream(
+                clock,
+                observe,
+                lambda body: live.update(Text.from_ansi(clean(draw(body), colours=True)), refresh=True),
+            )
     else:
-        said: list[str] = []
+        said: dict[Any, tuple[str, float]] = {}
 
         def report(body: Any) -> None:
-            for line in news(body):
-                if line not in said:
+            now, before = clock.now(), dict(said)
+            said.clear()
+            for key, line in news(body):
+                text, at = before.get(key, ("", now - NEWS_EVERY))
+                if line != text and now - at >= NEWS_EVERY:
                     put(f"{time.strftime('%H:%M:%S')}  {line}")
-            said[:] = news(body)
+                    text, at = line, now
+                said[key] = (text, at)
 
         _stream(clock, observe, report)
 
@@ -90,6 +104,13 @@ def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None
 
 def _print_json(kind: str, body: Any) -> None:
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}))
+
+
+def news_key(body: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what of a status is worth a line at once: states and phases, not steps and cost."""
+    states = tuple((row["kind"], row["name"], row["state"]) for row in body["resources"])
+    phases = tuple(worker["phase"] for worker in body["workers"])
+    return body["outcome"], states, phases, body["preemptions"], tuple(body["next"])
 
 
 def news_line(body: dict[str, Any]) -> str:

@@ -4,15 +4,21 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from orchestrator.app.status_text import checkpoint_text, job_text
-from orchestrator.cli.console import columns, print_json, put
+import click
+
+from orchestrator.app.status_text import checkpoint_text, job_text, share_done
+from orchestrator.cli.console import columns, print_json
+from orchestrator.cli.views.paint import BAR, BOLD, DIM, END, bar, draws_blocks, state, wants_colour
 from orchestrator.domain.amounts import span_text, usd_text
+from orchestrator.domain.clean_text import clean
 
 WIDTH = 80
 FEW = 4
 """Workers of which each has a line of its own; of more only the slowest has one."""
+LABEL = 13
+"""Characters before the text of a line."""
 OLD_SNAPSHOT = "--fresh asks the cloud"
-NO_LOOP = "loop: none runs; a preempted TPU is not replaced"
+NO_LOOP = "preempted TPUs will not be replaced"
 
 
 def show(body: dict[str, Any], *, rehearsed: bool, wide: bool, as_json: bool) -> None:
@@ -20,18 +26,40 @@ def show(body: dict[str, Any], *, rehearsed: bool, wide: bool, as_json: bool) ->
     if as_json:
         print_json("status", body)
         return
-    for line in fitted(body, rehearsed=rehearsed, wide=wide):
-        put(line)
+    colour = wants_colour()
+    for line in fitted(body, rehearsed=rehearsed, wide=wide, colour=colour):
+        # click would take the colours away that FORCE_COLOR asks for.
+        click.echo(clean(line, colours=True), color=colour)
 
 
-def fitted(body: dict[str, Any], *, rehearsed: bool, wide: bool) -> list[str]:
+def fitted(body: dict[str, Any], *, rehearsed: bool, wide: bool, colour: bool) -> list[str]:
     """Return the lines for this terminal, of at most 80 characters unless *wide*."""
     width = columns()
-    width = width if wide else min(WIDTH, width or WIDTH)
-    return status_lines(body, rehearsed=rehearsed, width=width, wide=wide)
+    size = width if wide else min(WIDTH, width or WIDTH)
+    lines = status_lines(body, rehearsed=rehearsed, width=size, wide=wide, drawn=bool(width))
+    return painted(lines, body) if colour else lines
 
 
-def wrapped(lines: list[str], width: int) -> list[str]:
+def painted(lines: list[str], body: dict[str, Any]) -> list[str]:
+    """Return the lines with colours: the name bold, labels dim, states by what they mean."""
+    rows = len(wrapped(resource_lines(body["resources"]), max(map(len, lines)))) if lines else 0
+    found = [f"{BOLD}{lines[0]}{END}"]
+    for number, line in enumerate(lines[1:]):
+        if number < rows:
+            # The state is the last column, and may have been wrapped to a line of its own.
+            head, gap, last = line.rpartition("  ")
+            found.append(f"{head}{gap}{state(last)}")
+            continue
+        label, text = line[:LABEL], line[LABEL:]
+        if label.strip() in {"job", "outcome"} or label.startswith("worker "):
+            text = state(text)
+        if label.strip() == "next":
+            text = f"{BOLD}{text}{END}"
+        found.append(f"{DIM}{label}{END}{text}")
+    return found
+
+
+def wrapped(lines: list[str], width: int, indent: str = "  ") -> list[str]:
     """Return the lines broken between words at *width*, what follows indented; 0: as they are."""
     if not width:
         return lines
@@ -39,28 +67,53 @@ def wrapped(lines: list[str], width: int) -> list[str]:
         part
         for line in lines
         for part in textwrap.wrap(
-            line, width, subsequent_indent="  ", drop_whitespace=True, break_on_hyphens=False
+            line, width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False
         )
         or [""]
     ]
 
 
+def aligned(line: str) -> str:
+    """Return `label: text` in two columns."""
+    label, _, text = line.partition(": ")
+    # One blank at least: a sidecar may have a long name.
+    return f"{label:<{LABEL - 1}} {text}"
+
+
 def status_lines(
-    body: dict[str, Any], *, rehearsed: bool, width: int = WIDTH, wide: bool = False
+    body: dict[str, Any], *, rehearsed: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
 ) -> list[str]:
-    """Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line."""
+    """
+    Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line.
+
+    With *drawn* a bar shows how far the job is.
+    """
     rows = resource_lines(body["resources"])
-    lines = [*_job(body), *_cost(body, rehearsed=rehearsed), *_deadline(body)]
+    lines = [
+        *_job(body),
+        *(_bar(body, width) if drawn else []),
+        *_cost(body, rehearsed=rehearsed),
+        *_deadline(body),
+    ]
     lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
         age = span_text(body["seen"]["age_s"])
-        lines.append(f"seen: {age} ago by {body['seen']['by']} ({OLD_SNAPSHOT})")
-    return [_head(body), *wrapped([*rows, *lines], width)]
+        lines.append(f"as of: {age} ago, by {body['seen']['by']} ({OLD_SNAPSHOT})")
+    texts = wrapped([aligned(line) for line in lines], width, " " * LABEL)
+    return [_head(body), *wrapped(rows, width), *texts]
 
 
 def _head(body: dict[str, Any]) -> str:
     count = body["preemptions"]
-    return f"{body['name']}  incarnation {body['incarnation']}, {count} preemption{'' if count == 1 else 's'}"
+    number = f"TPU #{body['incarnation']}, " if body["incarnation"] else ""
+    return f"{body['name']}  {number}{count} preemption{'' if count == 1 else 's'}"
+
+
+def _bar(body: dict[str, Any], width: int) -> list[str]:
+    """Return a bar where the last step is known."""
+    share = share_done(body)
+    size = min(BAR, max(10, (width or WIDTH) - LABEL - 10))
+    return [] if share is None else [f": {bar(share, size, blocks=draws_blocks())} {share:.0%}"]
 
 
 def _job(body: dict[str, Any]) -> list[str]:
@@ -117,7 +170,7 @@ def _workers(body: dict[str, Any], *, wide: bool) -> list[str]:
         return [worker_line(worker) for worker in workers]
     phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w["phase"] for w in workers).items())
     last = max(workers, key=lambda w: w["heartbeat_age_s"] or 0.0)
-    return [f"workers: {phases}; heard of last: {worker_line(last)}"]
+    return [f"workers: {phases}; oldest report: {worker_line(last)}"]
 
 
 def worker_line(worker: dict[str, Any]) -> str:
@@ -135,7 +188,7 @@ def worker_line(worker: dict[str, Any]) -> str:
         )
     if worker.get("programs_back") and worker.get("programs_compiled"):
         parts.append(f"{worker['programs_compiled']} XLA programs compiled again")
-    parts.append(f"heard {span_text(worker['heartbeat_age_s'] or 0.0)} ago")
+    parts.append(f"last heartbeat {span_text(worker['heartbeat_age_s'] or 0.0)} ago")
     if worker["message"]:
         parts.append(worker["message"])
     return ", ".join(parts)
@@ -154,23 +207,23 @@ def _end(body: dict[str, Any]) -> list[str]:
     lines = [line] if (line := loop_line(body)) else []
     cure = _loop_cure(body)
     if cure and body["alone"]:
-        lines.append(f"alone: {body['alone']}")
+        lines.append(f"auto-delete: {body['alone']}")
     if body["outcome"]:
         lines.append(f"outcome: {body['outcome']}")
     when = body["look_in_s"]
     wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
-    after = f" ({wait})" if wait else " (as soon as somebody watches)" if not body["outcome"] else ""
+    after = f" ({wait})" if wait else " (when tpuctl watch runs)" if not body["outcome"] else ""
     lines += [f"next: {line}{after}" for line in body["next"]]
     if not body["next"] and not body["outcome"]:
         again = f"; looks again {wait}" if wait else ""
-        does = cure[1] if cure else f"nothing to do while the job runs{again}"
+        does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{again}"
         lines.append(f"next: {does}")
     if body["outcome"] == "unclaimed":
         lines.append(f"reason: {body.get('reason', '')}")
     if body["outcome"] in {"done", "unclaimed"} and not body["next"]:
         lines += _after(body["resources"], unclaimed=body["outcome"] == "unclaimed")
     if body["ttl_left_s"] is not None:
-        lines.append(f"ends: at the latest in {span_text(body['ttl_left_s'])}, when its ttl is over")
+        lines.append(f"expires: in {span_text(body['ttl_left_s'])} at the latest (watch.ttl)")
     return lines
 
 
@@ -189,9 +242,12 @@ def loop_line(body: dict[str, Any]) -> str:
     loop = body["loop"]
     if _loop_runs(body):
         where = "on the VM" if loop["where"] == "vm" else f"tpuctl {loop['command']} of {loop['who']}"
-        return f"loop: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
+        return f"watcher: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
     cure = _loop_cure(body)
-    return f"{NO_LOOP} ({': '.join(filter(None, cure))})" if cure else ""
+    if cure is None:
+        return ""
+    why = f" ({cure[0]})" if cure[0] else ""
+    return f"watcher: not running{why}: {NO_LOOP}. Run: {cure[1]}"
 
 
 def _loop_runs(body: dict[str, Any]) -> bool:

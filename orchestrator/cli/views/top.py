@@ -1,22 +1,47 @@
-"""Show all deployments known here, a line for each."""
+"""Show all deployments known here as a table: once, as lines of a log, or on a terminal with keys."""
 
+import os
+import select
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.top import Deployments
 from orchestrator.cli.console import columns, print_json, put, say
-from orchestrator.cli.views.redraw import repeat
-from orchestrator.cli.views.status import WIDTH
+from orchestrator.cli.views.paint import state, wants_colour
+from orchestrator.cli.views.redraw import EVERY, redraws, repeat
+from orchestrator.cli.views.status import WIDTH, painted, status_lines
 from orchestrator.clock import SystemClock
 from orchestrator.domain.amounts import usd_text
+from orchestrator.domain.clean_text import clean
+from orchestrator.errors import Retry, TpuctlError
+
+TITLES = ("deployment", "state", "job", "checkpoint", "preempted", "cost")
+HELP = "up/down: select   Enter: details   s: sort   r: reverse   q: quit"
+HELP_DETAILS = "Esc: back   up/down: next deployment   q: quit"
+NAMES = {"\x1b[A": "up", "\x1bOA": "up", "k": "up", "\x1b[B": "down", "\x1bOB": "down", "j": "down",
+         "\r": "enter", "\n": "enter", "\x1b": "back", "\x7f": "back", "q": "quit", "\x03": "quit",
+         "s": "sort", "r": "reverse"}  # fmt: skip
+"""What a key sends, and what it is for."""
 
 
 def show_all(choice: Choice, *, watch: bool) -> None:
     """Show all deployments known here, once or again and again."""
     deployments = Deployments(choice)
+    if watch and not choice.as_json and redraws() and sys.stdin.isatty():
+        browse(choice, deployments)
+        return
     if watch:
         repeat(choice, SystemClock(), "deployments", lambda: (_body(deployments), False), _drawn, _news)
         return
@@ -29,30 +54,196 @@ def show_all(choice: Choice, *, watch: bool) -> None:
         say(f"this computer has brought up no deployment on --cloud {choice.cloud}; next: tpuctl up")
 
 
+@dataclass(frozen=True)
+class Browser:
+    """
+    Hold what a person has chosen: the row under the *cursor*, the column that *sort* names, and the order.
+
+    *details* says that one deployment fills the screen.
+    """
+
+    cursor: int = 0
+    sort: int = 0
+    reverse: bool = False
+    details: bool = False
+    over: bool = False
+
+    def press(self, key: str, rows: int) -> "Browser":
+        """Return what is chosen after a key, among so many rows."""
+        last = max(0, rows - 1)
+        if key == "up":
+            return replace(self, cursor=max(0, min(self.cursor, last) - 1))
+        if key == "down":
+            return replace(self, cursor=min(last, self.cursor + 1))
+        if key == "sort":
+            return replace(self, sort=(self.sort + 1) % len(TITLES))
+        if key == "reverse":
+            return replace(self, reverse=not self.reverse)
+        if key in {"enter", "back"}:
+            return replace(self, details=key == "enter" and rows > 0)
+        return replace(self, over=self.over or key == "quit")
+
+    def ordered(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows in the chosen order."""
+        return sorted(rows, key=self._key, reverse=self.reverse)
+
+    def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        figures = {"preempted": row["preemptions"], "cost": row["cost_usd"]}
+        title = TITLES[self.sort]
+        # What is not known comes first, and text is no number.
+        figure = figures.get(title)
+        return (
+            (-1 if figure is None else figure),
+            "" if title in figures else _cells(row)[self.sort],
+            row["name"],
+        )
+
+
+def browse(choice: Choice, deployments: Deployments) -> None:
+    """Draw the table on the whole terminal until q or Ctrl-C; the cloud is asked beside it."""
+    looks = _Looks(lambda: _body(deployments))
+    browser = Browser()
+    console = Console(highlight=False)
+    try:
+        with _keys() as key_within, Live(console=console, screen=True, auto_refresh=False) as live:
+            looks.start()
+            while not browser.over:
+                rows = browser.ordered(looks.rows)
+                live.update(_page(browser, rows, looks, deployments, console, choice), refresh=True)
+                key = key_within(0.5)
+                browser = browser.press(key, len(rows)) if key else browser
+                if looks.fault is not None:
+                    raise looks.fault
+    except KeyboardInterrupt:
+        pass
+    finally:
+        looks.stop()
+
+
+class _Looks:
+    """Observe again and again in a thread: a key is answered at once, however long the cloud takes."""
+
+    def __init__(self, observe: Callable[[], dict[str, Any]]) -> None:
+        self._observe = observe
+        self._over = threading.Event()
+        self.rows: list[dict[str, Any]] = []
+        self.trouble = "looking at the cloud"
+        self.fault: BaseException | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="top", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.rows, self.trouble = self._observe()["deployments"], ""
+                if not self.rows:
+                    self.trouble = "this computer has brought up no deployment; next: tpuctl up"
+            except TpuctlError as error:
+                if error.retry is not Retry.TRANSIENT:
+                    self.fault = error
+                    return
+                self.trouble = f"{error.message} ({error.code}); trying again"
+            # Raised where somebody sees it: a thread's own end would be silent.
+            except BaseException as error:
+                self.fault = error
+                return
+            self._over.wait(EVERY)
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Give what waits some seconds for a key and returns what it is for; the terminal is as before at the end."""
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+
+    def key_within(seconds: float) -> str:
+        if not select.select([fd], [], [], seconds)[0]:
+            return ""
+        # A key such as an arrow is several bytes, which come together.
+        return NAMES.get(os.read(fd, 8).decode(errors="replace"), "other")
+
+    try:
+        tty.setcbreak(fd)
+        yield key_within
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _page(
+    browser: Browser, rows: list[dict[str, Any]], looks: _Looks, deployments: Deployments, console: Console,
+    choice: Choice,
+) -> Group:  # fmt: skip
+    cursor = min(browser.cursor, max(0, len(rows) - 1))
+    foot = Text(HELP_DETAILS if browser.details else HELP, style="dim", no_wrap=True, overflow="ellipsis")
+    trouble = [Text(clean(looks.trouble), style="yellow")] if looks.trouble else []
+    chosen = deployments.details.get((rows[cursor]["project"], rows[cursor]["name"])) if rows else None
+    if browser.details and chosen is not None:
+        lines = status_lines(
+            chosen, rehearsed=choice.cloud == "local", width=console.width - 1, wide=True, drawn=True
+        )
+        text = Text.from_ansi(clean("\n".join(painted(lines, chosen)), colours=True))
+        return Group(text, *trouble, Text(), foot)
+    # One line for each row, so that the row under the cursor stays on the screen.
+    room = max(1, console.height - 4 - len(trouble))
+    first = max(0, min(cursor - room // 2, len(rows) - room))
+    found = _table(rows[first : first + room], browser, cursor - first, narrow=console.width < WIDTH)
+    return Group(found, *trouble, Text(), foot)
+
+
+def _table(
+    rows: list[dict[str, Any]], browser: Browser | None = None, cursor: int = -1, *, narrow: bool = False
+) -> Table:
+    """
+    Return the table; with a *browser* each row is one line, and a sign marks the cursor and the order.
+
+    A *narrow* one has no checkpoint and no count of preemptions: name, state and step are worth more.
+    """
+    columns_of = [0, 1, 2, 5] if narrow else range(len(TITLES))
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=browser is not None)
+    for number in columns_of:
+        title = TITLES[number]
+        mark = (" ^" if browser.reverse else " v") if browser and browser.sort == number else ""
+        fold = "ellipsis" if browser else "fold"
+        shown.add_column(title + mark, overflow=fold, no_wrap=browser is not None)  # type: ignore[arg-type]
+    for number, row in enumerate(rows):
+        name, word, *rest = (clean(cell) for cell in _cells(row))
+        sign = ("> " if number == cursor else "  ") if browser else ""
+        cells = [Text(sign + name), Text.from_ansi(state(word)), *map(Text, rest)]
+        shown.add_row(*(cells[column] for column in columns_of), style="reverse" if number == cursor else "")
+    return shown
+
+
 def _body(deployments: Deployments) -> dict[str, Any]:
     return {"deployments": deployments.rows()}
 
 
 def _drawn(body: dict[str, Any]) -> str:
-    return table(body["deployments"], min(WIDTH, columns() or WIDTH))
+    return table(body["deployments"], min(WIDTH, columns() or WIDTH), colour=wants_colour())
 
 
-def table(rows: list[dict[str, Any]], width: int) -> str:
+def table(rows: list[dict[str, Any]], width: int, *, colour: bool = False) -> str:
     """Return the deployments as a table of *width* characters."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("deployment", "state", "job", "checkpoint", "preempted", "cost"):
-        shown.add_column(title, overflow="fold")
-    for row in rows:
-        count, usd = row["preemptions"], row["cost_usd"]
-        shown.add_row(
-            row["name"], row["problem"] or row["outcome"] or row["tpu"], _brief(row["job"]),
-            (row["checkpoint"] or "-").removeprefix("step "), "-" if count is None else str(count),
-            "-" if usd is None else usd_text(usd),
-        )  # fmt: skip
-    console = Console(width=width, highlight=False, markup=False, color_system=None)
+    console = Console(
+        width=width, highlight=False, markup=False, color_system="standard" if colour else None,
+        force_terminal=colour or None,
+    )  # fmt: skip
     with console.capture() as captured:
-        console.print(shown)
+        console.print(_table(rows))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return what the columns hold of a deployment."""
+    count, usd = row["preemptions"], row["cost_usd"]
+    return (
+        row["name"], row["problem"] or row["outcome"] or row["tpu"] or "-", _brief(row["job"]),
+        (row["checkpoint"] or "-").removeprefix("step "), "-" if count is None else str(count),
+        "-" if usd is None else usd_text(usd),
+    )  # fmt: skip
 
 
 def _brief(job: str | None) -> str:
@@ -62,11 +253,12 @@ def _brief(job: str | None) -> str:
     return ", ".join(p for p in rest if not p.endswith((" steps/s", " s/step"))) or "-"
 
 
-def _news(body: dict[str, Any]) -> list[str]:
-    """Return a line for each deployment that changes with it only."""
-    return [
-        ", ".join(
-            part for part in (row["name"], row["problem"] or row["outcome"] or row["tpu"], row["job"]) if part
-        )
-        for row in body["deployments"]
-    ]
+def _news(body: dict[str, Any]) -> list[tuple[Any, str]]:
+    """Return a line for each deployment, with what of it is worth one at once."""
+    found = []
+    for row in body["deployments"]:
+        word = row["problem"] or row["outcome"] or row["tpu"]
+        phase = (row["job"] or "").partition(",")[0]
+        line = ", ".join(part for part in (row["name"], word, row["job"]) if part)
+        found.append(((row["project"], row["name"], word, phase, row["preemptions"]), line))
+    return found

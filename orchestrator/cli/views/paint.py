@@ -1,0 +1,53 @@
+"""Colour for states and a bar for progress; what a colour says is always said by a word or sign, too."""
+
+import os
+import re
+import sys
+from typing import IO
+
+BAR = 30
+"""Characters of a bar, where the terminal has room."""
+GOOD, WAITING, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+BOLD, DIM, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_STATES = (
+    (GOOD, ("READY", "RUNNING", "ACTIVE", "present", "run", "done")),
+    (BAD, ("PREEMPTED", "TERMINATED", "FAILED", "SUSPENDED", "failed", "unclaimed")),
+    (WAITING, (
+        "CREATING", "STARTING", "RESTARTING", "REPAIRING", "STOPPING", "DELETING", "STOPPED", "PROVISIONING",
+        "STAGING", "WAITING_FOR_RESOURCES", "unknown", "absent", "boot", "setup", "restore", "stopping",
+        "stopped",
+    )),
+)  # fmt: skip
+_COLOUR_OF = {word: colour for colour, words in _STATES for word in words}
+_WORD = re.compile(r"[A-Za-z_]+")
+
+
+def wants_colour(stream: "IO[str] | None" = None) -> bool:
+    """Say whether colours are wanted on *stream* (stdout): https://no-color.org, FORCE_COLOR, TERM=dumb."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return (stream or sys.stdout).isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
+
+
+def draws_blocks(stream: "IO[str] | None" = None) -> bool:
+    """Say whether *stream* (stdout) takes more signs than ASCII."""
+    found: object = stream or sys.stdout
+    # While something is drawn live, rich stands before the stream, and names no encoding.
+    found = getattr(found, "rich_proxied_file", found)
+    return str(getattr(found, "encoding", "")).lower().startswith("utf")
+
+
+def bar(share: float, width: int = BAR, *, blocks: bool = True) -> str:
+    """Return a bar of *width* characters that is filled by *share*, from 0 to 1."""
+    full = round(max(0.0, min(1.0, share)) * width)
+    on, off = ("━", "╌") if blocks else ("#", ".")
+    return on * full + off * (width - full)
+
+
+def state(text: str) -> str:
+    """Return a state in its colour, by its first word."""
+    found = _WORD.match(text)
+    colour = _COLOUR_OF.get(found[0]) if found else None
+    return f"{colour}{text}{END}" if colour else text
