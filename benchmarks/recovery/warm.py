@@ -33,8 +33,9 @@ PARTS = ("detect", "decide", "create", "boot", "fetch", "unpack", "setup", "rest
 GOAL, SHARE = 15.0, 0.2
 ABOUT = """\
 The example `jax-lm` with `{setup}` in `job.setup`, on machines with Python 3.11, {runs}
-losses by SIGKILL for each row, in one run on {cores} cores that other programs used too. `tpuctl` polls every
-{poll} s in both of its rows. *Cold* is `warm_start: false`. Seconds, median and longest.
+losses by SIGKILL for each row, in one run on {cores} cores that other programs used too; the
+machines' disks are {disks}. `tpuctl` polls every {poll} s in both of its rows. *Cold* is `warm_start: false`.
+Seconds, median and longest.
 """
 NOTES = """\
 - `unpack`: packages and compiled programs of an earlier machine come back; `setup`: `pip` installs, or finds
@@ -64,11 +65,14 @@ def main() -> None:
         rows[REINSTALL.title] = others.samples(
             one, REINSTALL, moments, put_job, {**environment(one), "BENCH_PINS": " ".join(PINS)}
         )
-    recipes = {name: setups(name) for name in RECIPES} if asked.recipes else {}
-    text = table(rows, recipes)
-    print(text)
-    if not asked.only_print:
-        document.put("warm", text)
+    recipes: dict[str, tuple[float, float]] = {}
+    for name in (None, *(RECIPES if asked.recipes else ())):
+        if name is not None:
+            recipes[name] = setups(name)
+        text = table(rows, recipes)
+        print(text, flush=True)
+        if not asked.only_print:
+            document.put("warm", text)
 
 
 @contextmanager
@@ -161,9 +165,9 @@ def setups(example: str) -> tuple[float, float]:
 
 def endless(text: str) -> str:
     """Let the example train until it is killed, and poll as the other rows do."""
-    for old in ('STEPS: "120"', 'STEPS: "200"', "target_steps: 120\n", "target_steps: 200\n"):
-        text = text.replace(old, "" if "target" in old else 'STEPS: "100000"')
-    return text.replace("  \n", "\n").replace("poll: 15s", f"poll: {POLL}s")
+    for steps in ("120", "200"):
+        text = text.replace(f'STEPS: "{steps}"', 'STEPS: "100000"').replace(f"  target_steps: {steps}\n", "")
+    return text.replace("poll: 15s", f"poll: {POLL}s")
 
 
 def ready(one: Scene, number: int) -> float | None:
@@ -174,7 +178,9 @@ def ready(one: Scene, number: int) -> float | None:
 
 def table(rows: dict[str, Samples], recipes: dict[str, tuple[float, float]]) -> str:
     """Return the part of the page."""
-    about = ABOUT.format(setup=SETUP, runs=len(next(iter(rows.values()))), cores=os.cpu_count(), poll=POLL)
+    disks = "in memory" if tempfile.gettempdir().startswith("/dev/shm") else "on one disk"  # noqa: S108
+    runs = len(next(iter(rows.values())))
+    about = ABOUT.format(setup=SETUP, runs=runs, cores=os.cpu_count(), poll=POLL, disks=disks)
     heads = (*PARTS, "all", "all - create")
     lines = [f"| design | {' | '.join(heads)} |", "| --- |" + " --- |" * len(heads)]
     for title, samples in rows.items():

@@ -10,8 +10,8 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Set, Tuple
 
-from orchestrator.agent.cache_pieces import OURS, CacheFile, PackedPiece, in_pieces, look, pack
-from orchestrator.agent.cache_places import PREFIX, Cache, programs
+from orchestrator.agent.cache_pieces import OURS, PREFIX, CacheFile, PackedPiece, in_pieces, look, pack
+from orchestrator.agent.cache_places import Cache, programs
 from orchestrator.agent.caches import PARALLEL, Caches, Files
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.logs import JobLog
@@ -38,6 +38,8 @@ from orchestrator.contract.object_names import CACHES
 
 AFTER_START = 60.0
 """Seconds of a job's run after which what it installed is kept, though it reports no step."""
+MOST_TIMES = 3
+"""How often one machine packs its packages: a program that changes one again and again must not fill the bucket."""
 MANY = 64
 """Pieces of one cache after which it is packed anew, as a whole."""
 A_DAY = 86_400.0
@@ -98,6 +100,8 @@ class CacheKeeper:
             gone = [member for member in gone if "__pycache__" not in member]
         if not new and not gone:
             return ""
+        if not cache.grows and files and known.get("times", 0) >= MOST_TIMES:
+            return ""
         total = sum(one.size for one in now.values())
         if total > LARGEST or len(now) > MOST_FILES:
             most = f"at most {LARGEST / 1e9:.0f} GB in {MOST_FILES:,} are kept"
@@ -133,14 +137,15 @@ class CacheKeeper:
             same = held is not None and held.data == data
             # Another machine was first, or our own first try had arrived. Next time all of it is looked at anew.
             made, files = held.generation if held is not None else 0, files if same else {}
-        body = {"key": cache.key, "generation": made, "files": files, "manifest": json.loads(manifest.text())}
-        self._caches.remember(cache.name, {**body, "restored": bool(known.get("restored"))})
+        times = known.get("times", 0) + 1 if known.get("key") == cache.key else 1
+        body = {"key": cache.key, "times": times, "generation": made, "restored": bool(known.get("restored"))}
+        self._caches.remember(cache.name, {**body, "files": files, "manifest": json.loads(manifest.text())})
         size = f"{manifest.unpacked / 1e6:,.0f} MB as {manifest.stored / 1e6:,.0f}"
         self._log.line(f"--- {cache.title} are kept for the next machine: {size} ---")
         self._retain()
 
     def _packed(self, cache: Cache, files: List[CacheFile]) -> List[PackedPiece]:
-        """Pack and upload files in pieces; one that changes meanwhile is left for the next look, a few times."""
+        """Pack and upload files in pieces. Raises TornError for one that changes: the next look packs it."""
         paths = [os.fsencode(str(p)) for p in cache.places.values()] if self._caches.moves else []
         folder = self._settings.layout.root / f"{OURS}pack"
         shutil.rmtree(str(folder), ignore_errors=True)

@@ -20,6 +20,10 @@ from orchestrator.contract.cache_manifest import Piece, check_member
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import TornError
 
+PREFIX = "prefix"
+"""The place of what pip adds to the image's own Python, shared with the image's own files."""
+IN_PREFIX = frozenset({"bin", "etc", "include", "lib", "lib64", "man", "share"})
+"""What pip installs into; programs of the system write beside it, for example below /usr/local/var."""
 OURS = ".tpuctl-"
 """Begins the names of what we put into a folder for a moment; never packed."""
 PIECE = 64 << 20
@@ -71,6 +75,8 @@ def _below(member: str, folder: Path) -> Iterator[CacheFile]:
             continue
         for entry in entries:
             if entry.name.startswith(OURS) or entry.name in CREDENTIALS:
+                continue
+            if above == PREFIX and entry.name not in IN_PREFIX:
                 continue
             try:
                 about = entry.stat(follow_symlinks=False)

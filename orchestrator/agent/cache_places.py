@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Tuple
 
+from orchestrator.agent.cache_pieces import PREFIX
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.venv import PYTHON, path_of
 from orchestrator.contract.cache_manifest import COMPILED, ENVIRONMENT, FOLDER
@@ -18,8 +19,6 @@ from orchestrator.contract.job_variables import expand
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.trusted_folder import why_untrusted
 
-PREFIX = "prefix"
-"""The folder that the image's own Python installs into, shared with the image's own files."""
 OF_ALL = ("/", "/usr", "/root", "/home", "/etc", "/var", "/opt", "/tmp", "/usr/local")  # noqa: S108 (refused)
 LISTS = ("requirements", "constraints", "pyproject.toml", "setup.py", "setup.cfg", "environment", "uv.lock",
          "poetry.lock", "Pipfile", "pdm.lock", "pixi")  # fmt: skip
@@ -110,7 +109,8 @@ def folders(listed: str, environ: Mapping[str, str], home: Path, root: Path) -> 
     """
     found = []
     for text in json.loads(listed or "[]"):
-        name = expand(str(text), environ)
+        # Twice: the value of $HF_HOME in job.env may hold a name itself.
+        name = expand(expand(str(text), environ), environ)
         path = home / name[2:] if name.startswith("~/") else Path(name)
         if not path.is_absolute() or "$" in name:
             raise AgentError(f"job.caches: {text} is {name!r} on this machine, which is no absolute path")

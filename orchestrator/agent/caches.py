@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
-from orchestrator.agent.cache_pieces import OURS, CacheFile, leads_out, look, merge, unpack
+from orchestrator.agent.cache_pieces import OURS, PREFIX, CacheFile, leads_out, look, merge, unpack
 from orchestrator.agent.cache_places import (
-    PREFIX,
     Cache,
     compiled,
     environment,

@@ -1,4 +1,4 @@
-"""Python on a machine: its own, or the one that `job.python` asks for; what a setup installs stays there."""
+"""Python on a machine: its own, or the one that `job.python` asks for; what a setup installs comes back."""
 
 import os
 from importlib import metadata
@@ -19,20 +19,24 @@ print("PYTHON %d.%d" % sys.version_info[:2], *(name for name in names if u.find_
 """
 
 
-def test_a_setup_installs_on_its_machine_alone_and_the_next_machine_installs_again(stage):
+def test_a_setup_installs_on_its_machine_alone_and_the_next_machine_finds_it_installed(stage):
     """`pip install` in the setup; the job sees that package and none of tpuctl's, on each of two machines."""
     (stage.work / "look.py").write_text(LOOK)
     version = metadata.version("iniconfig")
     stage.write(
-        setup="pip install iniconfig", command="python3 look.py; exec sleep 600",
+        setup="pip install iniconfig", command="python3 look.py; echo step 1 loss 1; exec sleep 600",
         checkpoint={"format": "marker", "dir": "local"},
     )  # fmt: skip
     stage.tpuctl("up")
     watch = stage.start("watch")
     stage.wait_for("the first look", lambda: f"PYTHON {OURS} iniconfig\n" in stage.logs(1))
+    assert "Successfully installed iniconfig" in stage.logs(1)
+    stage.wait_for("its packages are kept", lambda: stage.objects("caches/environment/"))
     stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
     stage.wait_for("the second look", lambda: f"PYTHON {OURS} iniconfig\n" in stage.logs(2))
-    assert "Successfully installed iniconfig" in stage.logs(2)
+    assert "Python packages of an earlier machine are back" in stage.logs(2)
+    assert "Requirement already satisfied: iniconfig" in stage.logs(2)
+    assert "Successfully installed" not in stage.logs(2)
     assert metadata.version("iniconfig") == version
     watch.send_signal(2)
     stage.end(watch, expect=None)
