@@ -67,7 +67,7 @@ class Caches:
         try:
             self.wanted = self._find()
             missing = [one for one in self.wanted if self._may_come(one)]
-        except (AgentError, OSError) as error:
+        except (AgentError, OSError, ValueError) as error:
             self._note(f"nothing is kept from machine to machine: {error}")
             return
         self._status.time("unpack_began")
@@ -129,6 +129,7 @@ class Caches:
             generation = held.generation
             manifest = parse(held.data, name)
             rewrite = self._check(cache, manifest)
+            self._status.set(phase="setup", message=f"{cache.title} of an earlier machine come back")
             self._unpack(cache, manifest, staged, rewrite)
             self._move(cache, manifest, staged, generation)
         except (AgentError, OSError, ValueError) as error:

@@ -89,7 +89,6 @@ class Player:
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
         if attempt.failures == NOT_BY_CHANCE and self._parts.caches.came_back():
             self._without_what_came_back("the job has failed twice")
-        self._parts.status.set(phase="setup", message="")
         caches = Task("caches", self._parts.caches.bring)
         failed = bring_data(self._parts)
         self._wait(caches)
