@@ -75,3 +75,13 @@ def test_every_next_command_in_an_error_parses():
     found = list(hints())
     assert len(found) > 40
     assert {f"{place}: {line}": why for place, line in found if (why := refused(line))} == {}
+
+
+def test_each_environment_variable_of_the_page_is_read_by_the_program():
+    """A name that is gone leaves the page; the two that hooks get are there too."""
+    code = " ".join(path.read_text() for path in Path(orchestrator.__file__).parent.rglob("*.py"))
+    rows = re.findall(r"^\| (`.+?) \|", text_of("docs/environment.md"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)} - {"TPUCTL_SECTION__KEY"}
+    of_libraries = {"HTTPS_PROXY", "NO_PROXY"}  # requests reads them
+    assert len(named) > 12
+    assert {name for name in named - of_libraries if f'"{name}"' not in code} == set()
