@@ -130,7 +130,7 @@ class Bench:
             ),
             OURS: self.client(sys.executable, "ours"),
         }
-        if shutil.which("gcloud"):
+        if shutil.which("gcloud") and not few:
             found[GCLOUD] = (
                 lambda file: self.gcloud(str(file), f"gs://{BUCKET}/x"),
                 lambda file: self.gcloud(f"gs://{BUCKET}/x", str(file)),
@@ -267,7 +267,8 @@ def page(found: dict[float, dict[str, tuple[Spent, Spent]]], shared: dict[str, S
     """Return the tables and what they say about the goal."""
     about = words(
         "A file of random bytes goes to the storage of the local cloud and comes back; every way is a whole",
-        f"process, medians of one run on {os.cpu_count()} cores. A *ratio* is a share of the disk's speed,",
+        f"process, medians of one run on {os.cpu_count()} cores under a load of {os.getloadavg()[2]:.0f}.",
+        "A *ratio* is a share of the disk's speed,",
         "`dd conv=fsync` in the same run: 1 is as fast. *Computing* counts client and service together, in",
         "seconds of one core. The agent computes the sha256 that the manifest holds and an MD5 of each part, and",
         "syncs what it brings to the disk; the other clients sync nothing. *Loopback* is one connection between",
@@ -339,15 +340,14 @@ def main() -> None:
         folder = Path(name)
         with service(folder / "service") as (url, process):
             bench = Bench(folder, url, process, options)
-            found = {
-                size: bench.rows(int(size * GB), options.turns if size <= 2 else 1)
-                for size in options.gb or (1.0, 10.0)
-            }
-            shared = bench.slice(int(SHARED * GB))
-    text = page(found, shared)
-    print(text)
-    if not options.print:
-        document.put("storage", text)
+            shared, found = bench.slice(int(SHARED * GB)), {}
+            for size in options.gb or (1.0, 10.0):
+                found[size] = bench.rows(int(size * GB), options.turns if size <= 2 else 1)
+                text = page(found, shared)
+                print(text, flush=True)
+                # After each size: the largest takes many minutes.
+                if not options.print:
+                    document.put("storage", text)
 
 
 if __name__ == "__main__":

@@ -194,8 +194,6 @@ def _write_at(file: int, data: bytes, start: int) -> None:
     view, at = memoryview(data), start
     while at < start + len(data):
         at += os.pwrite(file, view[at - start :], at)
-    # On Linux this begins to write the pages to the disk now, so that the sync at the end has little to wait for.
-    os.posix_fadvise(file, start, len(data), os.POSIX_FADV_DONTNEED)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import threading
 import time
 from collections import Counter
@@ -10,7 +11,9 @@ from collections import Counter
 import pytest
 
 from orchestrator.contract.object_names import DATA, DATA_LIST
-from tests.agent.agent_lab import TRAIN, Lab
+from orchestrator.emulator.state.storage.objects import Source
+from orchestrator.emulator.state.storage.stored import Preconditions
+from tests.agent.agent_lab import BUCKET, TRAIN, Lab
 
 LOOK = (
     "cat data/train.bin > seen && cat $TPUCTL_DATA_DIR/data/deep/b.bin >> seen && "
@@ -194,3 +197,29 @@ def test_a_list_that_leads_out_of_its_folder_is_refused(lab: Lab, name: str) -> 
     machine.start().wait()
     assert "no place below a folder" in machine.heartbeat()["message"]
     assert not os.path.lexists(machine.root / "data" / "out")
+
+
+@pytest.mark.gcloud
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="the stock gcloud is not installed")
+def test_a_large_object_that_has_only_a_crc32c_comes_by_gcloud_which_compares_it(lab: Lab) -> None:
+    """The standard library cannot compute that sum at any speed: only composed objects have no other."""
+    half = os.urandom(17 << 20)
+    for name in ("one", "two"):
+        lab.put(f"others/{name}", half)
+    sources = [Source(BUCKET, f"others/{name}") for name in ("one", "two")]
+    lab.storage.objects.compose(sources, BUCKET, "c4/train.bin", {}, Preconditions())
+    agents = set()
+
+    def look(request):
+        if request.query.get("alt") == "media" and "train.bin" in request.path:
+            agents.add("gcloud" in request.headers.get("user-agent", ""))
+
+    lab.fault = look
+    more = [{"name": "data", "source": f"gs://{BUCKET}/c4", "files": []}]
+    lab.machine(
+        BUNDLE=put_data(lab, {}, more), COMMAND="sha256sum data/train.bin",
+        _CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=f"{lab.url}/storage/v1/",
+        _CLOUDSDK_AUTH_DISABLE_CREDENTIALS="true", _CLOUDSDK_CORE_DISABLE_USAGE_REPORTING="true",
+    ).run_to_end()  # fmt: skip
+    assert agents == {True}
+    assert hashlib.sha256(2 * half).hexdigest() in lab.log()

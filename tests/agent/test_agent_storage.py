@@ -1,7 +1,6 @@
 """The agent's way to the bucket: bounded retries, preconditions, large files, and a disk that is full."""
 
 import json
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,7 +14,6 @@ from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.storage import JobBucket
-from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab
@@ -190,26 +188,6 @@ def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
     wanted = Attempt(1, None, None, 0, "first", 0)
     assert gang.create(wanted) == wanted
     assert gang.create(Attempt(1, 7, 1, 0, "second", 1)) == wanted
-
-
-@pytest.mark.gcloud
-@pytest.mark.skipif(shutil.which("gcloud") is None, reason="the stock gcloud is not installed")
-def test_large_file_goes_through_gcloud_both_ways(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file over 32 MiB arrives whole, and comes back whole."""
-    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", f"{lab.url}/storage/v1/")
-    monkeypatch.setenv("CLOUDSDK_AUTH_DISABLE_CREDENTIALS", "true")
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
-    monkeypatch.setenv("CLOUDSDK_CORE_DISABLE_USAGE_REPORTING", "true")
-    source, copy = tmp_path / "large", tmp_path / "copy"
-    source.write_bytes(bytes(range(256)) * (33 << 12))
-    bucket = bucket_of(lab)
-
-    digest = bucket.upload("large/file", source, source.stat().st_size)
-    bucket.download("large/file", copy, source.stat().st_size)
-
-    assert digest == sha256_of(copy) == sha256_of(source)
 
 
 def test_full_disk_loses_no_line_for_the_bucket() -> None:
