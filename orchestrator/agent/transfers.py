@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Protocol, Sequence, Tuple, TypeVar
 
 from orchestrator.agent.transport import Reply, seconds_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
@@ -58,7 +58,7 @@ class Streams:
         self._lock = threading.Lock()
         self._threads = 0
 
-    def in_order(self, count: int, prepared: Callable[[int], Callable[[], T]]) -> Iterator[T]:
+    def in_order(self, count: int, prepared: Callable[[int], Callable[[], T]]) -> Generator[T, None, None]:
         """
         Yield what the calls return that *prepared* makes of 0 to *count* - 1, in this order; raise what one raises.
 
@@ -72,7 +72,14 @@ class Streams:
                 while not self._room.acquire(blocking=not waiting):
                     yield waiting[0].result()
                     self._let_out(waiting)
-                waiting.append(self._begin(prepared(number)))
+                try:
+                    call = prepared(number)
+                except BaseException:
+                    self._room.release()
+                    raise
+                waiting.append(self._begin(call))
+                # Else the part would stay in memory here too.
+                del call
             while waiting:
                 yield waiting[0].result()
                 self._let_out(waiting)
@@ -172,8 +179,10 @@ def _of_generation(
 
             return bring
 
-        for data in streams.in_order(-(-size // part), prepared):
-            digest.update(data)
+        # Closed before the file is: nothing may be written under a number that another file has by then.
+        with contextlib.closing(streams.in_order(-(-size // part), prepared)) as parts:
+            for data in parts:
+                digest.update(data)
         # The caller renames the file: without it the name could outlive a loss of power, and the bytes not.
         os.fsync(file.fileno())
     return digest.hexdigest()

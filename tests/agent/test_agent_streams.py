@@ -73,6 +73,15 @@ def test_the_first_failure_ends_a_transfer_and_leaves_room_for_others():
         assert list(streams.in_order(8, lambda number: lambda: number)) == list(range(8))
 
 
+def test_a_part_that_cannot_be_prepared_takes_no_room_with_it():
+    """A file that shrinks while it is read ends its own transfer only."""
+    streams = Streams(2)
+    for _ in range(20):
+        with pytest.raises(ZeroDivisionError):
+            list(streams.in_order(3, lambda number: 1 // 0 if number else lambda: number))
+    assert list(streams.in_order(8, lambda number: lambda: number)) == list(range(8))
+
+
 class Sink(http.server.BaseHTTPRequestHandler):
     """Take parts without keeping them, join their sizes, and serve zeros."""
 
