@@ -1,9 +1,9 @@
 """Take a deployment down: everything that carries its label goes, and lists prove it."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.cost import keep_bill, spending_of
@@ -79,11 +79,12 @@ def take_down(
             has_data = _announce(session, sweep, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
         # Before the approval: afterwards the record no longer knows what was billed.
-        saved, spent = _end_of_costs(session), _spent(session)
-        approve(session.spec.name, delete_data and has_data)
         adopted = sweep.adopted()
         sweep.spares_adopted = True
         sweep.approved = frozenset(node.name for node in adopted)
+        # What was adopted is billed on, unless the answer to the second question is another one.
+        saved, spent = _end_of_costs(session, sweep.approved), _spent(session)
+        approve(session.spec.name, delete_data and has_data)
         if adopted and keep(adopted):
             with reporter:
                 troubles = give_back(session.deployment, sweep, adopted)
@@ -196,10 +197,16 @@ def _name_unclaimed(session: Session, *, delete_data: bool) -> None:
             )
 
 
-def _end_of_costs(session: Session) -> float:
-    """Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing."""
+def _end_of_costs(session: Session, adopted: Container[str]) -> float:
+    """
+    Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing.
+
+    The TPUs *adopted* are not counted.
+    """
     try:
-        saved = rate_now(session.spec, session.catalog, session.records.current)
+        record = session.records.current
+        spans = tuple(span for span in record.spans if span.name not in adopted)
+        saved = rate_now(session.spec, session.catalog, replace(record, spans=spans))
     except UNFORESEEN as error:
         session.reporter.say(
             f"  what it costs is not known ({type(error).__name__}); it is deleted all the same"

@@ -79,9 +79,10 @@ class Adoption:
         """Stop agent and job on the machines, and keep cron from starting them. Raise RemoteError."""
         parts = self.deployment
         hosts = node_hosts(parts.cloud, node, world)
-        for host, done in zip(
-            hosts, parts.cloud.remote.run_elevated(hosts, _STOP, stop_seconds(parts.spec) + 30), strict=True
-        ):
+        seconds = stop_seconds(parts.spec)
+        script = f"seconds={int(seconds)}\n{_STOP}"
+        done_on_all = parts.cloud.remote.run_elevated(hosts, script, seconds + 30)
+        for host, done in zip(hosts, done_on_all, strict=True):
             if done.exit_code != 0:
                 raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
 
@@ -134,10 +135,17 @@ _STOP = """\
 set -u
 root=$1
 rm -f "${TPUCTL_CRON_DIR:-/etc/cron.d}/tpuctl"
-touch "$root/state/stop"
 [ -s "$root/agent.pyz" ] || exit 0
+touch "$root/state/stop"
 set -a
 . "$root/job.env"
-exec timeout -k 2 60 python3 -E "$root/agent.pyz" stop
+timeout -k 2 30 python3 -E "$root/agent.pyz" stop || exit
+# The lock is free when agent and job are gone.
+flock -w "$seconds" -E 75 "$root/job.lock" true || { echo "the agent has not left in $seconds s" >&2; exit 75; }
+mv "$root" "$root.released-$(date +%s)"
 """
-"""What stops the job for good: the agent is asked, and lets the job save."""
+"""
+Stop the job for good: the agent is asked, and lets the job save.
+
+The folder is moved aside, not deleted: to another deployment its checkpoints would look like its own.
+"""

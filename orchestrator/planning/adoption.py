@@ -28,6 +28,8 @@ def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator
         yield f"the deployment has a TPU already: {', '.join(others)}"
     if spec.tpu.request != "node":
         yield f"the deployment asks for its TPUs through the queue (tpu.request: {spec.tpu.request})"
+    if spec.os_login:
+        yield "its machines are reached by gcloud only (os_login), and the agent comes over SSH"
     if spec.job.run_on == "vm":
         yield "the job runs on the VM (job.run_on: vm)"
     wanted = (CLOUD_PLATFORM,) if spec.job.secrets else _STORAGE_SCOPES

@@ -181,6 +181,7 @@ def test_down_deletes_what_was_adopted_only_when_told(cloud, answer):
     if answer == "delete":
         assert cloud.nodes() == {}
         return
+    assert "this ends" not in said.err
     assert labels(cloud) == {"owner": "me"}
     assert cloud.model.tpu.get(ZONE, "theirs").body["metadata"]["ssh-keys"] == "me:ssh-ed25519 AAAA mine"
     assert jobs(cloud) == []
