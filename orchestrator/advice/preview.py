@@ -274,7 +274,7 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
     wait = f"for {tpu.wait} in each zone" if tpu.wait else "without end"
     if tpu.request == "flex-start":
         most = tpu.max_run_duration or "7d"
-        life = f"flex-start: Google ends it {most} after it was given, then the next one is asked for"
+        life = f"flex-start: Google ends it {most} after it was given, then the next one is requested"
         taken = {"life": life, "price": "flex-start is not in the price tables; on demand is counted"}
     asked = f"through the zone's queue, waiting {wait}; nothing is billed while it waits"
     return {"request": asked, **taken}

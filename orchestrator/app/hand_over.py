@@ -113,7 +113,7 @@ def _host(session: Session) -> Host:
     if not spec.watch.on_vm:
         raise UsageError(
             f"{spec.name}: its VM is not made for the loop",
-            hint="add `on_vm: true` to watch in tpuctl.yaml; then make the VM anew: tpuctl down, tpuctl up",
+            hint="add `on_vm: true` to watch in tpuctl.yaml; then recreate the VM: tpuctl down, tpuctl up",
             changed=untouched, code="TPU-136",
         )  # fmt: skip
     if not session.records.current.job.bundle:

@@ -21,7 +21,7 @@ def try_receivers(spec: Spec, folder: Path, cloud: str) -> dict[str, TpuctlError
     receivers = receivers_of(spec, folder, cloud)
     if not receivers:
         raise UsageError(
-            "the deployment file names nobody to tell", hint="add `notify: {webhooks: [secret://NAME]}`",
+            "no notification targets are configured", hint="add `notify: {webhooks: [secret://NAME]}`",
             changed="nothing was sent",
         )  # fmt: skip
     now = SystemClock().now()

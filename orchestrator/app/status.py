@@ -87,7 +87,10 @@ def status_now(session: Session) -> dict[str, Any]:
 def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -> dict[str, Any]:
     """Return what `status --json` prints of one observation; *loop* says who takes care of the deployment."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
-    steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
+    steps = [
+        f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.value, c.name)))}: {c.why}"
+        for c in plan.changes
+    ]
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = loop is not None and loop["alive"]
     poll = float(spec.watch.poll)

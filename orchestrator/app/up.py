@@ -39,8 +39,8 @@ from orchestrator.pricing.bill import hourly_of, newest_span
 from orchestrator.pricing.cost import Hourly, Meter
 from orchestrator.ssh.local_data import DataSet
 
-STAYS = "what was asked for is still being made, and is billed"
-UNTOUCHED = "no machine was asked for; what exists stays as it is"
+STAYS = "what was requested is still being created, and is billed"
+UNTOUCHED = "no machine was requested; what exists stays as it is"
 GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
 
 
@@ -49,7 +49,7 @@ class Goal(Enum):
 
     JOB = "job"
     MACHINE_ROOM = "bucket and VM"
-    TPU_ASKED = "TPU asked for"
+    TPU_ASKED = "TPU requested"
 
     def reached(self, result: Pass) -> bool:
         """Say whether a pass was the last one."""
@@ -280,6 +280,6 @@ def _stop_on(failure: FailedChange, result: Pass) -> None:
         machines = [f"{c.kind.value} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
         if machines:
             failure.error.changed = (
-                f"{', '.join(machines)}: asked for, and billed; `tpuctl down` removes them"
+                f"{', '.join(machines)}: requested, and billed; `tpuctl down` removes them"
             )
         raise failure.error

@@ -171,7 +171,7 @@ def turn(
 
 def _let_pass(session: Session, held: LeaseHeldError) -> None:
     """Wait until the command that asked for the lease has had it, and the bucket answers."""
-    session.reporter.say(f"tpuctl {held.asker} goes first; this watch goes on after it")
+    session.reporter.say(f"paused for tpuctl {held.asker}; resuming afterwards")
     quiet, reported = 0, False
     # Between its wish and its lease a push holds nothing, so one look without it does not mean that it is over.
     while quiet < QUIET_LOOKS:

@@ -183,8 +183,8 @@ def must_answer(*, yes: bool, flag: str = "--yes") -> None:
     if yes or sys.stdin.isatty():
         return
     raise UsageError(
-        "nobody is at a terminal to say yes",
-        hint=f"add {flag}",
+        "cannot ask without a terminal",
+        hint=f"pass {flag}",
         changed="nothing was changed",
         code="TPU-102",
     )

@@ -195,7 +195,7 @@ def zone_summary(one: Place) -> str:
 
 def _fault(one: Place, now: float) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
-        what = "took one away" if one.out_by_loss else "refused"
+        what = "preempted one" if one.out_by_loss else "refused"
         return f"{what} {_ago(now - one.out_at)}"
     if one.lives:
         return f"has kept one for {_span(one.lived / one.lives)} on average"

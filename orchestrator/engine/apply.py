@@ -96,8 +96,8 @@ class Actor:
         """Remember that a TPU was not asked for, as if its zone had refused it for the same reason."""
         error = cause.error
         why = type(error)(
-            f"TPU {change.name} was not asked for: {error.message}",
-            code=error.code, hint=error.hint, changed="no TPU was asked for",
+            f"TPU {change.name} was not requested: {error.message}",
+            code=error.code, hint=error.hint, changed="no TPU was requested",
         )  # fmt: skip
         self._refused(change, why, None)
         return FailedChange(change, why)
@@ -221,22 +221,22 @@ class Actor:
                 record, vm=replace(record.vm, accepted=True), sidecars=self._with_settings(record, "vm")
             )
         )
-        return f"VM {order.name} ({order.machine}) asked for in {order.zone}"
+        return f"Creating VM {order.name} ({order.machine}) in {order.zone}"
 
     def _start_vm(self, change: Change, world: World) -> str:
         self._remember(self._cloud.vms.start(change.name, change.zone))
-        return f"VM {change.name}: {change.why}; start asked for"
+        return f"Starting VM {change.name} ({change.why})"
 
     def _stop_vm(self, change: Change, world: World) -> str:
         # The loop may run on that VM, and ends with it: what it has to say is stored first.
-        self._say(change, f"VM {change.name}: stop asked for, its disk stays ({change.why})")
+        self._say(change, f"Stopping VM {change.name}, its disk stays ({change.why})")
         self._deployment.store_events()
         self._remember(self._cloud.vms.stop(change.name, change.zone))
         return ""
 
     def _delete_vm(self, change: Change, world: World) -> str:
         self._remember(self._cloud.vms.delete(change.name, change.zone))
-        return f"VM {change.name}: deletion asked for ({change.why})"
+        return f"Deleting VM {change.name} ({change.why})"
 
     def _create_node(self, change: Change, world: World) -> str:
         order = self._blueprint.node_order(self._records.current, change.zone, change.incarnation or 0)
@@ -255,7 +255,7 @@ class Actor:
             )
         )
         self._remember(operation)
-        return f"TPU {order.name} ({order.type}) asked for in {order.zone}: {change.why}"
+        return f"Creating TPU {order.name} ({order.type}) in {order.zone}: {change.why}"
 
     @property
     def _nodes(self) -> Nodes:
@@ -275,7 +275,7 @@ class Actor:
 
     def _delete_node(self, change: Change, world: World) -> str:
         self._remember(self._nodes.delete(change.name, change.zone))
-        return f"TPU {change.name}: deletion asked for ({change.why})"
+        return f"Deleting TPU {change.name} ({change.why})"
 
     def _push(self, change: Change, world: World) -> str:
         node = self._node(world)

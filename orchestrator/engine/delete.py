@@ -317,7 +317,7 @@ class Sweep:
             self._sink(Event(self._clock.now(), "delete-failed", f"{what} {name}: {error.message}"))
             return
         self._journal.result(entry, "ok", in_bucket=False)
-        self._sink(Event(self._clock.now(), "delete", f"{what} {name}: deletion asked for"))
+        self._sink(Event(self._clock.now(), "delete", f"Deleting {what} {name}"))
 
     def bucket(self, name: str) -> Leftover | None:
         """Delete our bucket with its data; return it when it is still there or is not ours."""

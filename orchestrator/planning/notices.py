@@ -73,7 +73,7 @@ _Found = tuple[str, str, str, dict[str, Any]]
 def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
     number, times = record.node.incarnation, record.node.preemptions
     if times:
-        text = f"the TPU was taken away, for the {_nth(times)} time; another one is asked for"
+        text = f"the TPU was taken away, for the {_nth(times)} time; another one is requested"
         yield "preempted", f"preempted-{times}", text, {"preemptions": times}
     beats = world.beats_of(number)
     if not beats:

@@ -107,7 +107,7 @@ def judge_place(node: Node, world: World, record: Record) -> InQueue | None:
     if place is None or node.state is NodeState.DELETING:
         return None
     if place.state is QueuedState.FAILED:
-        return InQueue(True, f"the queue has given it up: {place.message or 'no reason told'}")
+        return InQueue(True, f"the queue dropped the request: {place.message or 'no reason given'}")
     if place.state in ENDED:
         # Only spot is preempted; what else the service ends was given for a limited time.
         end = "it was preempted" if place.spot else "the service has ended it"

@@ -258,10 +258,10 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
-        return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
+        return Step(waiting="TPU: not requested, since the bucket that held the job's data is gone")
     vm = _without_vm(spec, record)
     if vm is not None:
-        return Step(waiting=f"TPU: not asked for without the VM, which was refused ({vm.text})")
+        return Step(waiting=f"TPU: not requested without the VM, which was refused ({vm.text})")
     # A TPU that has already won would be doubled by a new one.
     if undecided(record) and isinstance(world.claim, Unknown):
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")

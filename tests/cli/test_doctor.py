@@ -61,7 +61,7 @@ def test_people_get_words_of_eighty_columns(folder, capsys, monkeypatch):
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
     assert "\x1b" not in out
     assert "fix: gcloud auth application-default login" in out
-    assert "1 wrong" in out.splitlines()[-1]
+    assert "1 failed" in out.splitlines()[-1]
 
 
 def test_a_broken_file_is_a_finding_and_hides_nothing_else(folder, capsys):

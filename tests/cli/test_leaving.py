@@ -24,7 +24,7 @@ def test_up_says_that_what_was_asked_for_is_billed(user):
     """The TPU that was asked for goes on being made; the same command goes on with it."""
     said = user.run("up", interrupt=5)
     assert said.code == 130
-    assert "interrupted; what was asked for is still being made, and is billed" in said.err
+    assert "interrupted; what was requested is still being created, and is billed" in said.err
     assert "next:  go on with `tpuctl up`, or remove it all with `tpuctl down`" in said.err
     assert len(user.cloud.nodes()) == 1
     user.up()

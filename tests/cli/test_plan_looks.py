@@ -31,7 +31,7 @@ def test_before_up_nobody_is_asked(user):
     plan = planned(user)
     assert plan["seen"] == "nothing"
     assert ("node", "create") in kinds(plan)
-    assert "no cloud was asked" in user.run("plan").out
+    assert "offline (assumes that nothing exists yet)" in user.run("plan").out
 
 
 def test_after_up_the_plan_is_about_what_exists(user):

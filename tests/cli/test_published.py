@@ -180,8 +180,8 @@ def test_a_watch_lets_a_push_go_first_and_goes_on(cloud, user):
     )
     said = user.watch(900)
     assert said.code == 130
-    assert "tpuctl push goes first; this watch goes on after it" in said.err
-    after = said.err.partition("goes on after it")[2]
+    assert "paused for tpuctl push; resuming afterwards" in said.err
+    after = said.err.partition("resuming afterwards")[2]
     assert "job runs" in after
 
 
@@ -204,7 +204,7 @@ def test_a_watch_that_let_a_push_go_first_waits_for_a_network_that_goes_away(clo
     said = user.watch(1800)
     assert said.code == 130, said.err
     assert user.offline is False
-    assert "job runs" in said.err.partition("goes on after it")[2]
+    assert "job runs" in said.err.partition("resuming afterwards")[2]
 
 
 @pytest.mark.parametrize("place", [1, 2, 3, 4, 5, 6, 7, 8])

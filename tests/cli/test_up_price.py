@@ -53,7 +53,7 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     assert f"Price: {hour:.2f} " in said.err
     assert f"until ttl (2d): at most {ttl:.2f} " in said.err
     assert "tpuctl watch ends it at 50 USD" in said.err
-    assert said.err.index("Price:") < said.err.index("asked for")
+    assert said.err.index("Price:") < said.err.index("Creating ")
     assert "Price:" not in user.up().err
 
 
@@ -91,7 +91,7 @@ def test_the_machine_room_alone_has_its_own_price(user):
     """Without a TPU the VM, its address and its disk are told."""
     said = user.run("up", "--no-tpu")
     assert "VM e2-small" in said.err
-    assert "TPU v5" not in said.err[: said.err.index("asked for")]
+    assert "TPU v5" not in said.err[: said.err.index("Creating ")]
     lines = user.run("plan", "--offline", "--json").document["price"]["lines"]
     hour = sum(line["billed_usd"] for line in lines if line["what"].startswith("VM"))
     assert f"Price: {hour:.4f} USD an hour" in said.err

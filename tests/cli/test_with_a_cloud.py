@@ -133,7 +133,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
 
     code, out, err = cloud("up", "--json")
     assert (code, document(out)["outcome"]) == (0, "running"), err
-    assert re.search(r"^\d\d:\d\d:\d\d  TPU mine-tpu-g1 .* asked for in europe-west4-b", err, re.MULTILINE)
+    assert re.search(r"^\d\d:\d\d:\d\d  Creating TPU mine-tpu-g1 .* in europe-west4-b", err, re.MULTILINE)
     assert "\x1b" not in err
     same = "no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them\n"
     assert cloud("up") == (0, "", f"Code: 0 files, 0 B; largest: none\n{same}")
@@ -152,7 +152,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     (folder / "src" / "new.py").write_text("1\n")
     code, out, err = cloud("push", "--json")
     assert (code, document(out)["outcome"]) == (0, "running"), err
-    assert "push goes first" in read_until(terminal, "goes on after it")
+    assert "paused for tpuctl push" in read_until(terminal, "resuming afterwards")
     assert "job runs" in read_until(terminal, "job runs")
     assert document(cloud("push", "--json")[1])["outcome"] == "unchanged"
     os.kill(process.pid, signal.SIGINT)
@@ -208,7 +208,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     code, out, err = cloud("status")
     assert code == 0
     assert "other: its time to live of 2s is over" in err
-    assert "TPU other-tpu-g1: deletion asked for" in err
+    assert "Deleting TPU other-tpu-g1" in err
     assert cloud("down", "--yes", "--delete-data", *told)[0] == 0
     code, out, err = cloud("down", "--yes", "--delete-data", "--json")
     assert (code, document(out)["left"]) == (0, []), err
@@ -216,7 +216,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert process.wait(120) == 6
     assert "asked for the lease (tpuctl down)" in read_until(terminal, "same command again")
     os.close(terminal)
-    assert "deletion asked for" in err
+    assert "Deleting " in err
 
 
 @pytest.mark.e2e
@@ -228,7 +228,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing(tmp_path):
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     for line in process.stdout:
-        if "asked for" in line:
+        if "Creating " in line:
             break
     (folder,) = tmp_path.glob("tpuctl-demo-*")
     marker = json.loads((folder / "cloud" / "options.json").read_text())["cloud_id"].encode()

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.e2e
 MOMENTS = (
     ("before anything", ""),
-    ("machines are asked for", "asked for in"),
+    ("machines are asked for", "Creating TPU"),
     ("code is in the bucket", "is in the bucket"),
     ("the node is ready", "is READY"),
 )

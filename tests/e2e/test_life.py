@@ -59,7 +59,7 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
     stage.wait_for("all lines", lambda: max(losses(stage.logs(2))) == stands)
     stage.tpuctl("local", "preempt", "e2e-tpu-g2", "--no-notice")
     stage.let_go()
-    stage.wait_for("recovery", lambda: "e2e-tpu-g2: deletion asked for" in stage.said(watch))
+    stage.wait_for("recovery", lambda: "Deleting TPU e2e-tpu-g2" in stage.said(watch))
     watch.kill()
     watch.wait(30)
     follow = stage.start("logs", "-f")

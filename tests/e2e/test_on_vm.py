@@ -80,6 +80,6 @@ def test_the_loop_on_the_vm_needs_no_other_computer(stage):
     assert record["history"]["outcome"] == "done"
     told = stage.tpuctl("logs", "--controller").out
     assert "TPU e2e-tpu-g1 is PREEMPTED" in told
-    assert told.index("e2e-tpu-g2: deletion asked for") < told.index("VM e2e-vm: stop asked for")
+    assert told.index("Deleting TPU e2e-tpu-g2") < told.index("Stopping VM e2e-vm")
     stage.tpuctl("down", "--yes", "--delete-data")
     assert stage.bucket() == ""

@@ -53,6 +53,6 @@ def test_a_model_in_files_that_no_format_knows_is_kept_and_never_called_done(sta
     assert b"trained" in (stage.work / "model" / "checkpoints" / "final.npz").read_bytes()
     assert "unclaimed" in stage.tpuctl("checkpoints").out
     again = stage.tpuctl("up", expect=5)
-    assert "asked for" not in again.err, "nothing has changed, so nothing is trained again"
+    assert "Creating " not in again.err, "nothing has changed, so nothing is trained again"
     left = stage.tpuctl("down", "--yes", "--delete-data")
     assert "unclaimed" in left.err, "what is deleted beside the checkpoints is named"

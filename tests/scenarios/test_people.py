@@ -110,7 +110,7 @@ def test_ctrl_c_before_a_machine_was_asked_for_says_so(user, monkeypatch):
     user.write("train.py", "print('other')\n")
     monkeypatch.setattr(Ssh, "broken", staticmethod(lambda _: "no route"))
     said = user.run("up", interrupt=60)
-    assert (said.code, "no machine was asked for" in said.err) == (130, True)
+    assert (said.code, "no machine was requested" in said.err) == (130, True)
 
 
 @pytest.mark.parametrize("lost", [True, "tpu."], ids=["all", "TPUs"])
@@ -199,7 +199,7 @@ def test_s15_the_sweep_of_another_computer_ends_what_a_sleeping_watch_holds(clou
         said.append(other.run("status"))
 
     assert user.watch(600, meanwhile={8: asleep}).code == 6
-    assert "TPU demo-tpu-g1: deletion asked for" in said[0].err
+    assert "Deleting TPU demo-tpu-g1" in said[0].err
     cloud.wait(120)
     assert (cloud.nodes(), len(cloud.asked("tpu.nodes.create"))) == ({}, 1)
 

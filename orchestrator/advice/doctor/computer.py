@@ -56,7 +56,10 @@ def locale(facts: Facts) -> ProbeAnswer:
     encoding = facts.computer.encoding
     if encoding.lower().replace("-", "") in {"utf8", "utf8sig"}:
         return ok(encoding)
-    return warn(f"output is {encoding or 'of no known encoding'}", "export LC_ALL=C.UTF-8")
+    return warn(
+        f"the terminal's encoding is {encoding}" if encoding else "cannot detect the terminal's encoding",
+        "export LC_ALL=C.UTF-8",
+    )
 
 
 @check("colour", Group.COMPUTER)

@@ -154,10 +154,10 @@ def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence,
     if since is not None:
         found.append(Evidence("record", since, f"seen {state} for the first time"))
     if record.node.requested_at:
-        text = f"incarnation {record.node.incarnation} asked for in {record.node.zone}"
+        text = f"incarnation {record.node.incarnation} requested in {record.node.zone}"
         found.append(Evidence("record", record.node.requested_at, text))
     for rival in record.race.rivals:
-        text = f"incarnation {rival.incarnation} asked for in {rival.zone}, in race {record.race.round}"
+        text = f"incarnation {rival.incarnation} requested in {rival.zone}, in race {record.race.round}"
         found.append(Evidence("record", rival.requested_at, text))
     found += [Evidence("record", *known) for known in remembered(facts.spec, record)]
     for operation in record.operations:

@@ -177,19 +177,19 @@ def take_away(name: str, no_notice: bool, worker: int | None, as_json: bool) -> 
     from orchestrator.cli.views import local as view
 
     preempt(name, worker, notice=not no_notice)
-    text = f"{name} was preempted" if no_notice else f"{name} has its notice"
+    text = f"{name} was preempted" if no_notice else f"preemption notice sent to {name}"
     text = text if worker is None else f"worker {worker} of {name} was killed"
     body = {"name": name, "worker": worker, "notice": not no_notice and worker is None}
     view.answer(text, body, as_json=as_json)
 
 
-@command.command("fault", short_help="Let the next calls of a method fail in a chosen way.", cls=Command)
+@command.command("fault", short_help="Inject failures into the next calls of a method.", cls=Command)
 @click.argument("method")
 @click.argument("failures", nargs=-1, required=True)
 @json_option
 def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     """
-    Let the next calls of METHOD meet FAILURES, one each: for example tpu.nodes.create stockout drop-answer.
+    Inject FAILURES into the next calls of METHOD, one each: for example tpu.nodes.create stockout drop-answer.
 
     A node's creation, tpu.nodes.create, also meets mute (its machines never run their startup script),
     born:TIMEOUT or another health, and late-ready:SECONDS (its machines work, and the API says CREATING).

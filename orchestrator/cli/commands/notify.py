@@ -1,4 +1,4 @@
-"""tpuctl notify: try who is told when something happens."""
+"""tpuctl notify: test notifications."""
 
 import click
 
@@ -15,7 +15,7 @@ def command() -> None:
 @command.command("test", cls=Command)
 @deployment_options
 def test(choice: Choice) -> None:
-    """Send a made-up event to everybody at once, and say who took it. Exits with 1 when somebody did not."""
+    """Send a test event to every target, and say which ones received it. Exits with 1 when one did not."""
     from orchestrator.app.notify import try_receivers
     from orchestrator.app.session import read_spec
 
@@ -28,7 +28,7 @@ def test(choice: Choice) -> None:
         print_json("notify", {"results": results})
     for name, error in errors.items() if not choice.as_json else ():
         # Receivers by their numbers: an address may be a secret, and errors do not repeat it.
-        put(f"{name}: {'told' if error is None else f'not told: {error.message}'}")
+        put(f"{name}: {'delivered' if error is None else f'not delivered: {error.message}'}")
         if error is not None and error.hint:
             put(f"  next:  {error.hint}")
     if any(errors.values()):

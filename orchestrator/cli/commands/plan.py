@@ -14,6 +14,7 @@ CHANGES = 2
 
 @click.command("plan", cls=Command)
 @deployment_options
+@click.option("-v", "--verbose", is_flag=True, help="Also show labels and scopes.")
 @click.option("--offline", is_flag=True, help="Show `up` from nothing, whatever exists.")
 @click.option(
     "--show", type=click.Choice(["scripts"]), help="Also print the scripts that the first machines would run."
@@ -30,11 +31,11 @@ CHANGES = 2
     help="Leave with 0 when nothing would change, 2 when something would, 1 after any error.",
 )
 def command(
-    choice: Choice, offline: bool, show: str | None,
+    choice: Choice, verbose: bool, offline: bool, show: str | None,
     out: Path | None, detailed: bool,
 ) -> None:  # fmt: skip
     """
-    Show what `up` would change: where, with which labels, as whom, at what price. Nothing is changed.
+    Show what `up` would change: at what price, where, as whom. Nothing is changed.
 
     For a deployment that this computer has brought up it looks at what exists. Before that, and with
     --offline, it shows `up` from nothing, and needs no credentials and no network, so it can run in CI.
@@ -52,7 +53,7 @@ def command(
         # 2 says that something would change; an error that has this number would be taken for that.
         error.exit_code = 1 if detailed else error.exit_code
         raise
-    plan_view.show(found, as_json=choice.as_json, scripts=scripts)
+    plan_view.show(found, as_json=choice.as_json, scripts=scripts, verbose=verbose)
     if detailed and not found.shown.plan.empty:
         # After everything is printed and written: 2 is an answer, no error.
         click.get_current_context().exit(CHANGES)

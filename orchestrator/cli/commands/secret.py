@@ -25,7 +25,7 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
     """
     Store a new version of NAME. The value comes from standard input; a terminal asks for it and hides it.
 
-    One line end at its end is left out.
+    A single trailing newline is stripped.
     """
     from orchestrator.app.secret import store_secret
 

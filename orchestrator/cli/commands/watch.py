@@ -26,8 +26,8 @@ def command(
 
     Ctrl-C leaves everything running; run `tpuctl watch` again to go on. With --on-vm the loop runs on the
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
-    `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md). With --all one process
-    watches all deployments that this computer has brought up (docs/many.md).
+    A watch here pauses for `tpuctl push`, too. --metrics is for Prometheus (docs/metrics.md). With --all one
+    process watches all deployments that this computer has brought up (docs/many.md).
     """
     from orchestrator.app.hand_over import hand_over, take_back
     from orchestrator.app.watch import Watched, watch

@@ -116,9 +116,7 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         lines.append("Nothing exists now that is billed by the hour.")
     if found.to_ttl_usd is not None and found.ttl_left is not None:
         remaining = span_text(found.ttl_left)
-        lines.append(
-            f"To the end of ttl ({remaining} left), if all of it runs: {found.to_ttl_usd:.2f} USD in all."
-        )
+        lines.append(f"Maximum until ttl ({remaining} left): {found.to_ttl_usd:.2f} USD in all.")
     if found.budget_usd is not None:
         lasts = "" if found.budget_lasts is None else f" lasts for {span_text(found.budget_lasts)} of that"
         spent = f"{found.most_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"

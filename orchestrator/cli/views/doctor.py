@@ -14,7 +14,7 @@ from orchestrator.cli.console import page, print_json
 WIDTH = 80
 _STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.BAD: "bold red", Health.UNKNOWN: "cyan"}
 _WORDS = {
-    Health.OK: "fine", Health.WARN: "to be looked at", Health.BAD: "wrong", Health.UNKNOWN: "not known",
+    Health.OK: "passed", Health.WARN: "to check", Health.BAD: "failed", Health.UNKNOWN: "unknown",
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def render(findings: Sequence[HealthFinding], done: Sequence[str], console: Cons
     """Print the findings on *console*, by group; the sum comes last, where people look."""
     width = min(WIDTH, console.width)
     for text in done:
-        console.print(f"mended: {text}", style="green", markup=False, width=width, overflow="fold")
+        console.print(f"fixed: {text}", style="green", markup=False, width=width, overflow="fold")
     for group in Group:
         console.print(group.value, style="bold", markup=False, width=width)
         _group([finding for finding in findings if finding.group is group], console, width)

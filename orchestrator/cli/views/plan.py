@@ -19,8 +19,8 @@ WIDTH = 80
 NOTHING, CLOUD = "nothing", "cloud"
 """What a plan starts from: nothing at all, without a look, or what the cloud shows now."""
 _SOURCES = {
-    NOTHING: "no cloud was asked: this is `up` from nothing",
-    CLOUD: "what exists was looked at just now",
+    NOTHING: "offline (assumes that nothing exists yet)",
+    CLOUD: "the cloud, just now",
 }
 _COLOURS = {
     Verb.CREATE: "green",
@@ -31,8 +31,8 @@ _COLOURS = {
 }
 
 
-def show(found: Foreseen, *, as_json: bool, scripts: bool = False) -> None:
-    """Print what was foreseen to stdout; *scripts* adds the rendered scripts."""
+def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool = False) -> None:
+    """Print what was foreseen to stdout; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
     source = CLOUD if found.from_cloud else NOTHING
     if as_json:
         checks = {"check": check.body(found.checked)} if found.checked else {}
@@ -41,7 +41,7 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False) -> None:
         print_json("plan", {**body, "seen": source, **out, **checks, **found.sent.as_dict()})
     else:
         with page() as console:
-            render(found.shown, console, source=source, scripts=scripts)
+            render(found.shown, console, source=source, scripts=scripts, verbose=verbose)
             console.print()
             for line in found.sent.lines():
                 console.print(line, markup=False, width=min(WIDTH, console.width), overflow="fold")
@@ -51,15 +51,18 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False) -> None:
         say(f"written to {found.out}; to carry out exactly this: tpuctl up {found.out}")
 
 
-def render(preview: Preview, console: Console, *, source: str = "", scripts: bool = False) -> None:
+def render(
+    preview: Preview, console: Console, *, source: str = "", scripts: bool = False, verbose: bool = False
+) -> None:
     """Print the preview on *console*."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
-    console.print(_facts(preview, _SOURCES.get(source, "")), width=width)
+    console.print(_price_line(preview), style="bold", markup=False, width=width)
+    console.print(_facts(preview, _SOURCES.get(source, ""), verbose=verbose), width=width)
     console.print()
     console.print(count(preview.plan), style="bold", markup=False, width=width)
     for change in preview.plan.changes:
-        console.print(_change(preview, change), width=width)
+        console.print(_change(preview, change, verbose=verbose), width=width)
     for text in preview.plan.waiting:
         console.print(f"  waiting: {text}", markup=False, width=width)
     console.print()
@@ -82,16 +85,16 @@ def count(plan: Plan) -> str:
     return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
 
 
-def _facts(preview: Preview, source: str) -> Table:
+def _facts(preview: Preview, source: str, *, verbose: bool) -> Table:
     table = Table.grid(padding=(0, 2))
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
     facts = {
         "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
         **_places(preview),
         "runs as": preview.account_text,
-        "scopes": scopes,
+        **({"scopes": scopes} if verbose else {}),
         "saves": _saves(preview.spec.job.checkpoint.format),
-        **({"seen": source} if source else {}),
+        **({"source": source} if source else {}),
     }
     for name, text in facts.items():
         table.add_row(f"  {name}", Text(text, overflow="fold"))
@@ -123,12 +126,13 @@ def _way(region: str, home: str, usd: float | None) -> str:
     return f"{price} between {region} and {home}, on top of the sums below"
 
 
-def _change(preview: Preview, change: Change) -> Table:
+def _change(preview: Preview, change: Change, *, verbose: bool) -> Table:
     colour = _COLOURS[change.verb]
     table = Table.grid(padding=(0, 1))
     table.add_column(width=1)
     table.add_column(width=6)
-    table.add_column(width=6)
+    # The longest kind is "sidecars": a cut word is no word.
+    table.add_column(width=8)
     table.add_column(overflow="fold")
     where = f" in {change.zone}" if change.zone else ""
     sign, verb = Text(change.verb.value, colour), Text(change.verb.word, colour)
@@ -137,9 +141,20 @@ def _change(preview: Preview, change: Change) -> Table:
         table.add_row("", "", "", Text(f"why: {change.why}"))
     for name, text in preview.details(change).items():
         table.add_row("", "", "", Text(f"{name}: {text}"))
-    for key, label in preview.labels_of(change).items():
+    for key, label in preview.labels_of(change).items() if verbose else ():
         table.add_row("", "", "", Text(f"label: {key}={label}"))
     return table
+
+
+def _price_line(preview: Preview) -> str:
+    """Return the answer to what most people ask first: what an hour costs, and all of it."""
+    price = preview.hourly
+    known = sum(line.billed_usd or 0.0 for line in price.lines)
+    most = max(known, sum(line.most_usd or line.billed_usd or 0.0 for line in price.lines))
+    hour = f"{known:.2f}" if most - known < 0.005 else f"{known:.2f} to {most:.2f}"
+    least = f"at least {hour}" if price.unknown else hour
+    whole = "" if price.unknown else f", {most * preview.spec.watch.ttl / 3600:.2f} USD at most until ttl"
+    return f"  Price: {least} USD an hour{whole}"
 
 
 def _prices(preview: Preview) -> Table:
@@ -175,15 +190,13 @@ def _sums(preview: Preview) -> list[str]:
         # Both ends are shown: the sources of the prices differ, and a budget counts by the upper one.
         most = (price.most_usd or 0.0) * watch.ttl / 3600
         sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
-        lines.append(f"To the end of ttl ({watch.ttl}), if all of it runs all the time: {sums} USD.")
+        lines.append(f"Maximum until ttl ({watch.ttl}): {sums} USD")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
-        lines.append(
-            f"The budget of {watch.budget_usd:g} USD lasts for about {seconds / 3600:.1f} h of that."
-        )
+        lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")
     if price.storage_usd_gib_month is not None:
         lines.append(
-            f"On top: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps."
+            f"Not included: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps"
         )
         lines += _for_next_machine(preview)
     return [*lines, f"{price.date_text}. An estimate, not a bill.", *_without_tpuctl(preview)]
@@ -203,8 +216,8 @@ def _for_next_machine(preview: Preview) -> list[str]:
 
 def _without_tpuctl(preview: Preview) -> list[str]:
     """Say what ends the bill when no tpuctl runs any more."""
-    shown = [f"  {'armed' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
-    return ["If nobody watches:", *shown]
+    shown = [f"  {'on' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
+    return ["Safety net when tpuctl is not running:", *shown]
 
 
 def _range(usd: float | None, most: float | None) -> str:

@@ -89,12 +89,8 @@ def status_lines(
     With *drawn* a bar shows how far the job is.
     """
     rows = resource_lines(body["resources"])
-    lines = [
-        *_job(body),
-        *(_bar(body, width) if drawn else []),
-        *_cost(body, rehearsed=rehearsed),
-        *_deadline(body),
-    ]
+    job, drawing = _job(body), _bar(body, width) if drawn else []
+    lines = [*job[:1], *drawing, *job[1:], *_cost(body, rehearsed=rehearsed), *_deadline(body)]
     lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
         age = span_text(body["seen"]["age_s"])
