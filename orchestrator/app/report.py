@@ -13,7 +13,7 @@ from orchestrator.app.status import body_of, holder_of, observe_now
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import lives
+from orchestrator.domain.record import first_incarnations, lives
 from orchestrator.domain.spec import VmSpec
 from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.checkpoints import read_checkpoints
@@ -133,6 +133,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
         cost_usd=spent(spec, session.catalog, record, ended).known_usd,
         ondemand_usd=spent(ondemand, session.catalog, record, ended).known_usd,
         unpriced=session.unpriced(record, ended),
+        begun=first_incarnations(record),
     )
 
 

@@ -265,6 +265,17 @@ def lives(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
     return tuple(found)
 
 
+def first_incarnations(record: Record) -> frozenset[int]:
+    """Return the numbers of the TPUs with which `up` began the deployment, or opened it again."""
+    nodes = [
+        (span.since, incarnation_of(span.name, {}) or 0) for span in record.spans if span.kind is Kind.NODE
+    ]
+    firsts = (
+        min((number for since, number in nodes if since >= start), default=0) for start in record.starts
+    )
+    return frozenset(firsts) - {0}
+
+
 def current_node(world: World, record: Record) -> Node | None:
     """Return the node of the newest incarnation, if it is in sight."""
     return next((n for n in world.known_nodes if n.incarnation == record.node.incarnation), None)

@@ -1,6 +1,6 @@
 """What a finished run tells: steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
@@ -67,26 +67,34 @@ class Summary:
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
     cost_usd: float, ondemand_usd: float, unpriced: tuple[str, ...] = (),
+    begun: Collection[int] = (),
 ) -> Summary:  # fmt: skip
     """
     Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
 
-    *wall* is for how many seconds the deployment was up.
+    *wall* is for how many seconds the deployment was up, *begun* has the incarnations with which `up` began it
+    or opened it again: none of these came back from anything.
     """
     # A machine that was taken away before it trained has no steps to lose.
     trained = (b for b in beats if b.worker == 0 and b.step is not None)
     chain = sorted(trained, key=lambda b: b.incarnation)
-    redone = sum(max(0, (before.step or 0) - (after.resumed_from or 0)) for before, after in pairwise(chain))
+    ways = [
+        (before, after)
+        for before, after in pairwise(chain)
+        if not any(before.incarnation < first <= after.incarnation for first in begun)
+    ]
+    redone = sum(max(0, (before.step or 0) - (after.resumed_from or 0)) for before, after in ways)
     started = sorted((b for b in beats if b.worker == 0 and _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(beat) for beat in started)
-    recoveries = [_recovery(before, after, events) for before, after in pairwise(chain)]
-    useful = sum(_useful_seconds(chain, index) for index in range(len(chain)))
+    recoveries = [_recovery(before, after, events) for before, after in ways]
+    followed = {before.incarnation: after for before, after in ways}
+    useful = sum(_useful_seconds(beat, followed.get(beat.incarnation)) for beat in chain)
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
         steps_redone=redone if counted or not _lost(started) else None,
-        redone_at_least=any(b.phase in LIVING for b in chain[:-1]),
+        redone_at_least=any(before.phase in LIVING for before, _ in ways),
         recoveries=tuple(r for r in recoveries if r is not None),
         goodput=min(1.0, useful / wall) if wall and counted else None,
         wall_seconds=wall,
@@ -116,15 +124,14 @@ def _last_step(beat: Heartbeat) -> int | None:
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
 
 
-def _useful_seconds(chain: Sequence[Heartbeat], index: int) -> float:
-    """Return the training time of one incarnation, cut down to the share of its steps that were kept."""
-    beat = chain[index]
+def _useful_seconds(beat: Heartbeat, after: Heartbeat | None) -> float:
+    """Return the training time of one incarnation, cut down to the share of its steps that *after* has kept."""
     first, last = beat.timings.get("first_step"), beat.progress_at
     if first is None or last is None or beat.step is None:
         return 0.0
     start = beat.resumed_from or 0
     done = beat.step - start
-    until = beat.step if index + 1 == len(chain) else min(beat.step, chain[index + 1].resumed_from or 0)
+    until = beat.step if after is None else min(beat.step, after.resumed_from or 0)
     return max(0.0, last - first) * max(0, until - start) / done if done > 0 else 0.0
 
 

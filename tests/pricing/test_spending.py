@@ -9,7 +9,7 @@ import pytest
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import Phase
 from orchestrator.domain.plan import Kind
-from orchestrator.domain.record import Span, lives
+from orchestrator.domain.record import Span, first_incarnations, lives
 from orchestrator.pricing.bill import spent
 from orchestrator.pricing.spending import StoredAmount, Use, spending, stretches
 from tests.planning.planning_kit import make_spec
@@ -245,4 +245,5 @@ def test_time_without_a_deployment_is_no_way_back():
     assert set(found.uses) == {"starting", "training", "idle"}
     assert found.uses["starting"] == pytest.approx(found.usd * 200 / 7200)
     assert sum(found.uses.values()) == pytest.approx(found.usd)
+    assert first_incarnations(known) == {1, 2}
     assert lives(known, T0 + 93600) == ((T0, T0 + 3600), (T0 + 89990, T0 + 93600))

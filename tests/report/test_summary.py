@@ -130,3 +130,18 @@ def test_what_nobody_counted_is_not_known(first):
     assert (found.steps_redone, found.goodput) == (None, None)
     assert summary([first]).steps_redone == 0, "nothing was lost"
     assert summary([first]).goodput is None
+
+
+def test_a_deployment_that_was_opened_again_came_back_from_nothing():
+    """Its second life begins at step 0: nothing was redone, no way back is told, the first one counts whole."""
+    done = beat(1, step=100, timings={"first_step": T - 90}, progress_at=T)
+    again = beat(
+        2, step=50, timings={"first_step": T + 10, "boot": T, "fetched": T, "spawned": T}, progress_at=T + 40
+    )
+    events = [Event(T, "node-create", "", {"incarnation": 2})]
+    apart = summary([done, again], events, begun={1, 2})
+    assert (apart.steps_redone, apart.redone_at_least, apart.recoveries) == (0, False, ())
+    assert apart.goodput == pytest.approx((90 + 30) / 200)
+    together = summary([done, again], events, begun={1})
+    assert together.steps_redone == 100
+    assert len(together.recoveries) == 1
