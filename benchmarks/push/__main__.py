@@ -240,7 +240,7 @@ def _goals(
         goal("First push", cold[WHOLE] / yard, 1.3, "of `tar | ssh`", LOADS),
         goal("Unchanged", again[WHOLE] / yard, 0.35, "of `tar | ssh`", LOADS),
         goal(
-            f"{WORKERS} workers", many[OURS_TO_ALL] / one, 2.0, "of one worker",
+            f"{WORKERS} workers", many[OURS_TO_ALL] / one, 3.0, "of one worker",
             f"Here all {WORKERS} unpack on one computer, as the {all_tar / yard:.1f} of `tar | ssh` shows; "
             "real"
             " ones unpack on their own.",
