@@ -212,8 +212,8 @@ class JobBucket:
                 raise
             except AgentError:
                 held = {"retentionPolicy": "not for us to see"}
-            kept = held.get("softDeletePolicy", {}).get("retentionDurationSeconds", 0)
-            self._composes = not int(kept) and "retentionPolicy" not in held
+            retained = held.get("softDeletePolicy", {}).get("retentionDurationSeconds", 0)
+            self._composes = not int(retained) and "retentionPolicy" not in held
         return self._composes
 
     def _upload_in_parts(self, name: str, path: Path, size: int) -> str:

@@ -54,7 +54,7 @@ class JobProgress:
     """
     Hold how far the job is, by its slowest worker. What the job has not reported is None.
 
-    *incarnation* is the number of the TPU, *usd* an estimate of the cost so far, *seconds_left* until the last
+    *incarnation* is the number of the TPU, *usd* an estimate of the cost so far, *seconds_remaining* until the last
     step; *phase* is a word such as setup, restore, run or done.
     """
 
@@ -63,7 +63,7 @@ class JobProgress:
     step: int | None
     loss: float | None
     checkpoint: int | None
-    seconds_left: float | None
+    seconds_remaining: float | None
     usd: float
 
 

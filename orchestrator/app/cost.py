@@ -95,11 +95,11 @@ def spending_of(
 def keep_bill(session: Session, spent: Spending) -> None:
     """Remember on this computer what a deployment has cost whose data, and record with it, is being deleted."""
     bill = Cost(session.spec.name, session.records.current.node.preemptions, spent, session.clock.now())
-    kept = (*read_bills(session), bill)[-MOST_BILLS:]
+    newest = (*read_bills(session), bill)[-MOST_BILLS:]
     bills = [
         {"deleted_at": one.deleted_at, "preemptions": one.preemptions,
          "spending": adapter(Spending).dump_python(one.spending, mode="json")}
-        for one in kept
+        for one in newest
     ]  # fmt: skip
     write_atomically(_place(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
 

@@ -97,12 +97,12 @@ class UpPrice:
 
 def bring_up(
     choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB,
-    tell: Callable[[UpPrice], None] = lambda _: None, first: bool = False,
+    show_price: Callable[[UpPrice], None] = lambda _: None, first: bool = False,
 ) -> Up:  # fmt: skip
     """
     Run passes until *goal* is reached; with *plan*, do nothing beyond that file.
 
-    *tell* is given the price before the first machine is made. With *first* that is before anything is done at
+    *show_price* is given the price before the first machine is made. With *first* that is before anything is done at
     all, so that it may raise to end the command: this looks at the cloud once more.
     """
     approved: Approved | None = None
@@ -115,7 +115,7 @@ def bring_up(
     say_what_is_sent(session, sets)
     check_sources(session)
     if first and approved is None:
-        tell = _told_first(session, sets, tell, goal)
+        show_price = _priced_first(session, sets, show_price, goal)
     # Asked before the lease is taken: data for a bucket that exists may take hours, and blocks nobody.
     bucket_first = bool(sets) and not bucket_is_there(session)
     if sets and not bucket_first:
@@ -124,7 +124,7 @@ def bring_up(
             send_data(session, sets)
     only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
     approve = any_plan if approved is None else partial(refuse_others, approved)
-    said = _Price(session, approve, tell, only)
+    said = _Price(session, approve, show_price, only)
     changes = 0
 
     def count(result: Pass) -> None:
@@ -148,8 +148,8 @@ def bring_up(
     )  # fmt: skip
 
 
-def _told_first(
-    session: Session, sets: tuple[DataSet, ...], tell: Callable[[UpPrice], None], goal: Goal
+def _priced_first(
+    session: Session, sets: tuple[DataSet, ...], show_price: Callable[[UpPrice], None], goal: Goal
 ) -> Callable[[UpPrice], None]:
     """Tell the price of what is foreseen, and return what tells no price any more."""
     check_place(session.choice, session.spec.name, session.project, session.folder)
@@ -160,7 +160,7 @@ def _told_first(
         expected = replace(expected, changes=tuple(c for c in expected.changes if c.kind is not Kind.NODE))
     # Outside the reporter's live line, which would draw over the question.
     if _makes(expected):
-        tell(_price(session, expected))
+        show_price(_price(session, expected))
     return lambda _: None
 
 
@@ -168,10 +168,10 @@ class _Price:
     """Judge each plan by *approve*, and tell the price of the first one that makes a machine."""
 
     def __init__(
-        self, session: Session, approve: Callable[[Plan], None], tell: Callable[[UpPrice], None],
+        self, session: Session, approve: Callable[[Plan], None], show_price: Callable[[UpPrice], None],
         only: frozenset[Kind],
     ) -> None:  # fmt: skip
-        self._session, self._approve, self._tell, self._only = session, approve, tell, only
+        self._session, self._approve, self._show_price, self._only = session, approve, show_price, only
         self.making = False
 
     def judge(self, plan: Plan) -> None:
@@ -179,7 +179,7 @@ class _Price:
         self._approve(plan)
         if not self.making and _makes(plan.making(self._only)):
             self.making = True
-            self._tell(_price(self._session, plan.making(self._only)))
+            self._show_price(_price(self._session, plan.making(self._only)))
 
 
 def _makes(plan: Plan) -> bool:

@@ -86,8 +86,8 @@ def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices 
     """Say why *zone* is asked before those that the file names earlier; empty when none is passed over."""
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
     text = passed_over(spec.tpu.zones, record.places, record.node.type, now, zone, near, fares)
-    told = record.places or min(near.values()) < 1.0 or any(fares.values())
-    return f"; {text}" if text and told else ""
+    matters = record.places or min(near.values()) < 1.0 or any(fares.values())
+    return f"; {text}" if text and matters else ""
 
 
 def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:

@@ -333,8 +333,8 @@ def _items(bill: _Bill, on_demand: _Bill, billed: Iterable[Metered]) -> Iterator
     """Yield the cost of each priced thing by zone; *on_demand* prices the same on demand."""
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for one in billed:
-        span, dear = one[0], (replace(one[0], spot=None), one[1])
-        for line, other in zip(bill.lines(one), on_demand.lines(dear), strict=True):
+        span, full_price = one[0], (replace(one[0], spot=None), one[1])
+        for line, other in zip(bill.lines(one), on_demand.lines(full_price), strict=True):
             # Apart from spot: only so can people see what the deadline has cost.
             at_full_price = span.spot is False and line.meter is Meter.NODE and not line.minor
             groups[line.what, span.zone, at_full_price].append((span, line, other))

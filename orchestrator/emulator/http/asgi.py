@@ -42,12 +42,12 @@ def asgi_app(
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         if response.source is not None:
             # It returns when the client has left: nothing more is read for it then.
-            left = asyncio.ensure_future(receive())
-            while not left.done() and (
+            gone = asyncio.ensure_future(receive())
+            while not gone.done() and (
                 piece := await loop.run_in_executor(executor, next, response.source, b"")
             ):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-            left.cancel()
+            gone.cancel()
         await send({"type": "http.response.body", "body": response.body})
 
     return app
