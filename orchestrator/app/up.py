@@ -102,8 +102,8 @@ def bring_up(
     """
     Run passes until *goal* is reached; with *plan*, do nothing beyond that file.
 
-    *show_price* is given the price before the first machine is made. With *first* that is before anything is done at
-    all, so that it may raise to end the command: this looks at the cloud once more.
+    *show_price* is given the price before the first machine is made. With *first* that is before anything is done
+    at all, so that it may raise to end the command: this looks at the cloud once more.
     """
     approved: Approved | None = None
     if plan:

@@ -47,12 +47,10 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     # Scripts of before the question go on as they are; a plan in a file was approved already.
     asks = not (yes or choice.as_json or plan) and sys.stdin.isatty() and sys.stderr.isatty()
 
-    def show_price(price: UpPrice) -> None:
+    def priced(price: UpPrice) -> None:
         show_price(price)
         if asks:
             confirm("Go on?", yes=False)
 
-    done = bring_up(
-        choice, EventPrinter(), wait=wait, plan=plan, goal=goal, show_price=show_price, first=asks
-    )
+    done = bring_up(choice, EventPrinter(), wait=wait, plan=plan, goal=goal, show_price=priced, first=asks)
     show(done, goal, as_json=choice.as_json)
