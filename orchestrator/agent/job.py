@@ -103,6 +103,10 @@ last lines of a job that is killed would be lost, and a job that prints would lo
 """
 
 
+ALL_PROGRAMS = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+"""JAX would only keep what took a second to compile; of a program's start the many small ones are a third."""
+
+
 def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
     """
     Return the environment of one start; *resume* is the restored checkpoint, empty for none.
@@ -114,7 +118,7 @@ def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
     compiled = compiled_folder(settings.layout)
     caches = {name: str(compiled / folder) for name, folder in COMPILED_BY.items()}
     environ = dict(
-        {**DEFAULTS, **(caches if settings.warm_start else {}), **parts.environ},
+        {**DEFAULTS, **({**caches, **ALL_PROGRAMS} if settings.warm_start else {}), **parts.environ},
         PATH=path_of(settings.layout, parts.environ),
         TPUCTL_ROOT=str(settings.layout.root),
         TPUCTL_JOB=f"{settings.deployment}/{settings.incarnation}/{attempt.attempt}",

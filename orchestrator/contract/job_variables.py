@@ -39,6 +39,7 @@ VARIABLES: Dict[str, str] = {
     "TPUCTL_BUNDLE": "sha256 of the pushed code",
     "JAX_COMPILATION_CACHE_DIR": "folder of compiled programs, which the next machine gets; "
     "not with `warm_start: false`",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "`0`: programs that compile quickly are kept, too",
     "XLA_PERSISTENT_CACHE_PATH": "the same for PyTorch/XLA",
     "PYTHONUNBUFFERED": "`1`, unless `job.env` says otherwise: what the job prints is in the log at once",
 }
