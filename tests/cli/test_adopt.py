@@ -238,6 +238,9 @@ def test_a_kill_at_any_call_is_put_right(tmp_path, then):
                     mine = cloud.in_use("demo")
                     assert "theirs" in cloud.nodes()
                     assert mine == ([] if ours else mine[:1]), (number, moment, mine)
+                    # A job that a killed `adopt` has left there has a smaller number, and is fenced by it.
+                    numbers = [w.incarnation for w in cloud.machines.workers.values() if w.running]
+                    assert len(set(numbers)) == len(numbers), (number, moment, numbers)
                 else:
                     # Its label may come while `down` is at work: then it is named as left, and asked for next.
                     while (said := user.run("down", "--yes")).code == 5:
