@@ -76,7 +76,7 @@ def take_down(
         bucket = session.blueprint.bucket
         sweep = Sweep(session.deployment, alone=take_over is None)
         with reporter:
-            has_data = _announce(session, sweep, delete_data=delete_data)
+            has_data, has_machines = _announce(session, sweep, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
         # Before the approval: afterwards the record no longer knows what was billed.
         adopted = sweep.adopted()
@@ -84,6 +84,8 @@ def take_down(
         sweep.approved = frozenset(node.name for node in adopted)
         # What was adopted is billed on, unless the answer to the second question is another one.
         saved, spent = _end_of_costs(session, sweep.approved), _spent(session)
+        if spent is None and has_machines:
+            session.reporter.say("  what it has cost is not known: no look at its machines is recorded")
         approve(session.spec.name, delete_data and has_data)
         if adopted and keep(adopted):
             with reporter:
@@ -138,8 +140,8 @@ def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     return leftovers
 
 
-def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> bool:
-    """Say what will be deleted and what will not; return whether there may be a bucket."""
+def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> tuple[bool, bool]:
+    """Say what will be deleted and what will not; return whether there may be a bucket, and are machines."""
     found = sweep.find()
     for item in found:
         session.reporter.say(f"- {item.kind} {item.name} {item.zone} {item.state}")
@@ -155,7 +157,7 @@ def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> bool:
         session.reporter.say(f"  there is no bucket {bucket}")
     if not found:
         session.reporter.say("  there are no machines")
-    return there
+    return there, bool(found)
 
 
 def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:

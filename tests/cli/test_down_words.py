@@ -155,3 +155,14 @@ def test_the_report_tells_of_a_deployment_that_is_down(user):
     cost = user.run("cost", "--json").document
     assert sum(cost["uses"].values()) == pytest.approx(cost["usd"])
     assert "recovering" not in cost["uses"]
+
+
+def test_down_says_that_a_cost_is_not_known(tmp_path):
+    """The only `up` was killed right after its first create, so no look at the machine is recorded."""
+    with Cloud(tmp_path).open() as cloud:
+        user = User(cloud, vm={})
+        assert user.run("up", kill=("compute.instances.insert", "after")).code is None
+        cloud.wait(3600)
+        said = user.down()
+    assert "what it has cost is not known" in said.err
+    assert "It cost" not in said.err
