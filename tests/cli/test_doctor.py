@@ -6,8 +6,10 @@ import time
 
 import pytest
 
+from orchestrator.advice.doctor.facts import Group, Health, HealthFinding
 from orchestrator.app.doctor.google_facts import clock_ahead, find_login, side_by_side
 from orchestrator.app.login_here import gcloud_settings
+from orchestrator.cli.views.doctor import EMULATED, show
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry
 from tests.cli.cli_kit import document, here
@@ -195,3 +197,12 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
 def test_the_clock_is_compared_with_the_date_of_an_answer():
     """A port where nobody listens gives no time."""
     assert isinstance(clock_ahead("http://127.0.0.1:9"), Unknown)
+
+
+@pytest.mark.parametrize(("rehearsed", "title"), [(True, EMULATED), (False, "Google Cloud\n")])
+def test_the_local_cloud_says_nothing_of_the_own_account(rehearsed, title, capsys):
+    """`ok  tpu-api` below "Google Cloud" would read as if the own project were fine."""
+    found = [HealthFinding("tpu-api", Group.GOOGLE, Health.OK, "tpu.googleapis.com answers")]
+    show(found, (), as_json=False, rehearsed=rehearsed)
+    out = capsys.readouterr().out
+    assert title in (" ".join(out.split()) if rehearsed else out)

@@ -250,3 +250,15 @@ def test_up_sends_nothing_from_above_the_project(tmp_path):
         said = User(cloud, job__source="..").run("up", "--json")
         assert (said.code, said.document["code"]) == (2, "TPU-141")
         assert cloud.mutations() == []
+
+
+def test_init_says_what_it_wrote_and_how_to_go_on(tmp_path, monkeypatch, capsys):
+    """The next command works where the user stands; each file of a recipe is named."""
+    monkeypatch.chdir(tmp_path)
+    said = here(capsys, "init", "my model", "--recipe", "numpy-lm")[2]
+    assert "Wrote 9 files to my model" in said
+    assert all(path.name in said for path in (tmp_path / "my model").iterdir())
+    assert "next:  cd 'my model' && tpuctl plan" in said
+    said = here(capsys, "init")[2]
+    assert "Wrote tpuctl.yaml" in said
+    assert "next:  tpuctl plan" in said

@@ -7,7 +7,7 @@ import click
 
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.options import Command, json_option
-from orchestrator.cli.views.init import show
+from orchestrator.cli.views.init import show, written
 from orchestrator.errors import UsageError
 
 
@@ -22,7 +22,7 @@ from orchestrator.errors import UsageError
     type=click.Path(path_type=Path, dir_okay=False),
     help="Convert a task of SkyPilot or dstack, or a script that calls xpk or tpunicorn. It is not run.",
 )
-@click.option("--name", help="Name of the deployment. Default: the folder's name.")
+@click.option("--name", help="Name of the deployment. Default: the folder's name, or the recipe's.")
 @json_option
 def command(folder: Path, recipe: str | None, other: Path | None, name: str | None, as_json: bool) -> None:
     """
@@ -38,7 +38,7 @@ def command(folder: Path, recipe: str | None, other: Path | None, name: str | No
         if as_json:
             print_json("init", {"file": str(file), "recipe": recipe})
         else:
-            say(f"{file} is written. Next: tpuctl plan")
+            written(file, recipe)
         return
     if recipe is not None:
         raise UsageError(

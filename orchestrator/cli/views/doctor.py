@@ -12,14 +12,21 @@ from orchestrator.advice.doctor.facts import Group, Health, HealthFinding
 from orchestrator.cli.console import page, print_json
 
 WIDTH = 80
+EMULATED = "Google Cloud, as the local cloud emulates it (your own project was not checked)"
 _STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.BAD: "bold red", Health.UNKNOWN: "cyan"}
 _WORDS = {
     Health.OK: "passed", Health.WARN: "to check", Health.BAD: "failed", Health.UNKNOWN: "unknown",
 }  # fmt: skip
 
 
-def show(findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: bool) -> None:
-    """Print the findings, and what was mended before, to stdout."""
+def show(
+    findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: bool, rehearsed: bool = False
+) -> None:
+    """
+    Print the findings, and what was mended before, to stdout.
+
+    *rehearsed* says that the local cloud has answered for Google: nothing is known of the account there.
+    """
     if as_json:
         counts = {health.value: _number(findings, health) for health in Health}
         checks = [finding.as_dict() for finding in findings]
@@ -28,16 +35,19 @@ def show(findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: boo
         )
         return
     with page() as console:
-        render(findings, done, console)
+        render(findings, done, console, rehearsed=rehearsed)
 
 
-def render(findings: Sequence[HealthFinding], done: Sequence[str], console: Console) -> None:
+def render(
+    findings: Sequence[HealthFinding], done: Sequence[str], console: Console, *, rehearsed: bool = False
+) -> None:
     """Print the findings on *console*, by group; the sum comes last, where people look."""
     width = min(WIDTH, console.width)
     for text in done:
         console.print(f"fixed: {text}", style="green", markup=False, width=width, overflow="fold")
     for group in Group:
-        console.print(group.value, style="bold", markup=False, width=width)
+        title = EMULATED if rehearsed and group is Group.GOOGLE else group.value
+        console.print(title, style="bold", markup=False, width=width)
         _group([finding for finding in findings if finding.group is group], console, width)
         console.print()
     parts = [f"{n} {_WORDS[health]}" for health in Health if (n := _number(findings, health))]

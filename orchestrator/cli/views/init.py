@@ -1,9 +1,11 @@
-"""Show what became of another tool's file."""
+"""Show which files were written, and what became of another tool's file."""
 
+import shlex
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.console import columns, put
+from orchestrator.cli.console import columns, put, say
 
 if TYPE_CHECKING:
     from orchestrator.config.others.conversion import Conversion, Converted
@@ -43,3 +45,15 @@ def _line(head: str, text: str, width: int) -> None:
     for line in lines:
         put(f"  {head:<{width}}  {line}".rstrip())
         head = ""
+
+
+def written(file: Path, recipe: str | None) -> None:
+    """Say which files are there now, and what comes next from where the user stands."""
+    folder = file.parent
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    # Without a recipe the folder is the user's own, and most of its files are.
+    listed = f"Wrote {len(names)} files to {folder}: {', '.join(names)}" if recipe else f"Wrote {file}"
+    say(listed, style="green")
+    # Without changing the folder `tpuctl plan` would not find the file.
+    go = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    say(f"  next:  {go}tpuctl plan")
