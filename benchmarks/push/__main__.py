@@ -6,6 +6,7 @@ part `push` of docs/performance.md is written unless --print is given.
 """
 
 import json
+import os
 import random
 import resource
 import shutil
@@ -212,7 +213,8 @@ def page(
     """Return the tables and what they say about the goals."""
     about = words(
         f"{FILES:,} files, {FILES * FILE_BYTES / 1e6:.0f} MB, to a real sshd on loopback; medians of one",
-        "run. A ratio below 1 is faster than `tar | ssh tar x` from nothing. Each way is a whole process",
+        f"run on {os.cpu_count()} cores under a load of {os.getloadavg()[2]:.0f}.",
+        "A ratio below 1 is faster than `tar | ssh tar x` from nothing. Each way is a whole process",
         "unless it says otherwise. tpuctl builds the bundle, sends it, compares its sha256 there, syncs it",
         "to disk and switches by a rename; the others do neither of the last three. In the last table a",
         "relay delays each piece on its way.",
