@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from requests.adapters import BaseAdapter
 
+from orchestrator.domain.all_zones import ALL_ZONES
 from orchestrator.domain.names import DEPLOYMENT_LABEL, INCARNATION_LABEL
 
 ENDPOINT = "http://zones.test"
@@ -23,25 +24,37 @@ def name_of(number: int) -> str:
 
 
 class Zones(BaseAdapter):
-    """Answer `nodes.list` of each zone in pages, and count the calls."""
+    """Answer `nodes.list` of each zone in pages, and take creates and deletes; count the calls of both."""
 
-    def __init__(self, nodes: int, lost: int = 0) -> None:
+    def __init__(self, nodes: int) -> None:
         super().__init__()
-        self.calls = 0
-        self._pages = {
-            zone: _pages([_node(n, lost=n < lost) for n in range(nodes) if ZONES[n % len(ZONES)] == zone])
-            for zone in ZONES
-        }
+        self._nodes = nodes
+        self.calls = self.changes = 0
+        self.lose(0)
+
+    def lose(self, count: int) -> None:
+        """Take the first *count* nodes away."""
+        zones: dict[str, list[Mapping[str, Any]]] = {zone: [] for zone in ZONES}
+        for number in range(self._nodes):
+            zones[ZONES[number % len(ZONES)]].append(_node(number, lost=number < count))
+        everywhere = [node for nodes in zones.values() for node in nodes]
+        self._pages = {zone: _pages(nodes) for zone, nodes in {**zones, ALL_ZONES: everywhere}.items()}
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Return the page that is asked for."""
-        self.calls += 1
+        """Return the page that is asked for, or an operation that runs."""
         url = urlsplit(str(request.url))
         zone = url.path.split("/")[5]
         token = parse_qs(url.query).get("pageToken", ["0"])[0]
         answer = requests.Response()
         answer.status_code = 200
-        answer._content = self._pages[zone][int(token)]  # noqa: SLF001 - there is no public way to set it
+        if request.method == "GET":
+            self.calls += 1
+            content = self._pages[zone][int(token)]
+        else:
+            self.changes += 1
+            name = f"projects/{PROJECT}/locations/{zone}/operations/o{self.changes}"
+            content = json.dumps({"name": name, "done": False}).encode()
+        answer._content = content  # noqa: SLF001 - there is no public way to set it
         answer.headers["Content-Type"] = "application/json"
         answer.request, answer.url = request, str(request.url)
         return answer

@@ -42,7 +42,6 @@ class Member:
         """Note a pause that begins *now*."""
         self.pause, self.due = pause, now + pause.seconds
         self.calm_until = now + max(pause.seconds, pause.calm)
-        self.hear_at = now
 
 
 class ManyLoops:
@@ -59,6 +58,9 @@ class ManyLoops:
     ) -> None:  # fmt: skip
         self._clock, self._poll, self._ended = clock, poll, ended
         self._members = list(members)
+        # Spread over the time between two calls of each, or all would be asked at once.
+        for number, member in enumerate(self._members):
+            member.hear_at = clock.monotonic() + number / CALLS_A_SECOND
         self._todo: queue.PriorityQueue[tuple[int, float, int, Member]] = queue.PriorityQueue()
         self._count = self._workers = 0
         self._lock = threading.Lock()
@@ -79,7 +81,7 @@ class ManyLoops:
             list(pool.map(lambda member: member.passes.close(), self._members))
 
     def tick(self, pool: Executor) -> int:
-        """Hand in all whose turn it is; return how many."""
+        """Hand in all whose turn it is; return how many of them are to make a pass."""
         now = self._clock.monotonic()
         lists = now - self._listed_at >= self._poll
         self._listed_at = now if lists else self._listed_at
@@ -89,7 +91,7 @@ class ManyLoops:
             rank = None if member.busy else self._rank(member, now, hear_every, lists=lists)
             if rank is None:
                 continue
-            found += 1
+            found += rank != CALLED
             member.busy = True
             self._count += 1
             self._todo.put((rank, member.due, self._count, member))

@@ -36,7 +36,7 @@ from orchestrator.google.observations import (
     pages_with_gaps,
     whole_pages,
 )
-from orchestrator.google.shared_lists import ZoneLists
+from orchestrator.google.shared_lists import NEVER, ZoneLists
 
 PAGE = 1000
 _SSH_KEYS = "ssh-keys"
@@ -67,6 +67,7 @@ class TpuNodes:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._lists = clients.settings.lists or ZoneLists(0)
+        self._changed_at = NEVER
         self._wide = OverAllZones()
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
@@ -75,13 +76,15 @@ class TpuNodes:
 
         The API has no filter for nodes, so the labels are compared here.
         """
-        known = self._lists.known(map(self._parent, dict.fromkeys(zones)), label, value)
+        known = self._lists.known(map(self._parent, dict.fromkeys(zones)), label, value, self._changed_at)
         if known is not None:
             return Present(tuple(one.value for one in known))
 
         def look(zone: str) -> list[Node]:
             parent = self._parent(zone)
-            found = self._lists.labelled(parent, label, value, lambda before: self._listed(zone, before))
+            found = self._lists.labelled(
+                parent, label, value, lambda before: self._listed(zone, before), self._changed_at
+            )
             return [one.value for one in found]
 
         return across_zones(zones, look)
@@ -104,7 +107,7 @@ class TpuNodes:
                 return nodes
 
             try:
-                found = self._lists.labelled(self._parent(ALL_ZONES), label, value, ask)
+                found = self._lists.labelled(self._parent(ALL_ZONES), label, value, ask, self._changed_at)
             except _GapsError as partial:
                 found = [node for node in partial.nodes if node.labels.get(label) == value]
             return Everywhere(tuple(one.value for one in found), tuple(dict.fromkeys(gaps)))
@@ -133,7 +136,7 @@ class TpuNodes:
         parent = self._parent(order.zone)
         request = {"parent": parent, "node_id": order.name, "node": node_body(order, parent)}
         what = f"create TPU node '{order.name}' in {order.zone}"
-        with self._changing(order.zone), comparing_with_quota(order.type, order.zone), translated(what):
+        with self._changing(), comparing_with_quota(order.type, order.zone), translated(what):
             # The future is not waited for: the loop polls the operation, also after a restart of ours.
             future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
             return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
@@ -141,7 +144,7 @@ class TpuNodes:
     def delete(self, name: str, zone: str) -> Operation | None:
         """Ask for deletion; None when it is gone already."""
         try:
-            with self._changing(zone), translated(f"delete TPU node '{name}' in {zone}"):
+            with self._changing(), translated(f"delete TPU node '{name}' in {zone}"):
                 future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
                 return operations.of_tpu(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
         except NotFoundError:
@@ -237,13 +240,12 @@ class TpuNodes:
         return before.complete(ListedNode(node, beside.get(node.name)) for node in nodes)
 
     @contextmanager
-    def _changing(self, zone: str) -> Iterator[None]:
-        """Forget what is known of a zone, also when the answer is lost: the change may have been made."""
+    def _changing(self) -> Iterator[None]:
+        """Believe no list from before a change of ours, also when its answer is lost: it may have been made."""
         try:
             yield
         finally:
-            self._lists.forget(self._parent(zone))
-            self._lists.forget(self._parent(ALL_ZONES))
+            self._changed_at = self._lists.moment()
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"

@@ -9,13 +9,15 @@ from typing import Any
 
 from orchestrator.google.answer_hooks import KnownNodes
 
+NEVER = float("-inf")
+
 
 @dataclass
 class _Zone:
     """Hold the nodes of one zone, by label and value, and when they were listed."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    asked_at: float = float("-inf")
+    asked_at: float = NEVER
     by_label: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     nodes: list[Any] = field(default_factory=list)
     before: KnownNodes = field(default_factory=KnownNodes)
@@ -35,7 +37,7 @@ class ZoneLists:
     is the same object again.
 
     A list is requested once in *seconds*; callers meanwhile wait for it and share it. Failures
-    are not kept. Who has changed something in a place calls `forget`.
+    are not kept. Who has changed something asks for lists *since* then.
     """
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
@@ -44,32 +46,30 @@ class ZoneLists:
         self._zones: defaultdict[str, _Zone] = defaultdict(_Zone)
 
     def labelled(
-        self, place: str, label: str, value: str, ask: Callable[[KnownNodes], Iterable[Any]]
-    ) -> list[Any]:
+        self, place: str, label: str, value: str, ask: Callable[[KnownNodes], Iterable[Any]],
+        since: float = NEVER,
+    ) -> list[Any]:  # fmt: skip
         """Return the nodes of *place* that carry the label; *ask* lists all of them, knowing the last list."""
         with self._lock:
             zone = self._zones[place]
         # One lock for each zone: callers wait for the list that is under way, and other zones go on.
         with zone.lock:
             now = self._now()
-            if now - zone.asked_at >= self._seconds:
+            if now - zone.asked_at >= self._seconds or zone.asked_at <= since:
                 # `ask` first: when it fails, nothing is stored, and the next caller asks again.
                 zone.nodes, zone.by_label, zone.asked_at = list(ask(zone.before)), {}, now
             return zone.with_label(label, value)
 
-    def forget(self, place: str) -> None:
-        """Let the next caller list *place* again: what it shows is older than a change."""
-        zone = self._zones.get(place)
-        if zone is not None:
-            with zone.lock:
-                zone.asked_at = float("-inf")
+    def moment(self) -> float:
+        """Return the time by which lists are older or newer than a change."""
+        return self._now()
 
-    def known(self, places: Iterable[str], label: str, value: str) -> list[Any] | None:
+    def known(self, places: Iterable[str], label: str, value: str, since: float = NEVER) -> list[Any] | None:
         """Return the nodes of all *places* that carry the label, or None when one of them must be asked."""
         found: list[Any] = []
         for place in places:
             zone = self._zones.get(place)
-            if zone is None or self._now() - zone.asked_at >= self._seconds:
+            if zone is None or self._now() - zone.asked_at >= self._seconds or zone.asked_at <= since:
                 return None
             with zone.lock:
                 found += zone.with_label(label, value)

@@ -122,3 +122,24 @@ def test_a_list_that_breaks_off_is_not_what_the_next_one_is_compared_with():
         of_one(nodes)
         assert isinstance(nodes.labelled(LABEL, "x", [ZONE]), Unknown)
         assert {name: node.state.name for name, node in of_one(nodes).items()} == {"a": "PREEMPTED"}
+
+
+def test_who_has_changed_something_believes_no_list_from_before():
+    """The others go on with it: a storm of changes must not list a zone for each."""
+    asked = []
+
+    def answer(got):
+        if got.method == "DELETE":
+            return 200, {"name": f"projects/{PROJECT}/locations/{ZONE}/operations/o"}
+        asked.append(got.path)
+        return 200, page_of("a", "b")
+
+    with canned(answer) as server:
+        lists = ZoneLists(3.0)
+        ours, other = shared(server, lists), shared(server, lists)
+        ours.labelled(LABEL, "a", [ZONE])
+        ours.delete("a", ZONE)
+        other.labelled(LABEL, "b", [ZONE])
+        assert len(asked) == 1
+        ours.labelled(LABEL, "a", [ZONE])
+        assert len(asked) == 2
