@@ -7,12 +7,14 @@ from orchestrator.domain.ports import Cloud, CloudAccount, Remote
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import MissingPermissionError
 from orchestrator.google.buckets import GcsBuckets
-from orchestrator.google.client_errors import translated
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.objects import GcsStore
 from orchestrator.google.queued_resources import TpuQueued
+from orchestrator.google.rest import Rest
 from orchestrator.google.vms import ComputeVms
+
+COMPUTE = "https://compute.googleapis.com"
 
 
 def open_cloud(
@@ -61,10 +63,12 @@ def read_account(clients: Clients, service_account: str | None = None) -> CloudA
 
 
 def _default_service_account(clients: Clients) -> str:
+    # Not by the client of Compute Engine: its import takes as long as a whole `gcloud compute instances list`,
+    # and a deployment without a VM needs nothing else of it.
+    rest = Rest(clients, COMPUTE)
     try:
-        with translated(f"read project '{clients.project}'"):
-            answer = clients.projects.get(project=clients.project, **clients.reading)
-            return str(answer.default_service_account)
+        answer = rest.get(f"/compute/v1/projects/{clients.project}", f"read project '{clients.project}'")
+        return str(answer.get("defaultServiceAccount", ""))
     except MissingPermissionError as error:
         # Not a fault of the deployment: whoever may not read the project can name the account instead.
         hint = f"Set service_account in tpuctl.yaml; then no lookup is needed. Or: {error.hint}"

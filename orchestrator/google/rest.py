@@ -9,10 +9,15 @@ from orchestrator.google.lean_imports import imported
 
 
 class Rest:
-    """Call one service at *address*, or the local cloud in its place. Nothing is repeated."""
+    """
+    Call one service at *address*, or the local cloud in its place.
+
+    What only reads is repeated as by the clients, nothing else.
+    """
 
     def __init__(self, clients: Clients, address: str) -> None:
         settings = self._settings = clients.settings
+        self._reading = clients.reading
         self._address = settings.endpoint or address
         with translated("log in to Google Cloud"):
             self._session = imported("google.auth.transport.requests").AuthorizedSession(clients.credentials)
@@ -31,7 +36,8 @@ class Rest:
         body: Mapping[str, Any] | None = None, fine: int = 200,
     ) -> dict[str, Any]:  # fmt: skip
         """Make one call and return its answer, {} for one of status *fine* other than 200."""
-        with translated(what):
+
+        def once() -> dict[str, Any]:
             answer = self._session.request(
                 method, self._address + path, params=dict(query or {}), json=body,
                 timeout=self._settings.call_timeout,
@@ -41,3 +47,8 @@ class Rest:
             if answer.status_code == fine:
                 return {}
             raise imported("google.api_core.exceptions").from_http_response(answer)
+
+        repeated = self._reading["retry"] if method == "GET" else None
+        with translated(what):
+            found: dict[str, Any] = repeated(once)() if repeated else once()
+            return found

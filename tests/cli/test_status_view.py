@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.quick import aged
-from orchestrator.cli.views.live_line import wanted
+from orchestrator.cli.views.event_lines import wanted
 from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line, repeat
 from orchestrator.cli.views.status import job_text, painted, show, status_lines
 from orchestrator.cli.views.top import TITLES, Browser, table

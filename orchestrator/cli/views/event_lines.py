@@ -1,23 +1,27 @@
 """Show events as they come: time-stamped lines, NDJSON, and on a terminal a live line below them."""
 
+import os
 import re
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.app.reporter import Reporter, Style
 from orchestrator.cli.console import say
-from orchestrator.cli.views.live_line import LiveLine, wanted
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.clean_text import clean, cut, indented
 from orchestrator.domain.events import Event
 from orchestrator.domain.plan import Kind
 from orchestrator.engine.apply import FailedChange
 from orchestrator.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.views.live_line import LiveLine
 
 COLOURS = {
     "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
@@ -38,6 +42,11 @@ WIDTH = 10
 """Characters of the time before an event."""
 REMINDER = 300.0
 """Seconds after which a wait that still lasts is said once more where no live line shows it."""
+
+
+def wanted() -> bool:
+    """Say whether somebody looks at a terminal that can redraw a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
 class Wait:
@@ -69,6 +78,9 @@ class EventPrinter(Reporter):
 
     def __enter__(self) -> None:
         if not self._json and wanted():
+            # rich takes 40 ms to import, and only a terminal that somebody looks at needs it.
+            from orchestrator.cli.views.live_line import LiveLine
+
             self._begun = time.time()
             self._line = LiveLine(self.line_text, lambda: self._share)
             self._line.start()

@@ -1,7 +1,5 @@
 """What goes on right now, at the foot of a terminal: one line, and a bar where it is known how much is done."""
 
-import os
-import sys
 import time
 from collections.abc import Callable
 
@@ -15,11 +13,6 @@ from orchestrator.cli.views.paint import BAR, bar
 
 REFRESH = 4.0
 """Redraws in a second: enough for a clock that counts seconds, and cheap."""
-
-
-def wanted() -> bool:
-    """Say whether somebody looks at a terminal that can redraw a line."""
-    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
 class LiveLine:
