@@ -33,15 +33,18 @@ def command(choice: Choice, watch: bool, wide: bool, fresh: bool, name: str | No
     from orchestrator.app.status import newest, open_for_status
     from orchestrator.app.top import means_all
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.views.redraw import follow
-    from orchestrator.cli.views.top import show_all
 
     if name is None and means_all(choice):
+        # These two draw tables with rich, which one look at one deployment does without.
+        from orchestrator.cli.views.top import show_all
+
         show_all(choice, watch=watch)
         return
     printer = EventPrinter()
     session = open_for_status(choice, name, printer)
     if watch:
+        from orchestrator.cli.views.redraw import follow
+
         follow(choice, session.clock, lambda: newest(session, fresh=fresh), wide=wide)
         return
     with printer:
