@@ -205,7 +205,7 @@ class TpuNodes:
             "node": {"name": self._path(name, zone), "labels": dict(labels), "metadata": dict(metadata)},
             "update_mask": {"paths": ["labels", "metadata"]},
         }
-        with self._changing(zone), translated(f"label TPU node '{name}' in {zone}"):
+        with self._changing(), translated(f"label TPU node '{name}' in {zone}"):
             future = self._clients.tpu.update_node(request=request, **self._clients.mutating)
             return operations.of_tpu(future, Verb.UPDATE, name, zone, incarnation_of(name, dict(labels)))
 

@@ -1,0 +1,1 @@
+"""What an installation weighs, beside the packages that the product must have."""
