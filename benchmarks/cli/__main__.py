@@ -23,7 +23,7 @@ from benchmarks.table import goal, table, words
 NODES, TURNS = 20, 7
 YARD = "gcloud compute instances list"
 FRESH, WATCHED = "tpuctl status --fresh", "status, while a watcher runs"
-PAPER, PLAN = "tpuctl plan --offline, as before the first up", "tpuctl plan"
+PAPER, PLAN = "tpuctl plan --offline", "tpuctl plan"
 CLIENTS = "import of the TPU and Storage clients"
 WAYS = {
     "python -c pass": [sys.executable, "-c", "pass"],
@@ -47,7 +47,7 @@ WAYS = {
 GOALS = {"tpuctl --help": 0.10, PAPER: 0.40, PLAN: 0.40, FRESH: 0.40, WATCHED: 0.20}
 WHY = {
     "tpuctl --help": "Starting Python and click is all of it.",
-    PAPER: "No client is loaded: it is pydantic, YAML, rich and our own modules.",
+    PAPER: "As before the first `up`, no client is loaded: it is pydantic, YAML, rich and our own modules.",
     PLAN: "The clients of TPU and Storage come first; then the file and all that a plan shows.",
     FRESH: "The clients of TPU and Storage come first; then the file, and our own modules.",
     WATCHED: "Python starts, reads the file and what the watcher has published; Google is not asked.",
