@@ -137,8 +137,8 @@ def page(found: dict[str, Taken]) -> str:
     goals = [goal(f"`{name}`", ratios[name], limit, "of gcloud", WHY[name]) for name, limit in GOALS.items()]
     goals.append(
         words(
-            f"The import of the two clients alone is {ratios[CLIENTS]:.2f} of gcloud; Compute's types add as much",
-            "again and are loaded only where a deployment has a VM. A process that stays, with everything",
+            f"The import of the two clients alone is {ratios[CLIENTS]:.2f} of gcloud; Compute's is loaded",
+            "only where a deployment has a VM. A process that stays, with everything",
             "loaded, would answer faster; it was not built: it would act for whoever asks, with the environment",
             "and credentials of somebody else, to save half a second where a watcher's answer already takes",
             f"{ratios[WATCHED]:.2f}.",
