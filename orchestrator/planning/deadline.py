@@ -20,6 +20,8 @@ from enum import Enum
 
 HEADROOM = 1.25
 """How much more spot time than needed must be in sight before more expensive offers are turned down."""
+USUAL = 4 * 3600.0
+"""Seconds that spot is held to last at least when it is asked for from on demand."""
 RETURN = 1 / 3
 """The part of the reserve that must be left for going back to spot: not all of it, so nothing flutters."""
 
@@ -161,9 +163,10 @@ def _on_demand(s: Situation) -> ModeChoice:
     if found is None or s.slack - s.unsaved < _reserve(s) * RETURN:
         return stay
     offer = next(o for o in s.offers if o.place == found.place)
-    saved = (s.on_demand_usd_hour - offer.usd_hour) * min(offer.life, s.remaining)
+    # Short lives so far are no reason never to look again: the pauses between tries double, so they stay cheap.
+    saved = (s.on_demand_usd_hour - offer.usd_hour) * min(max(offer.life, USUAL), s.remaining)
     saved *= 1.0 if offer.up else offer.share
-    spent = offer.usd_hour * (s.cold + s.unsaved) + s.on_demand_usd_hour * (s.cold + s.loss)
+    spent = offer.usd_hour * s.cold + s.on_demand_usd_hour * (s.cold + s.unsaved)
     return found if saved > spent else ModeChoice(Mode.ON_DEMAND, s.place, "a move to spot would not pay")
 
 
@@ -184,7 +187,8 @@ def _reserve(s: Situation) -> float:
     """Return the slack to keep: one change, and one for each life and gap that the time left will bring."""
     life = max((offer.life for offer in s.offers), default=0.0)
     cycle = max(life + s.gap, 2 * s.change)
-    return s.change * (1.0 + max(0.0, s.deadline - s.now) / cycle)
+    # The worst once, and what is usual for all that are to come: half of an interval is lost, or nothing.
+    return s.change + (s.cold + s.loss / 2) * max(0.0, s.deadline - s.now) / cycle
 
 
 def _best(s: Situation, why: str) -> ModeChoice | None:

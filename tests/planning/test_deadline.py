@@ -64,7 +64,7 @@ def test_uniform_leaves_on_demand_only_when_it_is_ahead():
 def test_thrifty_keeps_slack_for_the_changes_to_come():
     """With lives of an hour there are many of them, so it stops waiting earlier than with lives of a day."""
     short, long = replace(NONE, life=HOUR), replace(NONE, life=24 * HOUR)
-    now = situation(now=2.5 * HOUR)
+    now = situation(now=3.7 * HOUR)
     assert choose(Policy.THRIFTY, replace(now, offers=(short,))).mode is Mode.ON_DEMAND
     assert choose(Policy.THRIFTY, replace(now, offers=(long,))).mode is Mode.WAIT
 
@@ -76,6 +76,13 @@ def test_thrifty_goes_back_to_spot_only_when_it_pays():
     brief = replace(back, offers=(replace(CHEAP, life=400.0),))
     assert choose(Policy.THRIFTY, brief).mode is Mode.ON_DEMAND
     assert choose(Policy.THRIFTY, replace(back, offers=(NONE,))).mode is Mode.ON_DEMAND
+
+
+def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lives():
+    """A zone in which TPUs went after half an hour is asked again; not just before much work is saved."""
+    back = situation(mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR, offers=(replace(CHEAP, life=HOUR / 2),))
+    assert choose(Policy.THRIFTY, back).mode is Mode.SPOT
+    assert choose(Policy.THRIFTY, replace(back, unsaved=12000.0)).mode is Mode.ON_DEMAND
 
 
 def test_thrifty_turns_dear_offers_down_while_there_is_time():
