@@ -131,7 +131,7 @@ def goals(run: Run) -> str:
         _line(f"delay p99 at most two refusals, {two:.0f} s", race.delay(0.99), two, " s", why=_late(race, two)),
         _line(
             "under stress at most 10 creates for a machine used", tries.creates / tries.used, 10.0,
-            why="three zones are asked at once, and three of four requests are refused",
+            why="three of four requests are refused, and each wave asks in several zones",
         ),
         _line(
             "under stress wait/shortest at most 1.08", tries.waited / tries.soonest, 1.08,

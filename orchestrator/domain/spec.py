@@ -33,7 +33,7 @@ class TpuSpec:
     other_types: tuple[str, ...] = ()
     """Types to use, in this order, when no zone has the first one. Equivalent to a list as type."""
     strategy: Literal["failover", "race", "race-regions"] = "failover"
-    """How zones are tried: one after the other (failover), three at once (race; race-regions: any region)."""
+    """How zones are tried: one after the other (failover), several at once (race; race-regions: any region)."""
     request: Literal["node", "queued", "flex-start"] = "node"
     """Repeat the request (node), or wait in the zone's queue (queued; flex-start: for a limited run)."""
     max_run_duration: Duration | None = None
