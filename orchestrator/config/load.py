@@ -12,7 +12,7 @@ from orchestrator.config.validate import validate
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 
-__all__ = ["FILE_NAME", "find", "load", "read", "shown"]
+__all__ = ["FILE_NAME", "content", "find", "load", "read", "shown"]
 
 
 def load(
@@ -24,13 +24,17 @@ def load(
     *overrides* are dotted keys and texts (`--set tpu.spot=false`), *environ* is the process's environment
     when left out. Raise ConfigError with every complaint, UsageError when the file cannot be read.
     """
+    return read(content(path), shown(path), overrides, environ)
+
+
+def content(path: Path) -> bytes:
+    """Return what the deployment file holds. Raise UsageError when it cannot be read."""
     try:
-        raw = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", hint="check its name and permissions", code="TPU-112"
         ) from error
-    return read(raw, shown(path), overrides, environ)
 
 
 def read(

@@ -10,7 +10,7 @@ from orchestrator.config.adapter import dump
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.document import Document, parse
 from orchestrator.config.layers import lay
-from orchestrator.config.load import shown
+from orchestrator.config.load import content, shown
 from orchestrator.config.validate import validate
 
 DEFAULT = "default"
@@ -31,9 +31,9 @@ def origins_of(
     """
     Return every setting of the deployment in *path*, in the order of the file's sections.
 
-    Raise ConfigError with every complaint, OSError when the file cannot be read.
+    Raise ConfigError with every complaint, UsageError when the file cannot be read.
     """
-    document = parse(path.read_bytes(), shown(path))
+    document = parse(content(path), shown(path))
     laid = lay(document, overrides, os.environ if environ is None else environ)
     spec, complaints = validate(document, laid)
     if spec is None:

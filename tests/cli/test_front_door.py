@@ -266,7 +266,8 @@ def test_options_of_all_commands_may_stand_before_the_command(capsys, tmp_path, 
         ("--file", "a.yaml", "config"), ("config", "--file", "a.yaml"),
         ("--file", "b.yaml", "config", "--file", "a.yaml"),
     ):  # fmt: skip
-        assert "a.yaml" in here(capsys, *words)[2]
+        code, _, err = here(capsys, *words)
+        assert (code, "TPU-112" in err, "a.yaml" in err) == (2, True, True)
     monkeypatch.setenv("TPUCTL_CLOUD", "nowhere")
     assert "'nowhere'" in here(capsys, "status")[2]
     assert "TPU-111" in here(capsys, "--cloud", "local", "status")[2]

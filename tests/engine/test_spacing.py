@@ -20,13 +20,13 @@ MACHINES = ".tpuctl/heartbeat/"
 def written(lab, monkeypatch):
     """Return object -> virtual times at which it was written."""
     times = defaultdict(list)
-    insert = lab.storage.objects.insert
+    adopt = lab.storage.objects.adopt
 
     def noted(bucket, name, *rest, **more):
         times[name].append(lab.clock.now())
-        return insert(bucket, name, *rest, **more)
+        return adopt(bucket, name, *rest, **more)
 
-    monkeypatch.setattr(lab.storage.objects, "insert", noted)
+    monkeypatch.setattr(lab.storage.objects, "adopt", noted)
     return times
 
 
