@@ -68,8 +68,9 @@ def sample(
     step = wait("the next step", lambda: next_job(made, job))
     times = wait("the report", lambda: _timings(scene, number + 1))
     asked = _event(scene, "node-create", lost)
-    seen = min(asked, _event(scene, "preempted", lost))
     began, ready = scene.made(f"{name}-tpu-g{number + 1}")
+    # An event is written beside the call that it tells of, and may be dated after it.
+    seen = min(asked, began, _event(scene, "preempted", lost))
     fetched, restored = times["fetched"], times["restored"]
     # Nothing unpacked: it was looked for, and the setup began.
     there = times.get("unpacked", times.get("setup_began", fetched))
