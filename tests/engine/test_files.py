@@ -44,12 +44,12 @@ def test_a_write_that_cannot_be_names_the_file(write, tmp_path):
         write(tmp_path / "state" / "record.json", b"{}")
 
 
-def test_a_command_says_it_in_three_lines(tmp_path, monkeypatch, capsys):
-    """No word of a bug: what, what was changed, what to do."""
+def test_a_command_says_it_in_four_lines(tmp_path, monkeypatch, capsys):
+    """No word of a bug: what, what was changed, what to do, where more is said."""
     (tmp_path / "state").write_text("")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert run(["init", str(tmp_path / "state" / "app")]) == 1
     said = capsys.readouterr().err
     assert "TPU-450" in said
     assert "bug" not in said
-    assert said.count("\n") == 3
+    assert said.count("\n") == 4
