@@ -30,6 +30,7 @@ INSTEAD = {
     "tell": "report, notify",
     "told": "reported, notified",
     "unchanged": "changed",
+    "unheard": "nothing_reported",
 }
 """A word that names no longer hold, and what it is called."""
 FINE = {"first_seen", "FirstSeen", "UNCHANGED", "assert_nothing_left", "ttl_left"}

@@ -1,4 +1,4 @@
-"""Make the changes of a plan: intent, record, call, result. Only `delete` changes resources besides this."""
+"""Make the changes of a plan: intent, record, call, result. Only `delete` and `adopt` change resources, too."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -43,7 +43,7 @@ class Reconciler:
         self._memory = CapacityMemory(deployment.cloud.store)
         self._reports = Heartbeats(deployment.cloud.store)
         self._wide = WideLook()
-        self._alarm = ""
+        self._alarms: set[str] = set()
         self._stockouts_shared = 0.0
         self._disk = ""
         self._from_zero = 0
@@ -129,8 +129,9 @@ class Reconciler:
         if isinstance(world.heartbeats, Unknown) and isinstance(world.claim, Unknown):
             raise error
         text = unforeseen(error)
-        if text != self._alarm:
-            self._alarm = text
+        # Two faults may alternate: each is said once, whatever the other one says in between.
+        if text not in self._alarms:
+            self._alarms.add(text)
             self._sink(Event(world.observed_at, "failure", f"the machines' reports are left out: {text}"))
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
@@ -141,8 +142,8 @@ class Reconciler:
         if not promise:
             return plan
         text = f"nothing is changed, because this tpuctl has a fault ({promise}); please report it"
-        if text != self._alarm:
-            self._alarm = text
+        if text not in self._alarms:
+            self._alarms.add(text)
             self._sink(Event(world.observed_at, "invariant", text, {"promise": promise}))
         return Plan(waiting=(text,))
 

@@ -29,18 +29,18 @@ SILENT_TIME = 3600.0
 SILENT_VM = "the TPU has been READY for an hour and the VM has never reported"
 
 
-def unheard(world: World) -> bool:
+def nothing_reported(world: World) -> bool:
     """Say whether no worker of the newest TPU has ever reported, as far as one can know, nor a startup script."""
-    return not_up(world) and not world.boots
+    return no_worker_reported(world) and not world.boots
 
 
-def not_up(world: World) -> bool:
+def no_worker_reported(world: World) -> bool:
     """Say whether no agent of the newest TPU has ever reported, as far as one can know."""
     return isinstance(world.heartbeats, Present) and not world.heartbeats.value
 
 
 def often_silent(spec: Spec, record: Record, zone: str) -> bool:
-    """Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant."""
+    """Say whether so many TPUs of *zone* were given up without a report that haste would only spend the grant."""
     # A TPU that was billed nowhere cannot be told from one of this zone.
     # Three silent TPUs in one zone point to the zone, or to our own script: more of them prove nothing.
     zones = {span.name: span.zone for span in record.spans if span.kind is Kind.NODE}
@@ -55,9 +55,9 @@ def late_to_report(spec: Spec, world: World, record: Record) -> str:
     Of a job on the VM another TPU makes no difference.
     """
     waited = _ready_for(world, record)
-    if spec.job.run_on == "vm" or not not_up(world):
+    if spec.job.run_on == "vm" or not no_worker_reported(world):
         return ""
-    silent = unheard(world) and waited >= SILENT_DEADLINE and _silence_tells(spec, world, record)
+    silent = nothing_reported(world) and waited >= SILENT_DEADLINE and _silence_tells(spec, world, record)
     if not silent and waited < START_DEADLINE:
         return ""
     what = "has begun and" if world.boots else "does not run, or"
@@ -95,7 +95,7 @@ def with_boot_report(record: Record, number: int) -> Record:
 
 def as_never_reported(change: Change, world: World) -> Change:
     """Return the deletion of the newest TPU, marked when it has never reported."""
-    return replace(change, never_reported=not_up(world))
+    return replace(change, never_reported=no_worker_reported(world))
 
 
 def learn_reports(record: Record, world: World) -> Record:
@@ -122,7 +122,7 @@ def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
 def all_silent(spec: Spec, world: World, record: Record) -> str:
     """Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope."""
     if spec.job.run_on == "vm":
-        if unheard(world) and _ready_for(world, record) >= SILENT_TIME:
+        if nothing_reported(world) and _ready_for(world, record) >= SILENT_TIME:
             return SILENT_VM
         # While the TPU goes it is READY no more, so the record has to tell. An end that a report has brought
         # about is decided by that report.

@@ -26,8 +26,8 @@ from orchestrator.planning.job import NARROW, job_digest, out_of_reach, reports
 from orchestrator.planning.never_reported import (
     as_never_reported,
     late_to_report,
+    nothing_reported,
     often_silent,
-    unheard,
     with_silent_tpu,
 )
 from orchestrator.planning.next_zone import (
@@ -61,7 +61,12 @@ NOTICE_POLL = 2.0
 
 
 class NodeVerdict(Enum):
-    """Say what becomes of the current node."""
+    """
+    Say what becomes of the current node.
+
+    CREATE asks once more under its name, as long as nothing was made under it; REPLACE asks under a new name,
+    also where nothing is there any more.
+    """
 
     KEEP = "keep"
     WAIT = "wait"
@@ -184,7 +189,7 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost:
         return NodeJudgement(NodeVerdict.REPLACE, f"{why}, and {lost}", silent=True)
-    born = spec.job.run_on == "tpu" and unheard(world)
+    born = spec.job.run_on == "tpu" and nothing_reported(world)
     if born and (node.timed_out or often_silent(spec, record, node.zone)):
         return NodeJudgement(NodeVerdict.WAIT, why)
     patience = CONFIRMED_AFTER if born else SICK_DEADLINE

@@ -109,7 +109,7 @@ UNKIND = {
         ((tpu, "reports", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_kept",)),
     "U2 born sick and silent": Switch(
-        ((tpu, "unheard", lambda world: False),),
+        ((tpu, "nothing_reported", lambda world: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 three times in a zone": Switch(
         ((tpu, "often_silent", lambda *_: False),),
