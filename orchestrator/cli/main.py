@@ -190,7 +190,12 @@ def main(args: list[str] | None = None) -> None:
 def run(args: list[str] | None = None) -> int:
     """Run a command and return its exit code: one place for expected errors, interrupts and bugs."""
     try:
-        return _run(sys.argv[1:] if args is None else args)
+        status = _run(sys.argv[1:] if args is None else args)
+        # What is still held back is written here, where a reader who has gone is no fault.
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        return status
     except (BrokenPipeError, SystemExit):
         # click and rich both make SystemExit(1) of a write that nobody reads.
         if not _reader_gone():

@@ -24,7 +24,7 @@ HAND_OVER = "watch --on-vm"
 """The command that puts the loop on the VM, as its lease names it."""
 PUSH = "push"
 """The command that brings new code, for which `watch` waits and then goes on."""
-PEOPLE = ("up", "watch", "down", HAND_OVER, PUSH)
+PEOPLE = ("up", "adopt", "watch", "down", HAND_OVER, PUSH)
 """Commands of people, for which the loop on the VM steps aside; it comes back when they have ended."""
 
 SCHEMA = 1

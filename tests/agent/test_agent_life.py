@@ -35,7 +35,7 @@ def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
     fields = set(Heartbeat.__dataclass_fields__) - {"updated", "script"}
     assert set(beat) == fields | {"at", "deployment", "schema"}
     assert Phase(beat["phase"]) is Phase.DONE
-    times = {"boot", "restore_began", "fetched", "restored", "spawned", "first_step"}
+    times = {"boot", "restore_began", "unpack_began", "fetched", "restored", "spawned", "first_step"}
     assert set(beat["timings"]) == times
 
 

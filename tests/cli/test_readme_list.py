@@ -24,7 +24,7 @@ ANSWERED = {"tpuctl down", "tpuctl support"}
 LIVE = {"tpuctl watch": "job runs", "tpuctl top": "e2e", "tpuctl logs -f": "step"}
 """What goes on until Ctrl-C, and a word of what it shows."""
 SAID = {
-    "tpuctl init": "tpuctl.yaml is written", "tpuctl plan": "e2e-tpu-g1", "tpuctl check": "e2e",
+    "tpuctl init": "Wrote tpuctl.yaml", "tpuctl plan": "e2e-tpu-g1", "tpuctl check": "e2e",
     "tpuctl up": "e2e is up", "tpuctl status": "e2e  TPU #1", "tpuctl explain": "e2e",
     "tpuctl cost": "e2e", "tpuctl report": "e2e-report.html", "tpuctl checkpoints": "complete",
     "tpuctl fetch": "e2e-step-",

@@ -50,6 +50,6 @@ def test_a_script_that_prints_as_nanogpt_does_shows_step_loss_and_rate(stage):
 
     report = json.loads(stage.tpuctl("report", "--json").out)
     page = (stage.work / report["file"]).read_text()
-    assert page.count("<polyline") == 2
+    assert page.count("<polyline") == 4
     assert "The job has reported no loss" not in page
     stage.tpuctl("down", "--yes", "--delete-data")

@@ -288,7 +288,7 @@ def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
     taken.clear()
     lab.put(".tpuctl/wake/7", b"x" * (3 << 20))
     lab.put(".tpuctl/claim/7", b"x" * (3 << 20))
-    assert Doorbell(a_spec(), store, lab.clock)._rung(7)
+    assert Doorbell(a_spec(), store, lab.clock).rung(7)
     assert read_claim(store, 7, record_of(incarnation=7, round=7), Present(())) == Absent()
     assert sum(taken) < 4 << 10
 

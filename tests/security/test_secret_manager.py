@@ -146,7 +146,7 @@ def test_the_agent_reads_values_and_knows_what_to_mask(lab, served):
         ("disabled", "TPU-250", "DISABLED state"),
         ("binary", "TPU-250", "its value is no text"),
         ("denied", "TPU-251", "--member=serviceAccount:a@b --role=roles/secretmanager.secretAccessor"),
-        ("narrow", "TPU-252", "lacks the scope cloud-platform; make the machine anew"),
+        ("narrow", "TPU-252", "lacks the scope cloud-platform; recreate the machine"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_the_way_out(case, code, words):

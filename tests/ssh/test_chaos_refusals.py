@@ -51,7 +51,7 @@ def test_a_full_disk_keeps_the_old_tree_until_there_is_room(bench: Bench, small_
     machine = bench.machine(small_disk / "root")
     old = machine.tree()
     ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(1_000_000))
+    ballast.write_bytes(bytes(1_600_000))
     bundle = bench.bundle("new", 800_000)
     error, _ = machine.deliver(bundle, BOUND)
     assert "No space left on device" in error
