@@ -192,15 +192,14 @@ def run(args: list[str] | None = None) -> int:
     try:
         status = _run(sys.argv[1:] if args is None else args)
         # What is still held back is written here, where a reader who has gone is no fault.
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        return status
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
     except (BrokenPipeError, SystemExit):
         # click and rich both make SystemExit(1) of a write that nobody reads.
         if not _reader_gone():
             raise
         return READER_GONE
+    return status
 
 
 def _reader_gone() -> bool:
