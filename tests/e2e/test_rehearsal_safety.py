@@ -24,6 +24,8 @@ open(os.path.join(out, "COMPLETE"), "w").close()
 def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(stage):
     """The controller says which variable it is; the same machine runs the job after `up` without it."""
     (stage.work / "look.py").write_text(LOOK)
+    # One that `up` starts itself ends with it when all is deleted, and then nobody can be asked.
+    stage.tpuctl("local", "start")
     stage.write(command="python3 look.py", setup="echo SETUP RAN", env={"no_proxy": "*"})
     stage.tpuctl("up", expect=None)
     beat = stage.wait_for(

@@ -31,7 +31,8 @@ if "orchestrator.emulator.daemon" in sys.orig_argv:
     def spied(cls, method, target, headers, body, peer=None):
         if not target.startswith("/v1/"):
             with open(os.environ["SPY"], "ab") as file:
-                file.write(repr((method, target, dict(headers))).encode() + b"\\n" + body + b"\\n")
+                sent = body if isinstance(body, bytes) else b"".join(body)
+                file.write(repr((method, target, dict(headers))).encode() + b"\\n" + sent + b"\\n")
         return parse(cls, method, target, headers, body)
     router.Request.parse = classmethod(spied)
 """
