@@ -28,7 +28,7 @@ SAID = {
     "tpuctl up": "e2e is up", "tpuctl status": "e2e  TPU #1", "tpuctl explain": "e2e",
     "tpuctl cost": "e2e", "tpuctl report": "e2e-report.html", "tpuctl checkpoints": "complete",
     "tpuctl fetch": "e2e-step-",
-    "tpuctl push": "no changes", "tpuctl doctor": "fine", "tpuctl secret set K": "version 1",
+    "tpuctl push": "no changes", "tpuctl doctor": " passed", "tpuctl secret set K": "version 1",
     "tpuctl support": "nothing was sent", "tpuctl down": "data",
 }  # fmt: skip
 CODES = {"tpuctl notify test": 2}
