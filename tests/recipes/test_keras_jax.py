@@ -9,7 +9,7 @@ from tests.recipes.kit import losses, prepared
 from tests.stock.survive import survive, use_example
 
 pytestmark = pytest.mark.recipes
-EPOCHS = 12
+EPOCHS = 20
 
 
 def epochs(*logs: str) -> dict[int, str]:
@@ -30,4 +30,5 @@ def test_whole_life_on_the_local_cloud(stage, tmp_path_factory):
     life = survive(stage, settings={"env.KERAS_JAX_EPOCHS": EPOCHS, "target_steps": EPOCHS})
     assert life.beats[2]["committed_step"] == EPOCHS
     assert epochs(*life.logs).items() <= straight.items()
-    assert epochs(life.logs[2])[EPOCHS] == straight[EPOCHS]
+    # A quick machine may reach the last epoch within its notice; the third one then has nothing left to train.
+    assert epochs(*life.logs[1:])[EPOCHS] == straight[EPOCHS]

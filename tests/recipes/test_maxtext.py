@@ -33,4 +33,5 @@ def test_whole_life_on_the_local_cloud(stage):
     file.write_text(file.read_text().replace("tpuctl-venv -p", f"{there} -p"))
     life = survive(stage, settings={"env.MAXTEXT_STEPS": STEPS})
     assert f"checkpoints/{STEPS - 1}/commit_success.txt" in life.objects
-    assert f"completed step: {STEPS - 1}," in life.logs[2]
+    # A quick machine may reach the last step within its notice; the third one then has nothing left to train.
+    assert f"completed step: {STEPS - 1}," in "".join(life.logs[1:])
