@@ -18,7 +18,7 @@ from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.atomic_files import disk_trouble, write_atomically
-from orchestrator.engine.loop import raise_bucket_gone
+from orchestrator.engine.endings import raise_bucket_gone
 from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.reconcile import Pass, Reconciler
 from orchestrator.engine.record_format import decode

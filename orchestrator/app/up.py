@@ -28,8 +28,9 @@ from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.apply import FailedChange
 from orchestrator.engine.deployment import Deployment, any_plan
+from orchestrator.engine.endings import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.engine.heartbeats import read_heartbeats
-from orchestrator.engine.loop import OUTAGE, Watcher, raise_hopeless, raise_outcome, raise_stockout
+from orchestrator.engine.loop import OUTAGE, Watcher
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import AuthError, HostKeyError, Retry
 from orchestrator.planning.approval import Approved, refuse_others
@@ -137,7 +138,7 @@ def bring_up(
         reporter,
         session.notifier,
     ):
-        _want(session, approved, sets, bucket_first=bucket_first)
+        _build_and_record(session, approved, sets, bucket_first=bucket_first)
         watcher = session.watcher(said.judge, only, patience=OUTAGE)
         result = pass_until(
             goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait
@@ -233,7 +234,7 @@ def pass_until(
     return result
 
 
-def want(parts: Deployment, bundle: str, agent: str) -> None:
+def record_wanted(parts: Deployment, bundle: str, agent: str) -> None:
     """Note in the record what `up` wants; the first pass writes it, before it makes anything."""
     spec, records, now = parts.spec, parts.records, parts.clock.now()
     beats = read_heartbeats(parts.cloud.store, records.current.node.incarnation)
@@ -245,7 +246,7 @@ def want(parts: Deployment, bundle: str, agent: str) -> None:
     records.update_later(wanted)
 
 
-def _want(
+def _build_and_record(
     session: Session, approved: Approved | None, sets: tuple[DataSet, ...], *, bucket_first: bool
 ) -> None:
     """
@@ -262,13 +263,12 @@ def _want(
     if bucket_first:
         first_bucket(session)
         send_data(session, sets)
-    want(session.deployment, bundle, agent)
+    record_wanted(session.deployment, bundle, agent)
 
 
 def _stop_on(failure: FailedChange, result: Pass) -> None:
     """Raise a failure that repeating the pass cannot cure."""
-    # The machine may still boot, or be on its way out: the next pass tries
-    # SSH again, or the bucket brings it.
+    # The machine may still boot, or be on its way out: the next pass tries SSH again, or the bucket brings it.
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return
     goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)

@@ -18,8 +18,9 @@ from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holde
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.endings import raise_hopeless, raise_outcome
 from orchestrator.engine.held import current
-from orchestrator.engine.loop import Passes, Pause, Watcher, raise_hopeless, raise_outcome, run
+from orchestrator.engine.loop import Passes, Pause, Watcher, run
 from orchestrator.engine.published_status import Publisher, read_curve
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError

@@ -13,7 +13,8 @@ from orchestrator.app.session import Session
 from orchestrator.app.state_folders import known_files
 from orchestrator.app.watch import Screen, turn
 from orchestrator.clock import SystemClock
-from orchestrator.engine.loop import Passes, raise_outcome
+from orchestrator.engine.endings import raise_outcome
+from orchestrator.engine.loop import Passes
 from orchestrator.engine.many_loops import ManyLoops, Member
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.record_format import decode

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.app.up import Goal, want
+from orchestrator.app.up import Goal, record_wanted
 from orchestrator.app.watch import keep_alive
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
@@ -25,10 +25,11 @@ from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.loop import Watcher, raise_outcome
+from orchestrator.engine.loop import Watcher
 from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
@@ -214,7 +215,7 @@ class Controller:
 
     def want(self):
         """Want the code of this lab, as `up` does first."""
-        want(self.deployment, DIGEST["bundle"], DIGEST["agent"])
+        record_wanted(self.deployment, DIGEST["bundle"], DIGEST["agent"])
         self.records.flush()
 
     def up(self, **options):

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.domain.observation import NodeState, Phase, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec
-from orchestrator.engine.loop import raise_outcome
+from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide

@@ -1,6 +1,7 @@
 """Whoever writes to the bucket, such as a job or a compromised machine, stops nobody and steers nothing."""
 
 import gzip
+import itertools
 import json
 import math
 from dataclasses import fields, replace
@@ -199,6 +200,23 @@ def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch
     assert any("please report it (OverflowError" in event.text for event in controller.events)
     lab.clock.advance(3600)
     assert controller.one_pass().plan.outcome is Outcome.SPENT
+
+
+def test_faults_that_alternate_are_each_told_once(lab, monkeypatch):
+    """Machines that take turns in two bad reports do not fill the log of events."""
+    controller, whole = lab.up(), reconcile.decide
+    turns = itertools.cycle([OverflowError("one"), LookupError("another")])
+
+    def faulty(spec, world, *more):
+        if isinstance(world.heartbeats, Present) and world.heartbeats.value:
+            raise next(turns)
+        return whole(spec, world, *more)
+
+    monkeypatch.setattr(reconcile, "decide", faulty)
+    for _ in range(6):
+        lab.wait(60)
+        assert isinstance(controller.one_pass().world.heartbeats, Unknown)
+    assert len([e for e in controller.events if "reports are left out" in e.text]) == 2
 
 
 def test_a_fault_in_showing_a_pass_ends_no_watch(lab):

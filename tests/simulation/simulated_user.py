@@ -8,7 +8,7 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, want
 from orchestrator.app.watch import keep_alive
 from orchestrator.domain.plan import Outcome
-from orchestrator.engine.loop import raise_outcome
+from orchestrator.engine.endings import raise_outcome
 from orchestrator.errors import (
     JobFailedError,
     LeaseHeldError,

@@ -12,10 +12,11 @@ from orchestrator.domain.lease import Holder
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.endings import raise_bucket_gone, raise_hopeless
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.loop import BLIND_PASSES, Watcher, blind, raise_bucket_gone, raise_hopeless
+from orchestrator.engine.loop import BLIND_PASSES, Watcher, blind
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
 from orchestrator.planning.job import job_digest

@@ -35,10 +35,9 @@ PROFILES: Mapping[str, Latencies] = {
     "instant": Latencies(),
     # Scenario: short enough for a demo, long enough that every state is seen.
     "scaled": Latencies(1.5, 0.5, 0.3, 1.0, 1.0, 0.5, 0.5, 0.1, 0.5, 2.0, 0.2, 0.5, 1.0, 0.3, 2.0),
-    # Measured: vm_create (median of CPU VMs, 2019), vm_delete (median of GPU VMs), stockout
-    # (about 30 s on the operation), notice (30 s); docs/facts.md 4.6. Scenario, no published
-    # figure: the others.
-    # Documented: policy.
+    # Measured: vm_create (median of CPU VMs, 2019), vm_delete (median of GPU VMs), stockout (about 30 s on
+    # the operation), notice (30 s); docs/facts.md 4.6. Scenario, no published figure: the others. Documented:
+    # policy.
     "realistic": Latencies(
         180.0, 60.0, 10.0, 20.0, 20.0, 20.0, 9.0, 2.0, 30.0, 30.0, 2.0, 10.0, 60.0, 10.0, 120.0
     ),

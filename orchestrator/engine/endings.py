@@ -1,0 +1,103 @@
+"""Raise the error that belongs to an end: what happened, what was changed, and the next command."""
+
+from orchestrator.domain.first_seen import BUCKET_ABSENT
+from orchestrator.domain.observation import Absent
+from orchestrator.domain.plan import Kind, Outcome
+from orchestrator.domain.record import CONFIRMED_AFTER, Record, lasted
+from orchestrator.engine.reconcile import Pass, blind
+from orchestrator.errors import (
+    AuthError,
+    CapacityError,
+    ConflictError,
+    JobFailedError,
+    QuotaError,
+    Retry,
+    SpendStopError,
+    TpuctlError,
+    UnclaimedError,
+    UsageError,
+)
+from orchestrator.planning.next_zone import hopeless
+from orchestrator.planning.unclaimed import FETCH
+
+
+def raise_blind(result: Pass) -> None:
+    """Raise the error for a cloud that refuses to be looked at."""
+    unseen = blind(result)
+    if unseen is not None:
+        raise AuthError(
+            unseen.why,
+            hint=unseen.hint or "mend the cause, then run the same command again",
+            changed="nothing was created or deleted; what runs goes on running",
+        )
+
+
+def raise_bucket_gone(result: Pass, record: Record) -> None:
+    """Raise when the bucket that held the job's data has been gone for two looks."""
+    gone = isinstance(result.world.bucket, Absent) and record.bucket.observed
+    if gone and lasted(record, result.world, BUCKET_ABSENT, CONFIRMED_AFTER):
+        raise TpuctlError(
+            "the bucket with checkpoints, code and logs is gone; somebody deleted it",
+            hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",
+            changed="nothing was created in its place; machines that exist keep running",
+        )
+
+
+def raise_outcome(result: Pass) -> None:
+    """Raise the error that belongs to an unhappy end; a deployment that is done raises nothing."""
+    outcome, reason = result.plan.outcome, result.plan.reason
+    machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
+    if outcome is Outcome.UNCLAIMED:
+        brought = any(beat.unclaimed_files for beat in result.world.known_beats)
+        copies = f"`{FETCH}` copies what it saved; then " if brought else ""
+        raise UnclaimedError(
+            reason,
+            hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "
+            "the format wants, or choose another job.checkpoint.format, and run `tpuctl up`",
+            changed="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
+        )
+    if outcome is Outcome.FAILED:
+        raise JobFailedError(
+            f"the job failed: {reason}",
+            hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
+            changed=machines_stopped,
+        )
+    if outcome is Outcome.REFUSED:
+        raise UsageError(
+            reason,
+            hint="choose tpu.zones in the bucket's region, or another bucket.name",
+            changed="nothing was created or deleted",
+            code="TPU-140",
+        )
+    if outcome is Outcome.SPENT:
+        raise SpendStopError(
+            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", changed=machines_stopped
+        )
+
+
+def raise_hopeless(record: Record) -> None:
+    """Raise when asking the cloud again is pointless: permission, quota, an answer that nobody knows."""
+    refusal = hopeless(record)
+    if refusal is None:
+        return
+    text = f"{refusal.zone}: {refusal.text}" if refusal.zone else refusal.text
+    untouched = "what exists already keeps running; see `tpuctl status`"
+    if refusal.retry is Retry.QUOTA:
+        hint = "ask for more quota, delete what holds it, or use another type or zone"
+        raise QuotaError(text, hint=refusal.hint or hint, changed=untouched)
+    hint = refusal.hint or "mend the cause, then run the same command again"
+    by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
+    kind = next((e for code, e in by_code.items() if refusal.code.startswith(code)), TpuctlError)
+    raise kind(text, hint=hint, changed=untouched)
+
+
+def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:
+    """Raise when every zone has refused for want of machines."""
+    nodes = [r for r in record.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
+    refused = {r.zone for r in nodes}
+    if set(zones) <= refused:
+        raise CapacityError(
+            f"no capacity now in {', '.join(zones)}: {nodes[-1].text}",
+            hint="run `tpuctl watch` to keep asking, or name more zones in tpu.zones",
+            changed="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
+        )
