@@ -9,11 +9,11 @@ import shlex
 from email.utils import formatdate
 from pathlib import Path
 
-from orchestrator.agent.expire import NodeApi, Timer, made_until, own_node
-from orchestrator.agent.metadata import Metadata
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.cloud.transport import Reply
+from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.settings import read_settings
-from orchestrator.agent.storage import JobBucket
-from orchestrator.agent.transport import Reply
 from orchestrator.emulator.http import metadata_tree
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import MachineView

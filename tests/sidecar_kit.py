@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.agent.venv import WantedPackages
+from orchestrator.agent.machine.venv import WantedPackages
 from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
 from orchestrator.emulator.machines.machine_python import interpreters
 from orchestrator.emulator.start_options import free_ports

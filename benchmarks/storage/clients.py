@@ -15,8 +15,8 @@ PART = 32 << 20
 
 def ours(way: str, url: str, bucket: str, name: str, file: Path) -> None:
     """Move it as the agent does, checksums and sync included."""
-    from orchestrator.agent.metadata import Metadata
-    from orchestrator.agent.storage import JobBucket
+    from orchestrator.agent.cloud.metadata import Metadata
+    from orchestrator.agent.cloud.storage import JobBucket
 
     held = JobBucket.from_environ(bucket, {"STORAGE_EMULATOR_HOST": url}, Metadata("127.0.0.1:1"))
     if way == "up":

@@ -13,21 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import List, Mapping, Optional
 
-from orchestrator.agent import apt
-from orchestrator.agent.bundle import fetch
-from orchestrator.agent.enter import enter, program
-from orchestrator.agent.expire import NodeApi, Timer, made_until, own_node
+from orchestrator.agent.attempt.bundle import fetch
+from orchestrator.agent.attempt.enter import enter, program
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.loop import Agent
-from orchestrator.agent.metadata import Metadata
+from orchestrator.agent.machine import apt
+from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_node
+from orchestrator.agent.machine.processes import start_time
+from orchestrator.agent.machine.venv import install_command
+from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.parts import wire
-from orchestrator.agent.processes import start_time
 from orchestrator.agent.rehearsal import check, for_job, for_setup, trusted
 from orchestrator.agent.settings import layout_of, read_settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
-from orchestrator.agent.venv import install_command
-from orchestrator.agent.venv import main as venv
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
 from orchestrator.contract.replacing import write_atomically

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
-from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.checkpoints.catalogue import Catalogue
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict

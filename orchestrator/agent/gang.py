@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Optional, Tuple
 
+from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.contract.completeness import Checkpoint, made_progress
 from orchestrator.contract.json_values import json_value

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError

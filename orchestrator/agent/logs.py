@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import List, Optional, Tuple
 
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.object_names import LOGS
 from orchestrator.contract.redaction import RedactedStream, Redactor
 

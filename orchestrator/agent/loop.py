@@ -13,21 +13,21 @@ from typing import Callable, List
 
 from orchestrator.agent import record as records
 from orchestrator.agent.advance import Advance
-from orchestrator.agent.catalogue import retain
-from orchestrator.agent.event_files import BucketEvents
-from orchestrator.agent.finish import Finish
+from orchestrator.agent.attempt.finish import Finish
+from orchestrator.agent.attempt.last_commit import last_commit
+from orchestrator.agent.attempt.play import Player
+from orchestrator.agent.attempt.rescue import Uncommitted
+from orchestrator.agent.checkpoints.catalogue import retain
+from orchestrator.agent.checkpoints.event_files import BucketEvents
 from orchestrator.agent.gang import Attempt, next_attempt, winner_of
-from orchestrator.agent.last_commit import last_commit
-from orchestrator.agent.notice import NoticeWatch, is_preempted
+from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
+from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted, obey_signals
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.peers import LAST_LOG
-from orchestrator.agent.play import Player
-from orchestrator.agent.processes import clear, start_time
 from orchestrator.agent.rehearsal import check
-from orchestrator.agent.rescue import Uncommitted
 from orchestrator.agent.threads import Repeater, say
 from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError

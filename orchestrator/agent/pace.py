@@ -8,9 +8,9 @@ import time
 from statistics import median
 from typing import Any, List, Optional, Tuple
 
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.interval import PRIOR_SAVE, RECENT, Life, saving_interval
 from orchestrator.contract.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.replacing import write_atomically

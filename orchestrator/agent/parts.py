@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple, TypeVar
 
-from orchestrator.agent.cache_keeper import CacheKeeper
-from orchestrator.agent.caches import Caches
-from orchestrator.agent.catalogue import Catalogue
-from orchestrator.agent.commit import Committer
-from orchestrator.agent.event_files import EventFiles
+from orchestrator.agent.caches.keeper import CacheKeeper
+from orchestrator.agent.caches.warm_start import Caches
+from orchestrator.agent.checkpoints.catalogue import Catalogue
+from orchestrator.agent.checkpoints.commit import Committer
+from orchestrator.agent.checkpoints.event_files import EventFiles
+from orchestrator.agent.checkpoints.local import LocalCheckpoints
+from orchestrator.agent.checkpoints.restore import Restorer
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.heartbeat import HeartbeatReporter, Status
-from orchestrator.agent.local_checkpoints import LocalCheckpoints
 from orchestrator.agent.logs import JobLog, LogShipper
-from orchestrator.agent.metadata import Metadata
+from orchestrator.agent.machine.secrets import Secrets
 from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import Pace
 from orchestrator.agent.rehearsal import trusted
-from orchestrator.agent.restore import Restorer
-from orchestrator.agent.secrets import Secrets
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.formats.base import Format

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.processes import boot_id, start_time
+from orchestrator.agent.machine.processes import boot_id, start_time
 from orchestrator.contract.replacing import write_atomically
 
 

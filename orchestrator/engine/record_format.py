@@ -1,7 +1,7 @@
 """
 The record as it is stored: one flat JSON object, whose keys have been the same since the first version.
 
-Machines read `expires_at` out of it (orchestrator.agent.expire), and so may an older tpuctl on another computer.
+Machines read `expires_at` out of it (orchestrator.agent.machine.expire), and so may an older tpuctl elsewhere.
 """
 
 import json

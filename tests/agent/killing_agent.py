@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from orchestrator.agent.__main__ import main
-from orchestrator.agent.processes import processes_of
-from orchestrator.agent.transport import Transport
+from orchestrator.agent.cloud.transport import Transport
+from orchestrator.agent.machine.processes import processes_of
 
 ROOT = os.environ["TPUCTL_ROOT"]
 STORAGE = os.environ["STORAGE_EMULATOR_HOST"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.accelerator import PROCESSES, obstacles
+from orchestrator.agent.machine.accelerator import PROCESSES, obstacles
 
 HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 

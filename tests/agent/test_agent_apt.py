@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from orchestrator.agent import apt
 from orchestrator.agent.layout import Layout
+from orchestrator.agent.machine import apt
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.scripts.agent_zipapp import build
 

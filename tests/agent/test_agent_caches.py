@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import cache_keeper, cache_pieces
-from orchestrator.agent.cache_pieces import in_pieces, look, merge, pack, unpack
-from orchestrator.agent.cache_places import Cache
+from orchestrator.agent.caches import keeper, pieces
+from orchestrator.agent.caches.pieces import in_pieces, look, merge, pack, unpack
+from orchestrator.agent.caches.places import Cache
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.cache_manifest import RETAINED, CacheManifest, Piece, manifest_name, parse
@@ -278,7 +278,7 @@ def test_nothing_is_moved_through_a_link(tmp_path: Path) -> None:
 def test_files_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zstd: bool) -> None:
     """Content, mode, time to the nanosecond, links and empty folders; with zstd, or where there is none."""
     if not zstd:
-        monkeypatch.setattr(cache_pieces.shutil, "which", lambda _name: None)
+        monkeypatch.setattr(pieces.shutil, "which", lambda _name: None)
     place = tmp_path / "place"
     (place / "empty").mkdir(parents=True)
     (place / "run").write_bytes(b"#!/bin/sh\n" * 1000)
@@ -327,7 +327,7 @@ def test_what_is_too_large_is_not_kept_and_the_report_says_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The text names what there is and what may be; nothing is sent."""
-    monkeypatch.setattr(cache_keeper, "LARGEST", 10)
+    monkeypatch.setattr(keeper, "LARGEST", 10)
     parts = parts_of(lab, "one", moves=False)
     (parts.settings.layout.root / "hub").mkdir()
     (parts.settings.layout.root / "hub/a").write_bytes(b"x" * 11)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import transport
+from orchestrator.agent.cloud import transport
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings

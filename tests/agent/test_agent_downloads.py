@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.agent import transfers
+from orchestrator.agent.cloud import transfers
 from orchestrator.contract.machine_errors import TornError, TransientError
 from orchestrator.emulator.http.router import Response
 from tests.agent.transfer_kit import DATA, NAME, PART, a_bucket, answering, body, put, small_parts

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, ExpiryFacts, stays, turn
+from orchestrator.agent.machine.expire import (
+    BLIND,
+    FOLLOWERS,
+    HELD,
+    MARGIN,
+    STAND_IN,
+    ExpiryFacts,
+    stays,
+    turn,
+)
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE
 from orchestrator.emulator.http.dispatch import dispatch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.job import Job
+from orchestrator.agent.attempt.job import Job
 from orchestrator.agent.rehearsal import NOWHERE, REQUIRED, check, for_job, for_setup, problems, trusted
 from orchestrator.contract.machine_errors import UnsafeError
 from orchestrator.emulator.machines.environment import machine_environment

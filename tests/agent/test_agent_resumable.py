@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.storage import JobBucket
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response, Router
 from tests.agent.agent_lab import BUCKET, Lab
@@ -21,9 +21,9 @@ NAME = "checkpoints/step-1/model.bin"
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Let a file of some hundred kilobytes be a large one."""
-    monkeypatch.setattr("orchestrator.agent.storage.PART", PART)
-    monkeypatch.setattr("orchestrator.agent.storage.LARGE", PART)
-    monkeypatch.setattr("orchestrator.agent.transfers.SMALLEST_PART", PART)
+    monkeypatch.setattr("orchestrator.agent.cloud.storage.PART", PART)
+    monkeypatch.setattr("orchestrator.agent.cloud.storage.LARGE", PART)
+    monkeypatch.setattr("orchestrator.agent.cloud.transfers.SMALLEST_PART", PART)
 
 
 def bucket_of(lab: Lab) -> JobBucket:

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator import agent, contract
 from orchestrator.agent import outcome
-from orchestrator.agent.bundle import unpack
+from orchestrator.agent.attempt.bundle import unpack
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
 from orchestrator.agent.progress import ProgressReader, read_progress

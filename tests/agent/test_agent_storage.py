@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import storage
+from orchestrator.agent.cloud import storage
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.heartbeat import HeartbeatReporter, Status, heartbeat_name
 from orchestrator.agent.logs import SEGMENT, JobLog
-from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.settings import Settings, read_settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab

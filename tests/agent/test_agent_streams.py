@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from orchestrator.agent import transfers
-from orchestrator.agent.transfers import Streams
+from orchestrator.agent.cloud import transfers
+from orchestrator.agent.cloud.transfers import Streams
 
 ROOT = Path(__file__).parents[2]
 
@@ -134,9 +134,9 @@ class Sink(http.server.BaseHTTPRequestHandler):
 MEASURED = """
 import resource, sys
 from pathlib import Path
-from orchestrator.agent import transfers
-from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.storage import JobBucket
+from orchestrator.agent.cloud import transfers
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
 
 url, path, size, limit = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 bucket = JobBucket.from_environ("b", {"STORAGE_EMULATOR_HOST": url}, Metadata("127.0.0.1:1"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.leftovers import leftovers, stray_in
+from orchestrator.agent.checkpoints.leftovers import leftovers, stray_in
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.unclaimed_manifest import (

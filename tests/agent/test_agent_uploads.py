@@ -13,8 +13,8 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from orchestrator.agent import transfers
-from orchestrator.agent.transfers import PARTS, StoredPart, joined_crc
+from orchestrator.agent.cloud import transfers
+from orchestrator.agent.cloud.transfers import PARTS, StoredPart, joined_crc
 from orchestrator.contract.completeness import judge
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Response
@@ -217,10 +217,10 @@ def test_the_digest_is_that_of_the_bytes_in_the_bucket_though_the_file_changes(l
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.agent import storage, transfers
-from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.storage import JobBucket
-from orchestrator.agent.transport import Transport
+from orchestrator.agent.cloud import storage, transfers
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.cloud.transport import Transport
 
 url, place, name, path, at = sys.argv[1:]
 storage.LARGE = transfers.SMALLEST_PART = transfers.LARGEST_PART = 4096

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import venv
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.uv import for_uv, program
-from orchestrator.agent.venv import WantedPackages, _read, install_command, path_of
+from orchestrator.agent.machine import venv
+from orchestrator.agent.machine.uv import for_uv, program
+from orchestrator.agent.machine.venv import WantedPackages, _read, install_command, path_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 from orchestrator.emulator.machines.machine_python import package_sources

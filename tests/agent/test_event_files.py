@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.event_files import (
+from orchestrator.agent.checkpoints.event_files import (
     LARGEST_RECORD,
     PATTERN,
     BucketEvents,

@@ -4,9 +4,9 @@ import random
 import threading
 from collections import Counter
 
-from orchestrator.agent import storage, transfers
-from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.storage import JobBucket
+from orchestrator.agent.cloud import storage, transfers
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.agent.agent_lab import Lab

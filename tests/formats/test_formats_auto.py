@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from orchestrator.agent import local_checkpoints
+from orchestrator.agent.checkpoints import local
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.formats.inside import position_in
@@ -186,9 +186,7 @@ def test_numbered_files_count_where_those_beside_them_are_never_whole(
 ) -> None:
     """A broken file that nobody replaces must not keep a whole training out of the bucket."""
     now = [1000.0]
-    monkeypatch.setattr(
-        local_checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1)
-    )
+    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1))
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.agent.gang import next_attempt
-from orchestrator.agent.links import make_links
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.formats.faults import fault_of
 from orchestrator.contract.formats.saved_files import Found, among, group, main_of

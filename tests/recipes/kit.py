@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.venv import install_command
+from orchestrator.agent.machine.venv import install_command
 from orchestrator.emulator.machines.machine_python import package_sources
 from orchestrator.scripts import uv_program
 from orchestrator.scripts.agent_zipapp import build

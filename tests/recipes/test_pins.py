@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.uv import for_uv
+from orchestrator.agent.machine.uv import for_uv
 from orchestrator.config.load import load
 from orchestrator.emulator.machines.machine_image import IMAGES
 from orchestrator.emulator.machines.machine_python import package_sources

@@ -17,14 +17,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from orchestrator.agent import advance, commit, restore
-from orchestrator.agent.bring_back import bring_checkpoint
+from orchestrator.agent import advance
+from orchestrator.agent.attempt.bring_back import bring_checkpoint
+from orchestrator.agent.checkpoints import commit, restore
+from orchestrator.agent.cloud.transport import Reply
 from orchestrator.agent.loop import Agent
 from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.agent.transport import Reply
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.manifest import parse_name

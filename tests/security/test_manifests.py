@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.links import make_links
+from orchestrator.agent.checkpoints.links import make_links
 from orchestrator.contract import limits, manifest, unclaimed_manifest
 from orchestrator.contract.completeness import completed_by
 from orchestrator.contract.formats.keras import METADATA

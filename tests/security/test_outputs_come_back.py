@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.bring_back import bring_outputs_back
-from orchestrator.agent.storage import StoredBytes
+from orchestrator.agent.attempt.bring_back import bring_outputs_back
+from orchestrator.agent.cloud.storage import StoredBytes
 
 DATA = b"* * * * * root id\n"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import venv
 from orchestrator.agent.layout import Layout
+from orchestrator.agent.machine import venv
 from orchestrator.app import local, state_folders
 from orchestrator.cli import update
 from orchestrator.contract.machine_errors import AgentError

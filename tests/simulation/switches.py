@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from orchestrator.agent import expire, gang, outcome
+from orchestrator.agent import gang, outcome
+from orchestrator.agent.machine import expire
 from orchestrator.app import expired
 from orchestrator.contract import object_names
 from orchestrator.domain import names, record

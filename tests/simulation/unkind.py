@@ -10,7 +10,9 @@ from dataclasses import replace
 from orchestrator.advice import preview
 from orchestrator.advice.doctor import google
 from orchestrator.advice.doctor.facts import bad
-from orchestrator.agent import accelerator, apt, cache_pieces, caches, storage, venv
+from orchestrator.agent.caches import pieces, warm_start
+from orchestrator.agent.cloud import storage
+from orchestrator.agent.machine import accelerator, apt, venv
 from orchestrator.config import starter
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Sign, of_name
@@ -97,10 +99,10 @@ UNKIND = {
         ((apt, "install_commands", lambda folder, agent, environ: None),),
         (f"{AGENT}agent_apt.py::test_it_waits_for_the_lists_and_then_becomes_the_real_program",)),
     "U1 packages of another image are left": Switch(
-        ((caches.Caches, "_check", lambda self, cache, manifest: None),),
+        ((warm_start.Caches, "_check", lambda self, cache, manifest: None),),
         (f"{AGENT}agent_caches.py::test_what_does_not_fit_or_is_no_truth_is_left_in_the_bucket",)),
     "U1 an archive of a cache is judged": Switch(
-        ((cache_pieces, "check_member", lambda name: None),),
+        ((pieces, "check_member", lambda name: None),),
         (f"{AGENT}agent_caches.py::test_an_archive_writes_nothing_outside_of_its_folder",)),
     "U1 an environment without ensurepip": Switch(
         ((venv, "install_command", lambda layout, agent: None),),

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
-from orchestrator.agent import gcloud
+from orchestrator.agent.cloud import gcloud
+from orchestrator.agent.cloud.storage import SECONDS, JobBucket
+from orchestrator.agent.cloud.transport import retrying
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.agent.threads import Task, each
-from orchestrator.agent.transport import retrying
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
 from orchestrator.contract.object_names import DATA, DATA_LIST

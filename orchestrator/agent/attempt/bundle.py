@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import List
 
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.machine_errors import TornError, TransientError
 from orchestrator.contract.object_names import BUNDLES
 

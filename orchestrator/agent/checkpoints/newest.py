@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
-from orchestrator.agent.catalogue import REPLACED, Catalogue
-from orchestrator.agent.local_checkpoints import FileState, LocalCheckpoints, LocalStep
+from orchestrator.agent.checkpoints.catalogue import REPLACED, Catalogue
+from orchestrator.agent.checkpoints.local import FileState, LocalCheckpoints, LocalStep
 from orchestrator.agent.threads import say
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.saved_files import POINTER, is_save

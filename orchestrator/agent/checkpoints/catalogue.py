@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Dict, Iterator, List, Optional, Tuple
 
+from orchestrator.agent.cloud.storage import SECONDS, JobBucket
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import SECONDS, JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.contract.completeness import Checkpoint, CheckpointVerdict, disposable, judge
 from orchestrator.contract.formats.base import Format, Listing, StoredStep

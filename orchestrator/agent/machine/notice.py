@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Callable
 
-from orchestrator.agent.metadata import Metadata, Value
+from orchestrator.agent.cloud.metadata import Metadata, Value
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.machine_errors import AgentError, TransientError
 

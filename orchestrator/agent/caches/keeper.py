@@ -10,17 +10,17 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Set, Tuple
 
-from orchestrator.agent.cache_pieces import OURS, PREFIX, CacheFile, PackedPiece, in_pieces, look, pack
-from orchestrator.agent.cache_places import Cache, programs
-from orchestrator.agent.caches import PARALLEL, Caches, Files
+from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, PackedPiece, in_pieces, look, pack
+from orchestrator.agent.caches.places import Cache, programs
+from orchestrator.agent.caches.warm_start import PARALLEL, Caches, Files
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.logs import JobLog
 from orchestrator.agent.orders import Orders
 from orchestrator.agent.pace import LOOKS
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import each
-from orchestrator.agent.transport import seconds_of
 from orchestrator.contract.cache_manifest import (
     FOLDER,
     LARGEST,

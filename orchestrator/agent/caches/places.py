@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Tuple
 
-from orchestrator.agent.cache_pieces import PREFIX
+from orchestrator.agent.caches.pieces import PREFIX
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.venv import PYTHON, path_of
+from orchestrator.agent.machine.venv import PYTHON, path_of
 from orchestrator.contract.cache_manifest import COMPILED, ENVIRONMENT, FOLDER
 from orchestrator.contract.job_variables import expand
 from orchestrator.contract.machine_errors import AgentError

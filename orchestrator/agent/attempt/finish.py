@@ -7,15 +7,15 @@ import threading
 import time
 from typing import Optional
 
+from orchestrator.agent.attempt.play import Player
+from orchestrator.agent.attempt.rescue import Rescue
+from orchestrator.agent.checkpoints.leftovers import BUCKET, stray_in
+from orchestrator.agent.cloud.storage import SECONDS
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.leftovers import BUCKET, stray_in
 from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.peers import all_ended, first_ended
-from orchestrator.agent.play import Player
-from orchestrator.agent.rescue import Rescue
-from orchestrator.agent.storage import SECONDS
 from orchestrator.contract.completeness import Checkpoint
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.preemption_notice import RESCUE

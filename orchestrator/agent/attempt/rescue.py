@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
+from orchestrator.agent.checkpoints.leftovers import BUCKET, FoundFiles, Leftovers, leftovers, stray_in
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.leftovers import BUCKET, FoundFiles, Leftovers, leftovers, stray_in
 from orchestrator.agent.parts import PAUSES, Parts
-from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.save_like import checkpoint_like, save_folder_like, save_like

@@ -8,21 +8,21 @@ from functools import partial
 from typing import Any, Mapping, Optional, TypeVar
 
 from orchestrator.agent import record as records
-from orchestrator.agent.accelerator import obstacles
 from orchestrator.agent.advance import going_back_text
-from orchestrator.agent.bring_back import bring_checkpoint, bring_python, fetch_code
-from orchestrator.agent.data import bring_data
-from orchestrator.agent.follow import Follower
+from orchestrator.agent.attempt.bring_back import bring_checkpoint, bring_python, fetch_code
+from orchestrator.agent.attempt.data import bring_data
+from orchestrator.agent.attempt.follow import Follower
+from orchestrator.agent.attempt.job import Job, job_environ
+from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
+from orchestrator.agent.checkpoints.restore import NOTHING
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.job import Job, job_environ
-from orchestrator.agent.last_commit import commit_in_time, conclude
+from orchestrator.agent.machine.accelerator import obstacles
+from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.processes import boot_id
 from orchestrator.agent.record import StartRecord
 from orchestrator.agent.rehearsal import for_job, for_setup
-from orchestrator.agent.restore import NOTHING
 from orchestrator.agent.threads import Task, say
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Mapping, Optional
 
-from orchestrator.agent.transport import Reply, Transport, retrying
+from orchestrator.agent.cloud.transport import Reply, Transport, retrying
 from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 
 PART = 8 << 20

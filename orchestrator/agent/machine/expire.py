@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from urllib.parse import quote
 
+from orchestrator.agent.cloud.metadata import Metadata, Tokens
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.cloud.transport import Reply, Transport, time_of
 from orchestrator.agent.heartbeat import heartbeat_name
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.metadata import Metadata, Tokens
 from orchestrator.agent.rehearsal import tpu_endpoint
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
-from orchestrator.agent.transport import Reply, Transport, time_of
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, FinalError, TransientError

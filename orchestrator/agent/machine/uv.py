@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Callable, Dict, Mapping
 
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name

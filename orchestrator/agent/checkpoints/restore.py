@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.checkpoints.catalogue import Catalogue
+from orchestrator.agent.checkpoints.links import make_links
+from orchestrator.agent.checkpoints.local import RESTORING, LocalCheckpoints
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.links import make_links
-from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.machine_errors import SliceSizeError, TornError

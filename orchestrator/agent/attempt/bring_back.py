@@ -7,15 +7,15 @@ import shutil
 from functools import partial
 from typing import Dict, Optional, Tuple
 
-from orchestrator.agent.bundle import fetch
+from orchestrator.agent.attempt.bundle import fetch
+from orchestrator.agent.attempt.rescue import read_manifests
+from orchestrator.agent.checkpoints.local import RESTORING
+from orchestrator.agent.checkpoints.restore import NOTHING, Restored
 from orchestrator.agent.gang import Attempt
-from orchestrator.agent.local_checkpoints import RESTORING
+from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.rescue import read_manifests
-from orchestrator.agent.restore import NOTHING, Restored
 from orchestrator.agent.threads import say
-from orchestrator.agent.venv import own_python
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError
 from orchestrator.contract.manifest import is_plain

@@ -1,5 +1,5 @@
 """
-Bring back what earlier machines installed, compiled and downloaded. `cache_keeper` keeps it for the next ones.
+Bring back what earlier machines installed, compiled and downloaded. `keeper` keeps it for the next ones.
 
 Nothing depends on it: `job.setup` runs on every machine, and finds installed what came back. So a cache that is
 missing, torn or of another image costs time only.
@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
-from orchestrator.agent.cache_pieces import OURS, PREFIX, CacheFile, leads_out, look, merge, unpack
-from orchestrator.agent.cache_places import (
+from orchestrator.agent.caches.pieces import OURS, PREFIX, CacheFile, leads_out, look, merge, unpack
+from orchestrator.agent.caches.places import (
     Cache,
     compiled,
     environment,
@@ -24,14 +24,14 @@ from orchestrator.agent.cache_places import (
     image_prefix,
     programs,
 )
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.layout import read_json
 from orchestrator.agent.logs import JobLog
+from orchestrator.agent.machine.venv import PYTHON
 from orchestrator.agent.rehearsal import is_rehearsal
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import each, say
-from orchestrator.agent.venv import PYTHON
 from orchestrator.contract.cache_manifest import ENVIRONMENT, CacheManifest, Piece, manifest_name, parse
 from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import AgentError, TornError

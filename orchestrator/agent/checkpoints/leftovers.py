@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Set, Tuple
 
-from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
+from orchestrator.agent.checkpoints.local import RESTORING, LocalCheckpoints
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
-from orchestrator.agent.transport import seconds_of
 from orchestrator.contract.formats.save_like import (
     LARGE,
     checkpoint_like,

@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Protocol, Sequence, Tuple, TypeVar
 
-from orchestrator.agent.transport import Reply, seconds_of
+from orchestrator.agent.cloud.transport import Reply, seconds_of
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
 SMALLEST_PART, LARGEST_PART = 8 << 20, 32 << 20

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Mapping
 
-from orchestrator.agent.transport import Transport
+from orchestrator.agent.cloud.transport import Transport
 from orchestrator.contract.machine_errors import AgentError, TransientError
 
 DEFAULT_HOST = "metadata.google.internal"

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import quote, urlencode
 
-from orchestrator.agent import transfers
-from orchestrator.agent.metadata import Metadata, Tokens
-from orchestrator.agent.resumable import PART, ResumableUpload
-from orchestrator.agent.transport import Reply, Transport, retrying, seconds_of, time_of
+from orchestrator.agent.cloud import transfers
+from orchestrator.agent.cloud.metadata import Metadata, Tokens
+from orchestrator.agent.cloud.resumable import PART, ResumableUpload
+from orchestrator.agent.cloud.transport import Reply, Transport, retrying, seconds_of, time_of
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.limits import IN_MEMORY
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional
 
-from orchestrator.agent.cache_places import COMPILED_BY, compiled_folder
+from orchestrator.agent.caches.places import COMPILED_BY, compiled_folder
 from orchestrator.agent.gang import Attempt
+from orchestrator.agent.machine.processes import clear, processes_of
+from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.processes import clear, processes_of
 from orchestrator.agent.rehearsal import check
-from orchestrator.agent.venv import path_of
 from orchestrator.contract.job_variables import expanded
 
 PAUSE = 0.05

@@ -11,14 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import List, Optional, Set, Tuple
 
-from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.checkpoints.catalogue import Catalogue
+from orchestrator.agent.checkpoints.links import links_of
+from orchestrator.agent.checkpoints.local import (
+    FileState,
+    LocalCheckpoints,
+    LocalStep,
+    files_below,
+)
+from orchestrator.agent.checkpoints.newest import FILES, CommittedFiles, Newest, is_earlier, is_same, relevant
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.heartbeat import Status
-from orchestrator.agent.links import links_of
-from orchestrator.agent.local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
-from orchestrator.agent.newest import FILES, CommittedFiles, Newest, is_earlier, is_same, relevant
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.storage import JobBucket
 from orchestrator.agent.threads import say
 from orchestrator.contract.formats.base import SavedState, Unit
 from orchestrator.contract.formats.outputs import outputs_in

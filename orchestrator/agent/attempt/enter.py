@@ -6,12 +6,12 @@ import os
 import sys
 from typing import Dict, List, Mapping
 
-from orchestrator.agent.job import DEFAULTS
-from orchestrator.agent.metadata import Metadata
+from orchestrator.agent.attempt.job import DEFAULTS
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.machine.secrets import Secrets
+from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.rehearsal import for_job, trusted
-from orchestrator.agent.secrets import Secrets
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.venv import path_of
 from orchestrator.contract.job_variables import expanded
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.redaction import Redactor

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping
 from urllib.parse import quote
 
-from orchestrator.agent.metadata import Metadata, Tokens
+from orchestrator.agent.cloud.metadata import Metadata, Tokens
+from orchestrator.agent.cloud.transport import Reply, Transport, retrying
 from orchestrator.agent.rehearsal import is_rehearsal, secret_endpoint
-from orchestrator.agent.transport import Reply, Transport, retrying
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, TransientError
 from orchestrator.contract.redaction import Redactor

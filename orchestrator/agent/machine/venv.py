@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from orchestrator.agent import uv
+from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout, install_script
+from orchestrator.agent.machine import uv
 from orchestrator.agent.rehearsal import check, for_setup
-from orchestrator.agent.storage import JobBucket
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
 from orchestrator.contract.trusted_folder import why_untrusted

@@ -1,0 +1,1 @@
+"""What a machine has installed, compiled or downloaded, kept for the next one."""

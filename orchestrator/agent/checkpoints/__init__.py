@@ -1,0 +1,1 @@
+"""Checkpoints between this machine's disk and the bucket."""

@@ -1,0 +1,1 @@
+"""Google over HTTP, with the standard library: the bucket and the metadata server."""
