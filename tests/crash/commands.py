@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from orchestrator.app.down import delete_all
 from orchestrator.app.expired import remember
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.up import Goal, pass_until, want
+from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.plan import Kind
 from orchestrator.engine.adopt import Adoption
@@ -55,14 +55,14 @@ def up(stage, spec, place=HERE):
     kept = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place, choice=where)
     with process(stage, spec, place) as made:
         stage.step("save the spec", lambda: remember(kept))
-        want(made.deployment, DIGEST["bundle"], DIGEST["agent"])
+        record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         return pass_until(Goal.JOB.reached, made.watcher, made.deployment, Reporter(), made.turns())
 
 
 def adopt(stage, spec, place=HERE):
     """`tpuctl adopt theirs`, and the `up` that follows."""
     with process(stage, spec, place) as made:
-        want(made.deployment, DIGEST["bundle"], DIGEST["agent"])
+        record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
         maker = Watcher(replace(made.deployment, only=room))
         pass_until(Goal.MACHINE_ROOM.reached, maker, made.deployment, Reporter(), made.turns())

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from orchestrator.app.down import delete_all
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.up import Goal, pass_until, want
+from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.app.watch import keep_alive
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.endings import raise_outcome
@@ -94,7 +94,7 @@ class SimulatedUser:
         controller = Controller(self.world, self.spec, process, "up")
 
         with controller.alone():
-            want(controller.deployment, DIGEST["bundle"], DIGEST["agent"])
+            record_wanted(controller.deployment, DIGEST["bundle"], DIGEST["agent"])
             watcher = process.watcher = controller.watcher(self.checks.began)
             pass_until(
                 Goal.JOB.reached, watcher, controller.deployment, Reporter(),
