@@ -10,6 +10,7 @@ from orchestrator.app.cost import keep_bill, spending_of
 from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
+from orchestrator.app.ssh_config import included_file
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
@@ -236,6 +237,7 @@ def _forget(session: Session, spent: Spending | None, *, delete_data: bool) -> N
         except TpuctlError as error:
             session.reporter.say(f"what it has cost could not be kept: {error.message}", style="warning")
     if delete_data:
+        included_file(session.choice.cloud, session.project, session.spec).unlink(missing_ok=True)
         shutil.rmtree(session.folder, ignore_errors=True)
     else:
         forget_key(session.folder)

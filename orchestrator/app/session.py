@@ -120,10 +120,14 @@ class Session:
     @cached_property
     def ssh(self) -> Ssh:
         """Return the SSH side."""
+        return Ssh(self.ssh_settings)
+
+    @cached_property
+    def ssh_settings(self) -> SshSettings:
+        """Return how machines are reached over SSH; the key is made when there is none."""
         key = ensure_key(self.folder)
         known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
-        settings = SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
-        return Ssh(settings)
+        return SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
 
     def _warn(self, text: str) -> None:
         """Report at once what no command fails for."""

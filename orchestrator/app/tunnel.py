@@ -13,7 +13,7 @@ from urllib.parse import quote
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.workers import the_vm, worker_host_of
+from orchestrator.app.workers import ended, may_pass, the_vm, worker_host_of
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Host
 from orchestrator.domain.spec import Spec
@@ -22,9 +22,7 @@ from orchestrator.engine.deliver import deliver_sidecars
 from orchestrator.errors import (
     UNFORESEEN,
     HostKeyError,
-    NotFoundError,
     RemoteError,
-    Retry,
     TpuctlError,
     UsageError,
 )
@@ -183,10 +181,7 @@ def keep_open(
                 raise
             say(f"waiting: {error.message}")
         except TpuctlError as error:
-            passing = (
-                error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == "TPU-131"
-            )
-            if not passing or (not connected and session.clock.now() > first_end):
+            if not may_pass(error) or (not connected and session.clock.now() > first_end):
                 raise
             say(f"waiting: {error.message}")
         finally:
@@ -209,22 +204,12 @@ def _once(reporter: Reporter) -> Callable[[str], None]:
 
 def _over(session: Session, service: Service) -> UsageError | None:
     """Say that no machine will come back, when the deployment has ended."""
-    # The local cloud stops with its last machine; the record's copy on this computer is then the only one.
-    record = session.records.load(forgiving=session.choice.cloud == "local")
-    if record.outcome:
-        why, hint = (
-            f"the deployment is over ({record.outcome}): its machines are stopped",
-            "see: tpuctl logs",
-        )
-        if service.name == "tensorboard":
-            logs = log_folder(session.spec, session.blueprint.bucket)
-            tools = REQUIREMENTS[service.name]
-            hint = f"here: pip install {tools}; tensorboard --load_fast=false --logdir {logs}"
-    elif not record.job.bundle:
-        why, hint = f"{session.spec.name} is not up", "run: tpuctl up"
-    else:
-        return None
-    return UsageError(why, hint=hint, changed="nothing was changed", code="TPU-130")
+    over = ended(session)
+    if over is not None and session.records.current.outcome and service.name == "tensorboard":
+        logs = log_folder(session.spec, session.blueprint.bucket)
+        tools = REQUIREMENTS[service.name]
+        over.hint = f"here: pip install {tools}; tensorboard --load_fast=false --logdir {logs}"
+    return over
 
 
 def _host(session: Session, service: Service) -> Host:

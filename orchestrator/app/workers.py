@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +10,16 @@ from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.ports import Host
-from orchestrator.domain.record import current_node
+from orchestrator.domain.record import TERMINAL, current_node
 from orchestrator.engine.observe import observe
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
-from orchestrator.errors import NotFoundError, RemoteError, TpuctlError, TransientError, UsageError
+from orchestrator.errors import NotFoundError, Retry, TpuctlError, TransientError, UsageError
 from orchestrator.planning.update_record import learn
-from orchestrator.ssh.client_config import NamedHost, client_config
 from orchestrator.ssh.copy import fetch, send
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
+NO_TPU = "TPU-131"
 IN_JOB = """
 cd "$1" || exit 1
 for file in job.env job.env.local; do
@@ -106,27 +105,6 @@ def copy(
     return Copied(host.name, str(here), here.stat().st_size)
 
 
-def machines_for_ssh(choice: Choice, reporter: Reporter) -> tuple[str, list[str]]:
-    """Return the text for OpenSSH's configuration, and the names in it. Raise UsageError without any machine."""
-    session = Session(choice, reporter)
-    name = session.spec.name
-    found: list[NamedHost] = []
-    none: TpuctlError | None = None
-    try:
-        workers = worker_hosts(session)
-        found = [NamedHost(f"{name}-w{number}", host) for number, host in enumerate(workers)]
-    except UsageError as error:
-        none = error
-    if session.spec.vm != "none":
-        # A TPU that is reached directly needs no VM; where it is the way, `worker_hosts` has asked for it.
-        with suppress(NotFoundError, RemoteError):
-            found.append(NamedHost(f"{name}-vm", the_vm(session)))
-    if not found and none is not None:
-        raise none
-    text = client_config(found, session.ssh.settings, session.folder / "ssh_config.known_hosts")
-    return text, [one.alias for one in found]
-
-
 def look(session: Session) -> World:
     """Return the world of this moment."""
     return observe(
@@ -134,14 +112,33 @@ def look(session: Session) -> World:
     )
 
 
+def ended(session: Session) -> UsageError | None:
+    """Return why no machine will come back, None while one is there or is to come."""
+    # The local cloud stops with its last machine; the record's copy on this computer is then the only one.
+    record = session.records.load(forgiving=session.choice.cloud == "local")
+    if record.outcome:
+        why, hint = f"the deployment is over ({record.outcome}): its machines are stopped", "see: tpuctl logs"
+    elif not record.job.bundle:
+        why, hint = f"{session.spec.name} is not up", "run: tpuctl up"
+    else:
+        return None
+    return UsageError(why, hint=hint, changed="nothing was changed", code="TPU-130")
+
+
+def may_pass(error: TpuctlError) -> bool:
+    """Say whether the machine may be there in a moment all the same: it boots, or is being replaced."""
+    return error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == NO_TPU
+
+
 def worker_hosts(session: Session) -> list[Host]:
     """Return the workers of the newest node; raise UsageError when there is none."""
     world = look(session)
     node = current_node(world, learn(session.records.current, world))
-    if node is None or not node.workers:
+    # The address of a TPU that was taken away may be a stranger's by now.
+    if node is None or not node.workers or node.state in TERMINAL:
         raise UsageError(
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
-            changed="nothing was changed", code="TPU-131",
+            changed="nothing was changed", code=NO_TPU,
         )  # fmt: skip
     return [
         worker_host(session.cloud, world, node, worker, _published(session, node, worker.index))

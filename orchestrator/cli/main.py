@@ -50,7 +50,7 @@ GROUPS = {
         "ssh": "Open a shell on a worker or on the VM.",
         "exec": "Run a command on every worker.",
         "cp": "Copy a file to or from a machine.",
-        "ssh-config": "Print the machines for ssh, scp, rsync and VS Code.",
+        "ssh-config": "Let ssh, scp, rsync and VS Code reach the machines.",
         "tunnel": "Reach TensorBoard, JupyterLab or a port of a machine.",
     },
     "Set up": {
@@ -69,6 +69,8 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+HIDDEN = ("ssh-proxy",)
+"""Commands that other programs start, and nobody types."""
 
 
 ELSEWHERE = {
@@ -105,7 +107,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command, or None when there is no such command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         # A module for each command: `tpuctl --help` names all of them and imports none.
         module = importlib.import_module(f"orchestrator.cli.commands.{cmd_name.replace('-', '_')}")
@@ -123,7 +125,7 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Resolve a command; a name that is almost right gets a hint."""
-        if args and args[0] not in COMMANDS:
+        if args and args[0] not in COMMANDS and args[0] not in HIDDEN:
             meant = _meant(args[0])
             hint = f"did you mean `tpuctl {meant}`?" if meant else "see: tpuctl --help"
             raise UsageError(

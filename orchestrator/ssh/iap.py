@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import socket
 import subprocess
@@ -103,11 +102,6 @@ class IapPipe:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1.0)
         return self._process.poll() is not None
-
-
-def command(target: Iap, port: int) -> str:
-    """Return the command whose input and output are the connection, for the shell of OpenSSH."""
-    return shlex.join(["gcloud", *_words(target, port)]).replace("%", "%%")
 
 
 def _words(target: Iap, port: int) -> list[str]:

@@ -124,31 +124,46 @@ def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monk
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH is not installed")
-def test_the_stock_ssh_reaches_the_machines_and_refuses_a_stranger(cloud, tmp_path):
-    """By names that stay the same over preemptions, with the keys that the cloud reports, and no others."""
+def test_the_stock_programs_reach_the_machines_over_a_preemption(cloud, tmp_path):
+    """With one file, by ssh, scp, sftp and rsync; who waits for the new TPU gets it; a stranger is refused."""
     config = tmp_path / "ssh config"
     assert cloud("ssh-config", "-o", str(config))[0] == 0
+    options = ("-F", str(config), "-o", "BatchMode=yes")
 
-    def ssh(*words, program="ssh"):
+    def ssh(*words, program="ssh", said=""):
         return subprocess.run(
-            [program, "-F", str(config), "-o", "BatchMode=yes", *words],
-            capture_output=True, text=True, check=False, timeout=60,
+            [program, *options, *words], capture_output=True, text=True, check=False, timeout=120, input=said
         )  # fmt: skip
 
     said = ssh("pair-w1", f"{SECOND} && echo second")
     assert (said.returncode, said.stdout) == (0, "second\n"), said.stderr
     (tmp_path / "sent").write_text("by scp")
-    assert ssh(str(tmp_path / "sent"), "pair-w0:sent", program="scp").returncode == 0
-    assert ssh("pair-w0", "cat sent").stdout == "by scp"
+    assert ssh(str(tmp_path / "sent"), "pair:sent", program="scp").returncode == 0
+    assert ssh("-b", "-", "pair-w0", program="sftp", said=f"get sent {tmp_path}/got").returncode == 0
+    assert (tmp_path / "got").read_text() == "by scp"
+    if shutil.which("rsync"):
+        (tmp_path / "tree" / "sub").mkdir(parents=True)
+        (tmp_path / "tree" / "sub" / "leaf").write_text("by rsync")
+        words = ["-a", "--rsync-path", shutil.which("rsync"), "-e", f"ssh -F '{config}'"]
+        subprocess.run(["rsync", *words, str(tmp_path / "tree"), "pair:"], check=True, timeout=120)
+        assert ssh("pair", "cat tree/sub/leaf").stdout == "by rsync"
 
-    # The first worker's block with the second one's keys: another machine answers at that address.
-    known = next(
-        line.split()[-1].strip('"') for line in config.read_text().splitlines() if "UserKnown" in line
-    )
-    lines = Path(known).read_text().splitlines()
-    Path(known).write_text(
-        "".join(f"{line.replace('pair-w1', 'pair-w0')}\n" for line in lines if "pair-w1" in line)
-    )
+    # Nobody watches, so there is no TPU until somebody brings it up again.
+    assert cloud("local", "preempt", "pair-tpu-g1", "--no-notice")[0] == 0
+    with (
+        subprocess.Popen(
+            ["ssh", *options, "pair", "echo back"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as waiting,
+    ):  # fmt: skip
+        assert "waiting for pair-w0" in waiting.stderr.readline()
+        code, _, err = cloud("up")
+        assert code == 0, err
+        out, said = waiting.communicate(timeout=120)
+    assert (waiting.returncode, out) == (0, "back\n"), said
+    assert ssh(str(tmp_path / "got"), "pair-w1:new", program="scp").returncode == 0
+
+    # Another machine answers where the first worker is looked for.
+    config.write_text(config.read_text().replace("tpuctl.yaml w0\n", "tpuctl.yaml w1\n"))
     refused = ssh("pair-w0", "true")
     assert refused.returncode == 255
     assert "Host key verification failed" in refused.stderr

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.options import Command, deployment_options
+from orchestrator.cli.options import Command, confirm, deployment_options, yes_option
+from orchestrator.errors import UsageError
 
 
 @click.command("ssh-config", cls=Command)
@@ -13,26 +14,36 @@ from orchestrator.cli.options import Command, deployment_options
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file instead."
 )
-def command(choice: Choice, output: Path | None) -> None:
+@click.option("--write", is_flag=True, help="Let ~/.ssh/config include them.")
+@click.option("--remove", is_flag=True, help="Take back what --write has done.")
+@yes_option
+def command(choice: Choice, output: Path | None, write: bool, remove: bool, yes: bool) -> None:
     """
-    Print the machines as Host blocks for OpenSSH: NAME-w0, NAME-w1, ... and NAME-vm.
+    Print the machines as Host blocks for OpenSSH: NAME, NAME-w0, NAME-w1, ... and NAME-vm.
 
-    With them ssh, scp, rsync and VS Code's Remote-SSH reach the machines, with the same key and the same check
-    of host keys as tpuctl. Run it again after a preemption: the new machine has another address. To use a file
-    for good, write `Include FILE` at the top of ~/.ssh/config.
+    With them ssh, scp, sftp, rsync, git and VS Code's Remote-SSH reach the machines, with the same key and the
+    same check of host keys as tpuctl. The blocks stay right after a preemption: each connection asks where the
+    machine is now, and waits up to ten minutes for one that is being replaced. With --write one Include line
+    goes to the head of ~/.ssh/config, which is copied first.
     """
-    from orchestrator.app.workers import machines_for_ssh
-    from orchestrator.cli.console import print_json, say
+    from orchestrator.app.ssh_config import exclude, include, ssh_config
+    from orchestrator.cli.views import ssh_config as view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.private_folders import private_file
 
-    text, names = machines_for_ssh(choice, EventPrinter(as_json=choice.as_json))
+    if sum((write, remove, output is not None)) > 1:
+        raise UsageError(
+            "--write, --remove and --output exclude each other", hint="choose one", code="TPU-101"
+        )
+    reporter = EventPrinter(as_json=choice.as_json)
+    if remove:
+        view.show_removed(exclude(choice, reporter), as_json=choice.as_json)
+        return
+    found = ssh_config(choice, reporter)
+    if write:
+        ask = lambda config: confirm(f"Add an Include line to {config}?", yes=yes)  # noqa: E731
+        view.show_included(found, include(choice, found.text, ask, reporter), as_json=choice.as_json)
+        return
     if output is not None:
-        private_file(output, text.encode())
-    if choice.as_json:
-        print_json("ssh-config", {"hosts": names, "config": text, "file": str(output) if output else None})
-    elif output is None:
-        click.echo(text, nl=False)
-    else:
-        say(f"{output}: {', '.join(names)}")
-        say(f"  next:  ssh -F {output} {names[0]}")
+        private_file(output, found.text.encode())
+    view.show(found, output, as_json=choice.as_json)

@@ -184,7 +184,10 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "cp": {"machine": str, "source": str, "target": str, "bytes": int},
-    "ssh-config": {"hosts": [str], "config": str, "file": maybe(str)},
+    "ssh-config": {
+        "hosts": [str], "config": str, "file": maybe(str), "user_config?": str, "changed?": bool,
+        "backup?": maybe(str),
+    },
     "tunnel": {"service": str, "url": str, "port": int, "role": str},
     "rehearsal": {
         "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),

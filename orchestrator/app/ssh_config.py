@@ -1,0 +1,163 @@
+"""The machines of a deployment for OpenSSH: as text, in a file, and included by the user's own configuration."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.app.state_folders import state_folder
+from orchestrator.config.load import find
+from orchestrator.contract.replacing import replacing
+from orchestrator.domain.spec import Spec
+from orchestrator.emulator.machines.start_module import command
+from orchestrator.errors import UsageError
+from orchestrator.planning.tpu_types import types_of
+from orchestrator.private_folders import private_file, private_folder
+from orchestrator.ssh.client_config import NamedHost, client_config, plain_path
+
+KNOWN_HOSTS = "ssh_known_hosts"
+"""Folder of a deployment with the keys that OpenSSH expects of its machines."""
+_PLACES = ("TPUCTL_STATE_DIR", "TPUCTL_LOCAL_DIR", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG")
+"""Variables that the command of a block needs too: an editor is not started from this shell."""
+_BEGIN = "# tpuctl wrote these three lines. To take them out: tpuctl ssh-config --remove"
+_END = "# End of tpuctl's lines."
+
+
+@dataclass(frozen=True)
+class SshConfig:
+    """Hold the names of the machines, and the text that leads OpenSSH to them."""
+
+    hosts: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Included:
+    """Say what became of the user's configuration *config*; *backup* is None where it was not changed."""
+
+    file: Path
+    config: Path
+    backup: Path | None
+    changed: bool
+
+
+def ssh_config(choice: Choice, reporter: Reporter) -> SshConfig:
+    """Return the Host blocks of a deployment, which stay right whatever becomes of its machines."""
+    session = Session(choice, reporter, only_looks=True)
+    spec = session.spec
+    catalog = session.catalog
+    workers = max(a.hosts for a in map(catalog.accelerator, types_of(spec)) if a is not None)
+    own = [f"w{number}" for number in range(workers)] + ([] if spec.vm == "none" else ["vm"])
+    # The bare name is the machine that the job runs on, as it is for `tpuctl ssh`.
+    machines = [
+        NamedHost((*((spec.name,) if one == "w0" else ()), f"{spec.name}-{one}"), _proxy(choice, one))
+        for one in own
+    ]
+    text = client_config(machines, session.ssh_settings, session.folder / KNOWN_HOSTS)
+    return SshConfig(tuple(name for one in machines for name in one.names), text)
+
+
+def include(choice: Choice, text: str, approve: Callable[[Path], None], reporter: Reporter) -> Included:
+    """
+    Write *text* to a file of this deployment, and let the user's configuration include all such files.
+
+    *approve* is asked before that configuration is changed, once for all deployments. What the user has written
+    stays, byte for byte, and is copied beside it first. Raise UsageError and OSError.
+    """
+    session = Session(choice, reporter, only_looks=True)
+    file = included_file(choice.cloud, session.project, session.spec)
+    lines, config = _lines(file.parent), user_config()
+    if lines not in _content(config):
+        approve(config)
+    private_folder(file.parent)
+    private_file(file, text.encode())
+    # Read after the question: somebody may have edited it meanwhile.
+    before = _content(config)
+    if lines in before:
+        return Included(file, config, None, changed=False)
+    private_folder(config.parent)
+    backup = _backed_up(config)
+    # At the head: further down it would belong to the Host block before it.
+    _replace(config, lines + before)
+    return Included(file, config, backup, changed=True)
+
+
+def exclude(choice: Choice, reporter: Reporter) -> Included:
+    """Delete the file of this deployment; with the last one, take our lines out of the user's configuration."""
+    session = Session(choice, reporter, only_looks=True)
+    file = included_file(choice.cloud, session.project, session.spec)
+    lines, config = _lines(file.parent), user_config()
+    file.unlink(missing_ok=True)
+    before = _content(config)
+    if any(file.parent.glob("*.conf")) or lines not in before:
+        return Included(file, config, None, changed=False)
+    backup = _backed_up(config)
+    _replace(config, before.replace(lines, b"", 1))
+    return Included(file, config, backup, changed=True)
+
+
+def user_config() -> Path:
+    """Return the user's own configuration of OpenSSH: where a link leads, since dotfiles are often linked."""
+    return (Path.home() / ".ssh" / "config").resolve()
+
+
+def included_file(cloud: str, project: str, spec: Spec) -> Path:
+    """Return the file of one deployment among those that are included."""
+    return state_folder(cloud).parent / "ssh" / f"{cloud}-{project}-{spec.name}.conf"
+
+
+def _content(config: Path) -> bytes:
+    return config.read_bytes() if config.exists() else b""
+
+
+def _lines(folder: Path) -> bytes:
+    quoted = plain_path(folder)[:-1]
+    return f'{_BEGIN}\nInclude {quoted}/*.conf"\n{_END}\n\n'.encode()
+
+
+def _proxy(choice: Choice, machine: str) -> tuple[str, ...]:
+    """Return the command that leads to a machine from any folder, whatever the variables of that shell."""
+    places = [f"{name}={os.environ[name]}" for name in _PLACES if name in os.environ]
+    file = (choice.file or find(Path.cwd())).absolute()
+    words = ["ssh-proxy", "--cloud", choice.cloud, "--file", str(file)]
+    for setting in choice.settings:
+        words += ["--set", setting]
+    return (*(["env", *places] if places else []), *_tpuctl(), *words, machine)
+
+
+def _tpuctl() -> list[str]:
+    """Return the command of this very tpuctl, by its full path."""
+    for script in (Path(sys.argv[0]), Path(sys.executable).with_name("tpuctl")):
+        if script.name == "tpuctl" and script.is_file():
+            return [str(script.absolute())]
+    return command("orchestrator")
+
+
+def _backed_up(config: Path) -> Path | None:
+    """Copy the user's configuration to a new file beside it and return that, None where there is none."""
+    if not config.exists():
+        return None
+    names = (config.with_name(f"{config.name}.before-tpuctl{n or ''}") for n in count())
+    backup = next(name for name in names if not name.exists())
+    shutil.copy2(config, backup)
+    return backup
+
+
+def _replace(config: Path, content: bytes) -> None:
+    mode = config.stat().st_mode & 0o777 if config.exists() else 0o600
+    try:
+        with replacing(config, 0o600) as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+    except OSError as error:
+        raise UsageError(
+            f"{config} cannot be written: {error.strerror}",
+            hint="write the Include line at its head yourself: tpuctl ssh-config -o FILE",
+            changed="it is as it was", code="TPU-101",
+        ) from error  # fmt: skip

@@ -1,0 +1,72 @@
+"""Lead an SSH client to a machine of the deployment: to the one that is there now, once it is there."""
+
+import sys
+from collections.abc import Callable
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.app.ssh_config import KNOWN_HOSTS
+from orchestrator.app.workers import ended, may_pass, the_vm, worker_host_of
+from orchestrator.domain.ports import Host
+from orchestrator.errors import HostKeyError, TpuctlError, TransientError, UsageError
+from orchestrator.ssh.client_config import note_keys
+from orchestrator.ssh.proxy import Line, hung_up
+
+PAUSE = 2.0
+
+
+def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> None:
+    """
+    Carry standard input and output to *machine*: `w0`, `w1`, ... or `vm`.
+
+    For at most *seconds* it waits for one that is being replaced. The keys that it must show are written down
+    before its first word is passed on. Raise what went wrong last.
+    """
+    session = Session(choice, reporter, only_looks=True)
+    find = _finder(session, machine)
+    until, said = session.clock.now() + seconds, ""
+    while True:
+        try:
+            over = ended(session)
+            if over is not None:
+                raise over
+            line = _line(session, find(), machine)
+            break
+        except TpuctlError as error:
+            if not may_pass(error) or session.clock.now() > until or hung_up(sys.stdin.fileno()):
+                raise
+            if error.message != said:
+                said = error.message
+                reporter.say(f"tpuctl: waiting for {session.spec.name}-{machine}: {said}")
+        session.clock.wait(PAUSE)
+    try:
+        line.carry(sys.stdin.fileno(), sys.stdout.fileno())
+    finally:
+        line.close()
+
+
+def _finder(session: Session, machine: str) -> Callable[[], Host]:
+    if machine == "vm" and session.spec.vm != "none":
+        return lambda: the_vm(session)
+    number = machine.removeprefix("w")
+    if machine == number or not (number.isascii() and number.isdigit()):
+        raise UsageError(
+            f"{session.spec.name} has no machine {machine!r}", hint="run: tpuctl ssh-config", code="TPU-132",
+            changed="nothing was changed",
+        )  # fmt: skip
+    return lambda: worker_host_of(session, int(number))
+
+
+def _line(session: Session, host: Host, machine: str) -> Line:
+    settings = session.ssh_settings
+    try:
+        note_keys(f"{session.spec.name}-{machine}", host, settings, session.folder / KNOWN_HOSTS)
+    except HostKeyError as error:
+        # What publishes no key yet is booting; a key that is none stays so.
+        if host.host_keys:
+            raise
+        raise TransientError(error.message, hint=error.hint, code=error.code) from error
+    line = Line(host, settings, session.ssh.connect)
+    line.open()
+    return line

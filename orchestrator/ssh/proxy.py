@@ -1,0 +1,97 @@
+"""Lead an SSH client of this computer to a machine: its input and output are the connection, and no more."""
+
+import contextlib
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.domain.ports import Host
+from orchestrator.errors import RemoteError
+from orchestrator.ssh.jumps import Jump
+from orchestrator.ssh.route import Route, patience
+from orchestrator.ssh.ssh_settings import SshSettings
+
+_CHUNK = 64 * 1024
+
+
+class Line:
+    """
+    A connection to the SSH server of *host*, which the client talks to end to end.
+
+    *connect* makes a connection to a jump host, which is not open yet.
+    """
+
+    def __init__(self, host: Host, settings: SshSettings, connect: Callable[[Host], Jump]) -> None:
+        self._host = host
+        self._seconds = patience(host, settings.connect)
+        self._route = Route(host, settings, connect)
+        self._sock: Any = None
+        self._greeting = b""
+
+    def open(self) -> None:
+        """Connect, and wait until the server has said something. Raise RemoteError."""
+        host = self._host
+        try:
+            self._sock = self._route.open(self._seconds) or socket.create_connection(
+                (host.address, host.port), self._seconds
+            )
+            self._sock.settimeout(self._seconds)
+            # A server speaks first. One that ends without a word boots, or has too many clients.
+            self._greeting = self._sock.recv(_CHUNK)
+        except (OSError, EOFError) as error:
+            fault = self._fault(getattr(error, "strerror", "") or "no answer (it may still be booting)")
+            self.close()
+            raise fault from error
+        if not self._greeting:
+            fault = self._fault("it closed the connection at once (it may still be booting)")
+            self.close()
+            raise fault
+
+    def carry(self, source: int, sink: int) -> None:
+        """Copy between these descriptors and the machine until one side is gone."""
+        sock, over = self._sock, threading.Event()
+        sock.settimeout(None)
+
+        def outward() -> None:
+            # A machine that takes nothing more may still have something to say.
+            with contextlib.suppress(OSError, EOFError):
+                while data := os.read(source, _CHUNK):
+                    while data:
+                        data = data[sock.send(data) :]
+                over.set()
+
+        def inward() -> None:
+            data = self._greeting
+            with contextlib.suppress(OSError, EOFError):
+                while data:
+                    while data:
+                        data = data[os.write(sink, data) :]
+                    data = sock.recv(_CHUNK)
+            over.set()
+
+        for work in (outward, inward):
+            threading.Thread(target=work, daemon=True).start()
+        over.wait()
+
+    def close(self) -> None:
+        """Give back what the connection runs over."""
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            with contextlib.suppress(OSError, EOFError):
+                sock.close()
+        self._route.close()
+
+    def _fault(self, what: str) -> RemoteError:
+        host, (said, hint) = self._host, self._route.fault()
+        where = f"{host.name} ({host.address} port {host.port}){self._route.words}"
+        return RemoteError(f"SSH to {where}: {said or what}", hint=hint or "see: tpuctl status")
+
+
+def hung_up(descriptor: int) -> bool:
+    """Say whether who had the other end of this descriptor is gone."""
+    watch = select.poll()
+    watch.register(descriptor, 0)
+    return any(event & (select.POLLHUP | select.POLLERR) for _, event in watch.poll(0))
