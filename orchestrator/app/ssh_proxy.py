@@ -11,7 +11,7 @@ from orchestrator.app.workers import ended, may_pass, the_vm, worker_host_of
 from orchestrator.domain.ports import Host
 from orchestrator.errors import HostKeyError, TpuctlError, TransientError, UsageError
 from orchestrator.ssh.client_config import note_keys
-from orchestrator.ssh.proxy import Line, hung_up
+from orchestrator.ssh.proxy import ServerLine, hung_up
 
 PAUSE = 2.0
 
@@ -58,7 +58,7 @@ def _finder(session: Session, machine: str) -> Callable[[], Host]:
     return lambda: worker_host_of(session, int(number))
 
 
-def _line(session: Session, host: Host, machine: str) -> Line:
+def _line(session: Session, host: Host, machine: str) -> ServerLine:
     settings = session.ssh_settings
     try:
         note_keys(f"{session.spec.name}-{machine}", host, settings, session.folder / KNOWN_HOSTS)
@@ -67,6 +67,6 @@ def _line(session: Session, host: Host, machine: str) -> Line:
         if host.host_keys:
             raise
         raise TransientError(error.message, hint=error.hint, code=error.code) from error
-    line = Line(host, settings, session.ssh.connect)
+    line = ServerLine(host, settings, session.ssh.connect)
     line.open()
     return line

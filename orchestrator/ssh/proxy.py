@@ -17,7 +17,7 @@ from orchestrator.ssh.ssh_settings import SshSettings
 _CHUNK = 64 * 1024
 
 
-class Line:
+class ServerLine:
     """
     A connection to the SSH server of *host*, which the client talks to end to end.
 

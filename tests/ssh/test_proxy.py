@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError
-from orchestrator.ssh.proxy import Line, hung_up
+from orchestrator.ssh.proxy import ServerLine, hung_up
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def server():
 
 def line_to(server, settings):
     """Return a line to what listens there."""
-    return Line(
+    return ServerLine(
         Host("demo-tpu-g1-w0", *server.getsockname()[:1], (), server.getsockname()[1]), settings, None
     )
 
