@@ -1,31 +1,45 @@
-"""Write a deployment as plain scripts, which a person runs with gcloud."""
+"""Write a deployment as plain scripts, or as files of another system."""
 
 import os
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.plan import project_offline
 from orchestrator.app.session import read_spec
 from orchestrator.app.source_folder import source_folder
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
-from orchestrator.scripts.export import export_files
+from orchestrator.scripts.exports.jobset import jobset_files, jobset_steps
+from orchestrator.scripts.exports.lost import Loss, Target, lost, readme
+from orchestrator.scripts.exports.plain import export_files
+from orchestrator.scripts.exports.ray import ray_files, ray_steps
+from orchestrator.scripts.exports.skypilot import skypilot_files, skypilot_steps
+from orchestrator.ssh.bundle import build
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Name the folder, the project that its scripts work in, and the files in it."""
+    """Name the folder, the project that its files work in, and the files; *lost* is empty for plain scripts."""
 
     folder: Path
     project: str
     files: tuple[str, ...]
+    lost: tuple[Loss, ...] = ()
 
 
-def export(choice: Choice, folder: Path) -> Exported:
+def export(
+    choice: Choice, folder: Path, to: Literal["scripts"] | Target = "scripts", slices: int = 1
+) -> Exported:
     """
-    Write the scripts into *folder*, which is new or empty; no network is asked.
+    Write files into *folder*, which is new or empty; no network is asked.
 
-    Raise UsageError for a folder with files, an unknown project, and what plain scripts cannot do.
+    Raise UsageError for a folder with files, an unknown project, and what the target cannot do.
     """
     path, spec = read_spec(choice)
     project = project_offline(choice.cloud, spec)
@@ -39,12 +53,44 @@ def export(choice: Choice, folder: Path) -> Exported:
             f"{folder} exists already", hint="choose another folder, or remove it first",
             changed="nothing was written", code="TPU-114",
         )  # fmt: skip
-    here = path.absolute().parent
-    files = export_files(spec, project, folder, source_folder(path, spec), here)
+    if slices > 1 and to != "jobset":
+        raise UsageError("--slices is for --to jobset", hint="leave it out", changed="nothing was written")
+    source = source_folder(path, spec)
+    if to == "scripts":
+        files = export_files(spec, project, folder, source, path.absolute().parent)
+        return Exported(folder, project, _write(folder, files))
+    return _hand_over(spec, project, folder, source, to, slices)
+
+
+def _hand_over(spec: Spec, project: str, folder: Path, source: Path, to: Target, slices: int) -> Exported:
+    kind = load_catalog().accelerator(spec.tpu.type)
+    if kind is None or spec.job.run_on == "vm":
+        raise UsageError(
+            "another system cannot do this: " + ("job.run_on: vm" if kind else f"tpu.type: {spec.tpu.type}"),
+            hint="change it for the export, by --set", changed="nothing was written",
+        )  # fmt: skip
+    with TemporaryDirectory() as place:
+        # Also where the other system sends the code in its own way: a key in it is refused here.
+        code = build(source, Path(place))
+        if to == "skypilot":
+            files, steps = skypilot_files(spec, project, kind.hosts), skypilot_steps(spec, source, folder)
+        elif to == "ray":
+            files, steps = ray_files(spec, project, kind, source, folder), ray_steps(spec, project, folder)
+        else:
+            files = jobset_files(spec, project, kind, code.digest, slices)
+            steps = jobset_steps(spec, project, kind, code.digest, slices)
+            (folder / "code").mkdir(parents=True)
+            shutil.move(code.path, folder / "code")
+    losses = lost(spec, to)
+    files |= {"README.md": readme(f"{spec.name} for {to}", steps, losses)}
+    return Exported(folder, project, _write(folder, files), losses)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
     for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         if text.startswith("#!"):
             file.chmod(0o755)
-    return Exported(folder, project, tuple(files))
+    return tuple(sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()))

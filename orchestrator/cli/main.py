@@ -62,7 +62,7 @@ GROUPS = {
         "schema": "Print the JSON Schema of tpuctl.yaml.",
         "completion": "Print the completion script for your shell.",
         "selftest": "Run all of tpuctl once on the cloud, and leave nothing.",
-        "export": "Write the deployment as plain scripts for gcloud, which need no tpuctl.",
+        "export": "Write the deployment as plain scripts, or for JobSet, SkyPilot or Ray.",
         "support": "Write an archive for a bug report; nothing is sent.",
         "local": "Manage the local cloud, and inject faults.",
         "help": "Show the help of a command, or what an error code means.",

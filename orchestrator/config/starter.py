@@ -139,6 +139,9 @@ def _shift(line: str, indent: str) -> str:
     return f"{indent}# {line.removeprefix('# ').removeprefix(indent)}"
 
 
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
 def yaml_value(value: Any) -> str:
     """Write a value on one line of YAML."""
     if isinstance(value, list | tuple):
@@ -150,4 +153,8 @@ def yaml_value(value: Any) -> str:
         return value
     if isinstance(value, str) and '"' in value and "'" not in value and value.isprintable():
         return f"'{value}'"
+    if isinstance(value, str) and not value.isprintable():
+        # JSON leaves characters such as 0x7f as they are, which no parser of YAML takes.
+        inner = (_ESCAPES.get(one) or (one if one.isprintable() else f"\\U{ord(one):08X}") for one in value)
+        return f'"{"".join(inner)}"'
     return json.dumps(value, ensure_ascii=False)

@@ -12,7 +12,7 @@ from orchestrator.cli.main import run
 from orchestrator.config.load import load, read
 from orchestrator.domain.names import bucket_name, node_name, vm_name
 from orchestrator.errors import UsageError
-from orchestrator.scripts.export import export_files
+from orchestrator.scripts.exports.plain import export_files
 from tests.scripts.test_render import NASTY, SHELLCHECK
 
 ROOT = Path(__file__).parents[2]

@@ -1,30 +1,51 @@
-"""tpuctl export: the deployment as plain scripts."""
+"""tpuctl export: the deployment as plain scripts, or as files of another system."""
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, put, say
 from orchestrator.cli.options import Command, deployment_options
 
 
 @click.command("export", cls=Command)
 @deployment_options
+@click.option(
+    "--to", type=click.Choice(("scripts", "jobset", "skypilot", "ray")), default="scripts", show_default=True,
+    help="plain scripts for gcloud; JobSet and Kueue on GKE; a task of SkyPilot; a job for a Ray cluster.",
+)  # fmt: skip
+@click.option(
+    "--slices",
+    type=click.IntRange(1, 1024),
+    default=1,
+    help="With --to jobset: slices that train as one job.",
+)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def command(choice: Choice, folder: Path) -> None:
+def command(
+    choice: Choice, folder: Path, to: Literal["scripts", "jobset", "skypilot", "ray"], slices: int
+) -> None:
     """
-    Write into FOLDER what a person would run by hand with gcloud: bucket, TPU, VM, code, restarts, the end.
+    Write into FOLDER what a person would run by hand with gcloud, or what another system runs.
 
-    The scripts need no tpuctl, and use names and a bucket of their own. Secrets are named, their values are
-    not in them. README.md in FOLDER lists what is lost without tpuctl. Nothing is created in the cloud.
+    The files need no tpuctl, and use names and a bucket of their own. Secrets are named, their values are
+    not in them. README.md in FOLDER says what to do and lists what is lost without tpuctl. Nothing is
+    created in the cloud.
     """
     from orchestrator.app.export import export
+    from orchestrator.cli.views.init import line
 
-    done = export(choice, folder)
+    done = export(choice, folder, to, slices)
     if choice.as_json:
-        print_json("export", {"folder": str(folder), "project": done.project, "files": list(done.files)})
-    else:
-        say(
-            f"{len(done.files)} files are in {folder}, for project {done.project}. Next: read {folder}/README.md"
+        rows = [{"what": row.what, "why": row.why} for row in done.lost]
+        print_json(
+            "export",
+            {"folder": str(folder), "project": done.project, "files": list(done.files), "lost": rows},
         )
+        return
+    if done.lost:
+        put("Lost:")
+    for row in done.lost:
+        line(row.what, row.why, max(len(row.what) for row in done.lost))
+    say(f"{len(done.files)} files are in {folder}, for project {done.project}. Next: read {folder}/README.md")

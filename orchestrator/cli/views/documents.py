@@ -81,7 +81,7 @@ KINDS: Mapping[str, Any] = {
         "rows?": [{"verdict": str, "theirs": str, "ours": str, "why": str}],
     },
     "adopt": {"tpu": str, "zone": str, "incarnation": int, "changes": int},
-    "export": {"folder": str, "project": str, "files": [str]},
+    "export": {"folder": str, "project": str, "files": [str], "lost": [{"what": str, "why": str}]},
     "plan": {
         "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),

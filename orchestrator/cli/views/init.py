@@ -23,7 +23,7 @@ def show(found: "Conversion") -> None:
         heads = [_about(row) for row in rows]
         width = min(max(map(len, heads)), 44)
         for row, head in zip(rows, heads, strict=True):
-            _line(head, _becomes(row), width)
+            line(head, _becomes(row), width)
 
 
 def _about(row: "Converted") -> str:
@@ -36,14 +36,15 @@ def _becomes(row: "Converted") -> str:
     return f"{row.ours}  ({row.why})" if row.why else row.ours
 
 
-def _line(head: str, text: str, width: int) -> None:
+def line(head: str, text: str, width: int) -> None:
+    """Print what something is, and beside it a text of several lines."""
     room = max(30, (columns() or 110) - width - 4)
     lines = wrap(text, room, break_on_hyphens=False) or [""]
     if len(head) > width:
         put(f"  {head}")
         head = ""
-    for line in lines:
-        put(f"  {head:<{width}}  {line}".rstrip())
+    for part in lines:
+        put(f"  {head:<{width}}  {part}".rstrip())
         head = ""
 
 

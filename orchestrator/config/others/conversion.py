@@ -26,8 +26,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _V5E = re.compile(r"v5(?:e|lite|lite-?pod)-(\d+)")
-_GKE = {"v4-podslice": ("v4", 2), "v5-lite-device": ("v5litepod", 1), "v5-lite-podslice": ("v5litepod", 1),
-        "v5p-slice": ("v5p", 2), "v6e-slice": ("v6e", 1)}  # fmt: skip
+GKE = {"v4-podslice": ("v4", 2), "v5-lite-device": ("v5litepod", 1), "v5-lite-podslice": ("v5litepod", 1),
+       "v5p-slice": ("v5p", 2), "v6e-slice": ("v6e", 1)}  # fmt: skip
 """What GKE calls the generations: our name, and what the number of a type counts for each chip."""
 # More than a careful person writes; every round takes one away.
 _MOST_COMPLAINTS = 200
@@ -158,7 +158,7 @@ class Draft:
 def tpu_type(name: str) -> str:
     """Return the API's name of a TPU type that other tools write in several ways; empty for what is none."""
     text = name.strip().lower()
-    for theirs, (generation, counted) in _GKE.items():
+    for theirs, (generation, counted) in GKE.items():
         if match := re.fullmatch(rf"(?:tpu-)?{theirs}(?::(\d+))?", text):
             return f"{generation}-{int(match[1] or 1) * counted}"
     text = re.sub(r"^tpu[-:]?(?=v\d)|:1$", "", text)
@@ -306,14 +306,14 @@ def _setting(draft: Draft, key: str, value: Any, indent: str) -> Iterator[str]:
     elif isinstance(value, Mapping) and value:
         yield f"{indent}{name}:"
         yield from (f"{indent}  {yaml_value(part)}: {yaml_value(inner)}" for part, inner in value.items())
-    elif isinstance(value, str) and _fits_a_block(value):
+    elif isinstance(value, str) and fits_a_block(value):
         yield f"{indent}{name}: |-"
         yield from (f"{indent}  {line}" if line else "" for line in value.split("\n"))
     else:
         yield f"{indent}{name}: {yaml_value(value) if value != {} else '{}'}"
 
 
-def _fits_a_block(text: str) -> bool:
+def fits_a_block(text: str) -> bool:
     """Say whether YAML's literal block gives this text back as it is."""
     plain = all(sign.isprintable() or sign in "\n\t" for sign in text)
     return "\n" in text and plain and text == text.strip() and not text.startswith(("%", "---", "..."))

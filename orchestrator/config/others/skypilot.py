@@ -27,6 +27,7 @@ _NO_SETTING = {
     "inputs": "not a setting of a TPU", "outputs": "not a setting of a TPU",
 }  # fmt: skip
 _UNKNOWN = "tpuctl has nothing like it"
+_SET = "tpuctl sets it itself"
 _VARIABLES = {
     "SKYPILOT_NODE_RANK": "$WORKER_ID", "SKYPILOT_NUM_NODES": "the number of workers of the type",
     "SKYPILOT_NODE_IPS": "JAX and PyTorch/XLA find the other workers by themselves",
@@ -68,7 +69,10 @@ def _nodes(draft: Draft, _: str, nodes: Any) -> None:
 
 def _envs(draft: Draft, _: str, given: Any) -> None:
     for name, value in _named(given):
-        draft.variable(name, value, f"envs.{name}")
+        if name.startswith("TPUCTL_") or (name, value) == ("PYTHONUNBUFFERED", "1"):
+            draft.leave(f"envs.{name}", _SET)
+        else:
+            draft.variable(name, value, f"envs.{name}")
 
 
 def _secrets(draft: Draft, _: str, given: Any) -> None:
@@ -85,6 +89,9 @@ def _script(draft: Draft, key: str, text: Any) -> None:
     ours = "job.setup" if key == "setup" else "job.command"
     if not isinstance(text, str) or not text.strip():
         return
+    while match := re.match(r"export (TPUCTL_\w+)=.*\n", text):
+        draft.leave(f"{key}: {match[1]}", _SET)
+        text = text[match.end() :]
     draft.take(ours, text.strip("\n").rstrip(), key)
     for name, here in _VARIABLES.items():
         if name in text:

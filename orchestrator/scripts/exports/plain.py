@@ -1,22 +1,17 @@
 """The deployment as plain scripts: what a person would run by hand with gcloud."""
 
-import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.contract.job_variables import NAME_IN_VALUE, VARIABLES
 from orchestrator.domain import names
 from orchestrator.domain.scopes import node_scopes, vm_scopes
 from orchestrator.domain.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
-from orchestrator.scripts.render import check_environment, quote, render
-
-GRACE = 20
-"""Seconds for a last save, where the file says nothing."""
+from orchestrator.scripts.exports.job_script import grace, own_bucket, word
+from orchestrator.scripts.render import check_environment, render
 
 _FILES = (
     "README.md", "settings.sh", "common.sh", "create-bucket.sh", "push.sh", "create-tpu.sh", "watch.sh",
@@ -69,12 +64,11 @@ def _values(spec: Spec, project: str, folder: Path, source: Path, base: Path) ->
     data = [(name, _data_source(one, base)) for name, one in spec.job.data.items()]
     secrets = [(name, ref.name, ref.version) for name, ref in job_secrets(spec).items()]
     # Other names than tpuctl's own: the two must not take each other's machines for their own.
-    digest = hashlib.sha256(f"{project}/{spec.name}/export".encode()).hexdigest()[:10]
     return {
         "project": project,
         "label": f"{spec.name}-scripts",
         "deployment": spec.name,
-        "bucket": f"{spec.name}-scripts-{digest}",
+        "bucket": own_bucket(spec, project, "scripts"),
         "bucket_location": names.home_region(spec),
         "tpu": f"{spec.name}-scripts-tpu",
         "type": spec.tpu.type,
@@ -95,10 +89,10 @@ def _values(spec: Spec, project: str, folder: Path, source: Path, base: Path) ->
         "marker": saving.marker,
         "target_steps": "" if spec.job.target_steps is None else spec.job.target_steps,
         "stop_signal": spec.job.stop_signal,
-        "grace": int(spec.job.grace or GRACE),
+        "grace": grace(spec),
         "setup": spec.job.setup,
         "command": spec.job.command,
-        "variables": [(name, _word(text)) for name, text in spec.job.env.items()],
+        "variables": [(name, word(text)) for name, text in spec.job.env.items()],
         "secrets": secrets,
     }
 
@@ -108,18 +102,6 @@ def _data_source(text: str, base: Path) -> DataSource:
         return DataSource(text, bucket=True, is_file=False)
     path = base / Path(text).expanduser()
     return DataSource(str(path), bucket=False, is_file=path.is_file())
-
-
-def _word(text: str) -> str:
-    """Return a value of job.env as a word of bash in which only what the job is promised is replaced."""
-    word, at = "", 0
-    for found in NAME_IN_VALUE.finditer(text):
-        name = found[2] or found[3]
-        literal = "$" if found[1] else None if name in VARIABLES else found[0]
-        word += quote(text[at : found.start()] + (literal or ""))
-        word += f'"${name}"' if literal is None else ""
-        at = found.end()
-    return re.sub(r"''(?=.)", "", word + quote(text[at:])) if word else quote(text)
 
 
 def _tpu_flags(spec: Spec) -> list[str]:

@@ -1,0 +1,305 @@
+"""
+JobSet and Kueue on GKE: `jobset.yaml`, `kueue.yaml`.
+
+Sources: the CRDs and webhooks of JobSet 0.12 and Kueue 0.19, JobSet's example of a TPU multislice, xpk (names of
+nodes, machines, spot and reservations), the documentation of GKE's Cloud Storage FUSE driver. No cluster was
+there to try it on.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from orchestrator.config.others.conversion import GKE
+from orchestrator.domain.catalog import Accelerator
+from orchestrator.domain.names import home_region
+from orchestrator.domain.secret_refs import job_secrets
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import UsageError
+from orchestrator.scripts.exports.documents import document
+from orchestrator.scripts.exports.job_script import (
+    JobHost,
+    exports,
+    folders,
+    grace,
+    linked,
+    own_bucket,
+    variables,
+)
+from orchestrator.scripts.render import quote
+
+IMAGE = "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu:latest"
+"""The image of JobSet's own example for TPUs. Which packages are in it is not known here."""
+BUCKET, CODE = "/tpuctl/bucket", "/tpuctl/code"
+_MACHINES = {
+    "v4": "ct4p-hightpu",
+    "v5litepod": "ct5lp-hightpu",
+    "v5p": "ct5p-hightpu",
+    "v6e": "ct6e-standard",
+}
+_NAMES = {generation: f"tpu-{theirs}" for theirs, (generation, _) in GKE.items()}
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_UNKNOWN = (
+    "Not known here, to be checked on your cluster: which packages the image has; whether quota of the Cloud TPU "
+    "API, such as a grant of the TPU Research Cloud, counts for GKE; how soon a pod is told of a preemption."
+)
+
+
+def jobset_files(spec: Spec, project: str, kind: Accelerator, digest: str, slices: int) -> dict[str, str]:
+    """
+    Return the manifests by their names; *digest* is the sha256 of the code in the bucket.
+
+    Raise UsageError for a TPU that GKE has no known name for.
+    """
+    if _generation(kind) not in _NAMES:
+        raise UsageError(
+            f"tpu.type: GKE's name for {kind.type} is not known here", changed="nothing was written",
+            hint=f"one of {', '.join(_NAMES)} is, for example --set tpu.type=v5litepod-8",
+        )  # fmt: skip
+    if slices > 1 and spec.job.checkpoint.dir != "bucket":
+        raise UsageError(
+            "several slices save into one folder: the job must write to the bucket itself",
+            hint="add --set job.checkpoint.dir=bucket, if your framework does so", changed="nothing was written",
+        )  # fmt: skip
+    host = JobHost(
+        project, own_bucket(spec, project, "jobset"), BUCKET, '"$JOB_COMPLETION_INDEX"', kind.hosts
+    )
+    return {
+        "kueue.yaml": document(
+            "Made by tpuctl export --to jobset: the queue, for Kueue 0.19 (kueue.x-k8s.io/v1beta2). "
+            "nominalQuota counts chips; raise it to let several jobs run at a time.",
+            *_queue(spec, kind, slices),
+        ),
+        "jobset.yaml": document(
+            "Made by tpuctl export --to jobset: the job, for JobSet 0.12 (jobset.x-k8s.io/v1alpha2). The image is "
+            f"that of JobSet's example for TPUs: put yours in its place. {_UNKNOWN} "
+            "README.md says what to do before kubectl apply, and what is lost.",
+            _account(spec), _jobset(spec, host, kind, digest, slices),
+        ),
+    }  # fmt: skip
+
+
+def jobset_steps(
+    spec: Spec, project: str, kind: Accelerator, digest: str, slices: int
+) -> Iterator[tuple[str, str]]:
+    """Yield what is to be done before and after, each with its commands."""
+    bucket = f"gs://{own_bucket(spec, project, 'jobset')}"
+    flags = [
+        f"--machine-type={_MACHINES[_generation(kind)]}-{kind.chips_per_host}t",
+        f"--num-nodes={kind.hosts}",
+    ]
+    # xpk: not for a single host.
+    flags += [f"--tpu-topology={kind.topology}"] if kind.hosts > 1 else []
+    flags += ["--spot"] if spec.tpu.spot else []
+    flags += (
+        [f"--reservation-affinity=specific --reservation={spec.tpu.reservation}"]
+        if spec.tpu.reservation
+        else []
+    )
+    pool = "gcloud container node-pools create tpu-0 --cluster=CLUSTER --location=REGION --node-locations="
+    what = "A cluster with JobSet, Kueue, workload identity and the Cloud Storage FUSE driver, and a node pool for"
+    yield (
+        f"{what} each slice (here {slices}), in one of {', '.join(spec.tpu.zones)}:",
+        f"{pool}{spec.tpu.zones[0]} \\\n  {' '.join(flags)}",
+    )
+    # The driver writes only where access is uniform.
+    make = f"gcloud storage buckets create {bucket} --project={project} --location={home_region(spec)}"
+    code = f"gcloud storage cp code/{digest}.tar.gz {bucket}/code/"
+    data = [f"gcloud storage cp --recursive {shlex.quote(source)} {bucket}/data/{shlex.quote(place)}"
+            for place, source in spec.job.data.items() if "://" not in source]  # fmt: skip
+    yield (
+        "The bucket, the code in it (after each change: a new export), and the data that tpuctl.yaml names:",
+        "\n".join((f"{make} --uniform-bucket-level-access", code, *data)),
+    )
+    members = [f"{bucket} --role=roles/storage.objectUser"]
+    members += [f"gs://{_bucket(source)[0]} --role=roles/storage.objectViewer"
+                for source in spec.job.data.values() if "://" in source]  # fmt: skip
+    account = spec.service_account
+    who = f"serviceAccount:{account}" if account else (
+        f"principal://iam.googleapis.com/projects/PROJECT_NUMBER/locations/global/workloadIdentityPools/"
+        f"{project}.svc.id.goog/subject/ns/default/sa/{spec.name}"
+    )  # fmt: skip
+    grants = [f"gcloud storage buckets add-iam-policy-binding {one} --member={who}" for one in members]
+    if account:
+        grants.append(
+            f"gcloud iam service-accounts add-iam-policy-binding {account} --role=roles/iam.workloadIdentityUser "
+            f"--member='serviceAccount:{project}.svc.id.goog[default/{spec.name}]'"
+        )
+    yield "What the job may do:", "\n".join(grants)
+    if secrets := job_secrets(spec):
+        read = f"gcloud secrets versions access --project={project}"
+        words = [
+            f"--from-file={name}=<({read} {ref.version} --secret={ref.name})" for name, ref in secrets.items()
+        ]
+        yield (
+            "Secrets: their values are in no file.",
+            " \\\n  ".join((f"kubectl create secret generic {spec.name}-secrets", *words)),
+        )
+    logs = f"kubectl logs -f -l jobset.sigs.k8s.io/jobset-name={spec.name} --prefix"
+    yield (
+        "Go, and look:",
+        f"kubectl apply -f kueue.yaml -f jobset.yaml\nkubectl get workloads,jobsets,pods\n{logs}",
+    )
+
+
+def _generation(kind: Accelerator) -> str:
+    return kind.type.partition("-")[0]
+
+
+def _selector(spec: Spec, kind: Accelerator) -> dict[str, str]:
+    chosen = {
+        "cloud.google.com/gke-tpu-accelerator": _NAMES[_generation(kind)],
+        "cloud.google.com/gke-tpu-topology": kind.topology,
+    }
+    if spec.tpu.spot:
+        chosen["cloud.google.com/gke-spot"] = "true"
+    if spec.tpu.reservation:
+        chosen["cloud.google.com/reservation-name"] = spec.tpu.reservation.rpartition("/")[2]
+    return chosen
+
+
+def _queue(spec: Spec, kind: Accelerator, slices: int) -> Iterator[dict[str, Any]]:
+    flavor = f"{kind.type}-{'spot' if spec.tpu.spot else 'reserved' if spec.tpu.reservation else 'on-demand'}"
+    api = "kueue.x-k8s.io/v1beta2"
+    quota = {"name": "google.com/tpu", "nominalQuota": kind.chips * slices}
+    yield {
+        "apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": flavor},
+        "spec": {"nodeLabels": _selector(spec, kind)},
+    }  # fmt: skip
+    yield {
+        "apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": spec.name},
+        "spec": {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [{
+                "coveredResources": ["google.com/tpu"], "flavors": [{"name": flavor, "resources": [quota]}],
+            }],
+        },
+    }  # fmt: skip
+    yield {
+        "apiVersion": api, "kind": "LocalQueue", "metadata": {"name": spec.name, "namespace": "default"},
+        "spec": {"clusterQueue": spec.name},
+    }  # fmt: skip
+
+
+def _account(spec: Spec) -> dict[str, Any]:
+    account = spec.service_account
+    note = {"iam.gke.io/gcp-service-account": account} if account else {}
+    return {
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": spec.name, "namespace": "default", **({"annotations": note} if note else {})},
+    }  # fmt: skip
+
+
+def _jobset(spec: Spec, host: JobHost, kind: Accelerator, digest: str, slices: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {
+            "name": spec.name, "namespace": "default",
+            "labels": {"kueue.x-k8s.io/queue-name": spec.name},
+            # A slice of several hosts has one node pool to itself: its chips are wired to each other there only.
+            **({"annotations": {_EXCLUSIVE: "cloud.google.com/gke-nodepool"}} if kind.hosts > 1 else {}),
+        },
+        "spec": {
+            "failurePolicy": {
+                "maxRestarts": spec.job.failures - 1,
+                "rules": [
+                    {"name": "ttl", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
+                    # A preempted pod is no failure of the job: all slices start again, however often.
+                    {"name": "preempted", "action": "RestartJobSetAndIgnoreMaxRestarts",
+                     "onJobFailureReasons": ["PodFailurePolicy"]},
+                ],
+            },
+            "replicatedJobs": [{
+                "name": "slice", "replicas": slices,
+                "template": {"spec": {
+                    "parallelism": kind.hosts, "completions": kind.hosts, "completionMode": "Indexed",
+                    "backoffLimit": 0, "activeDeadlineSeconds": int(spec.watch.ttl),
+                    "podFailurePolicy": {"rules": [
+                        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    ]},
+                    "template": _pod(spec, host, kind, digest),
+                }},
+            }],
+        },
+    }  # fmt: skip
+
+
+def _pod(spec: Spec, host: JobHost, kind: Accelerator, digest: str) -> dict[str, Any]:
+    sources = [
+        (f"data-{n}", place, *_bucket(source))
+        for n, (place, source) in enumerate(spec.job.data.items()) if "://" in source
+    ]  # fmt: skip
+    secrets = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": f"{spec.name}-secrets", "key": name}}}
+        for name in job_secrets(spec)
+    ]
+    return {
+        "metadata": {"annotations": {"gke-gcsfuse/volumes": "true"}},
+        "spec": {
+            # A pod that starts again by itself would be no failure, and its slice would wait for it.
+            "restartPolicy": "Never",
+            "serviceAccountName": spec.name,
+            "terminationGracePeriodSeconds": grace(spec) + 5,
+            "nodeSelector": _selector(spec, kind),
+            "tolerations": [{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "containers": [{
+                "name": "job", "image": IMAGE, "workingDir": CODE,
+                # Kubernetes reads `$(` and `$$` itself; a dollar sign more keeps them for bash.
+                "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", "\n".join(_script(spec, host, digest)))],
+                **({"env": secrets} if secrets else {}),
+                "resources": {"limits": {"google.com/tpu": kind.chips_per_host}},
+                "securityContext": {"privileged": True},
+                "volumeMounts": [
+                    {"name": "code", "mountPath": CODE}, {"name": "bucket", "mountPath": BUCKET},
+                    *({"name": name, "mountPath": f"{CODE}/{place}", "readOnly": True}
+                      for name, place, *_ in sources),
+                ],
+            }],
+            "volumes": [
+                {"name": "code", "emptyDir": {}},
+                {"name": "bucket", "csi": _mount(host.bucket, "implicit-dirs")},
+                *({"name": name, "csi": {**_mount(bucket, f"implicit-dirs{inside}"), "readOnly": True}}
+                  for name, _, bucket, inside in sources),
+            ],
+        },
+    }  # fmt: skip
+
+
+def _script(spec: Spec, host: JobHost, digest: str) -> Iterator[str]:
+    """Yield what a pod runs: the code of the bucket is unpacked, if its sha256 is right, then the job."""
+    packed = f"{host.mount}/code/{digest}.tar.gz"
+    yield "set -eo pipefail"
+    yield f"echo '{digest}  '{packed} | sha256sum --check --quiet"
+    yield f"tar -xzf {packed}"
+    yield from exports({"TPUCTL_BUNDLE": digest, **variables(spec, host)})
+    yield from folders(spec, host)
+    yield from linked((place for place, source in spec.job.data.items() if "://" not in source), host)
+    yield from _run(spec)
+
+
+def _run(spec: Spec) -> Iterator[str]:
+    """Yield the lines that run setup and command; a stop signal goes on to the job, which may save."""
+    if spec.job.setup:
+        yield f"bash -c {quote(spec.job.setup)}"
+    yield f"setsid bash -c {quote(spec.job.command)} &"
+    yield "job=$! stopped="
+    yield f"""trap 'stopped=1; kill -s {spec.job.stop_signal} -- "-$job"' TERM INT"""
+    yield 'wait "$job" && status=0 || status=$?'
+    # The first wait ends with the signal, the job with its own status.
+    yield 'if [ -n "$stopped" ]; then wait "$job" && status=0 || status=$?; fi'
+    yield 'exit "$status"'
+
+
+def _bucket(source: str) -> tuple[str, str]:
+    """Return the bucket of a gs:// folder, and the mount's option for what lies inside."""
+    bucket, _, inside = source.removeprefix("gs://").strip("/").partition("/")
+    return bucket, f",only-dir={inside}" if inside else ""
+
+
+def _mount(bucket: str, options: str) -> dict[str, Any]:
+    return {
+        "driver": "gcsfuse.csi.storage.gke.io",
+        "volumeAttributes": {"bucketName": bucket, "mountOptions": options},
+    }

@@ -1,0 +1,141 @@
+"""What another system has no place for: printed by the command, in its README.md, a table in the documentation."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Literal
+
+from orchestrator.config.setting_types import Setting, settings
+from orchestrator.domain.spec import Spec
+
+Target = Literal["jobset", "skypilot", "ray"]
+TARGETS: tuple[Target, ...] = ("jobset", "skypilot", "ray")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Say what is lost: a setting of the file, or a promise of tpuctl, and what takes its place."""
+
+    what: str
+    why: str
+
+
+PROMISES = (
+    Loss("verified checkpoints", "no manifest, no checksum: a save that was cut may be found. TPUCTL_RESUME is "
+         "empty: the job looks for its newest checkpoint by itself, and old ones stay"),
+    Loss("fencing", "a host that was believed gone may write beside its successor"),
+    Loss("cost", "no budget, no price, no report: nothing counts money"),
+    Loss("progress", "nothing reads step and loss, or notices a job that stands still; done means exit status 0"),
+    Loss("warm starts", "each start installs and compiles anew"),
+    Loss("variables", "not set: ZONE, TPU_NAME, TPUCTL_NODE, TPUCTL_ROOT, TPUCTL_INCARNATION, TPUCTL_ATTEMPT, "
+         "TPUCTL_JOB, TPUCTL_SAVE_EVERY_SECONDS and _FILE, the folders of compiled programs"),
+    Loss("failed starts", "counted in all, not in a row without progress"),
+)  # fmt: skip
+"""What no setting of the file turns on, and no other system has."""
+
+_CLUSTER = "the cluster decides it"
+_POOLS = "node pools of the cluster decide it; README.md has the command that makes one"
+_CLIENT = "a setting of SkyPilot's own file, ~/.sky/config.yaml"
+_MACHINE = "the image decides it"
+_LOOP = ("its controller has a loop of its own",) * 3
+_NONE = ("there is nothing like it",) * 3
+
+LOST: dict[str, tuple[str, str, str]] = {
+    "project": ("", "the project of the login", _CLUSTER),
+    "impersonate": ("log in as that account", "log in as that account", "log in as that account"),
+    "service_account": ("", _CLIENT, _CLUSTER),
+    "network": (_CLUSTER, _CLIENT, _CLUSTER), "subnetwork": (_CLUSTER, _CLIENT, _CLUSTER),
+    "tags": (_CLUSTER, _CLIENT, _CLUSTER), "secure_boot": (_POOLS, *_NONE[:1], _CLUSTER),
+    "os_login": _NONE,
+    "bucket.name": ("the export has a bucket of its own",) * 3,
+    "bucket.adopt": ("the export has a bucket of its own",) * 3,
+    "bucket.soft_delete": ("set it when you make the bucket",) * 3,
+    "bucket.location": ("", "where SkyPilot makes the bucket: the region of the TPU", _CLUSTER),
+    "tpu.zones": (_POOLS, "", _CLUSTER),
+    "tpu.across_regions": (_POOLS, "", _CLUSTER),
+    "tpu.runtime": (_MACHINE, "", _CLUSTER),
+    "tpu.other_types": ("one topology for each file: export again with --set tpu.type=", "",
+                        "one topology for each file: export again with --set tpu.type="),
+    "tpu.strategy": (_POOLS, "zones are tried one after the other", _CLUSTER),
+    "tpu.request": ("Kueue's queue takes its place", "queued is kept; flex-start is not known to it", _CLUSTER),
+    "tpu.max_run_duration": _NONE, "tpu.wait": _NONE,
+    "tpu.reservation": ("", _CLIENT, _CLUSTER),
+    "tpu.disks": ("name a PersistentVolumeClaim in the file", "see its volumes", _CLUSTER),
+    "tpu.spot": ("", "", _CLUSTER),
+    "tpu.external_ip": (_POOLS, _CLIENT, _CLUSTER),
+    "vm": ("the cluster has a control plane of its own", "SkyPilot makes a controller of its own",
+           "the cluster has a head of its own"),
+    "job.data": ("", "", "copied by hand to the folder that all hosts see; README.md has the commands"),
+    "job.warm_start": _NONE, "job.caches": _NONE,
+    "job.python": (_MACHINE, "SkyPilot brings its own; install another in setup", _CLUSTER),
+    "job.secrets": ("", "", "not sent: Ray shows the variables of a job to all who see its dashboard"),
+    "job.checkpoint.keep": ("the job removes old checkpoints; it gets the number",) * 3,
+    "job.checkpoint.every": ("nothing learns from saves: the job saves at its own pace",) * 3,
+    "job.checkpoint.save_seconds": ("nothing learns from saves: the job saves at its own pace",) * 3,
+    "job.progress": ("nothing reads it",) * 3,
+    "job.memory": ("for tpuctl check only",) * 3,
+    "job.target_steps": ("the job gets the number; done means exit status 0",) * 3,
+    "job.stop_signal": ("", "no signal before a preemption: save often", ""),
+    "job.grace": ("", "no time before a preemption: save often", ""),
+    "job.run_on": ("refused",) * 3,
+    "watch.budget_usd": ("nothing counts money",) * 3,
+    "watch.ttl": ("counted anew after each restart", *_NONE[:2]),
+    "watch.deadline": _NONE, "watch.last_resort": _NONE, "watch.stall": _NONE,
+    "watch.self_delete": _NONE, "watch.on_vm": _LOOP, "watch.poll": _LOOP, "watch.listen": _LOOP,
+    "notify": _NONE, "sidecars": _NONE,
+}  # fmt: skip
+"""By the setting, or the section, why it is lost with each of TARGETS; empty where it is kept."""
+
+EVERYWHERE = (
+    "name", "tpu.type", "job.command", "job.source", "job.setup", "job.env", "job.failures",
+    "job.checkpoint.format", "job.checkpoint.dir", "job.checkpoint.marker",
+)  # fmt: skip
+"""What all three know."""
+
+
+def entry(key: str) -> str:
+    """Return the key of LOST that speaks for a setting: its own, or that of a section above it; or ""."""
+    while key and key not in LOST:
+        key = key.rpartition(".")[0]
+    return key
+
+
+def lost(spec: Spec, target: Target) -> tuple[Loss, ...]:
+    """Return what this deployment loses: the promises, and each setting that it changes and the target lacks."""
+    changed = dict.fromkeys(entry(setting.key) for setting in settings().values() if _changed(spec, setting))
+    rows = (Loss(key, LOST[key][TARGETS.index(target)]) for key in changed if key)
+    return (*PROMISES, *(row for row in rows if row.why))
+
+
+def _changed(spec: Spec, setting: Setting) -> bool:
+    if setting.section:
+        return False
+    value: Any = spec
+    for part in setting.key.split("."):
+        if not is_dataclass(value):
+            # A section that is a word, such as `vm: none`.
+            return False
+        value = getattr(value, part)
+    return bool(setting.required or value != setting.default)
+
+
+def readme(title: str, steps: Iterable[tuple[str, str]], losses: Iterable[Loss]) -> str:
+    """Return README.md: what to do in which order, and what is lost."""
+    return "\n".join((
+        f"# {title}", "", "Made by `tpuctl export`. Nothing is created yet.",
+        *(line for n, (what, command) in enumerate(steps, 1) for line in ("", f"{n}. {what}", "", *_code(command))),
+        "", "## What is lost", "", "| what | why, and what takes its place |", "| --- | --- |",
+        *(f"| {loss.what} | {loss.why} |" for loss in losses), "",
+    ))  # fmt: skip
+
+
+def _code(command: str) -> Iterator[str]:
+    return (f"       {line}" for line in command.split("\n"))
+
+
+def rows() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the whole table: the setting, and for each target why it is lost, or "kept"."""
+    for key in EVERYWHERE:
+        yield (key, *("kept",) * 3)
+    for key, whys in LOST.items():
+        jobset, skypilot, ray = (why or "kept" for why in whys)
+        yield key, jobset, skypilot, ray

@@ -1,0 +1,87 @@
+"""
+A job for an existing Ray cluster: `runtime_env.yaml`, `submit.sh`, and the driver that starts it on each host.
+
+Source: Ray 2.60's own code; all of `ray.util.tpu` is marked alpha there. Tried on hosts without TPUs.
+"""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.domain.catalog import Accelerator
+from orchestrator.domain.names import home_region
+from orchestrator.domain.spec import Spec
+from orchestrator.scripts.exports.documents import document
+from orchestrator.scripts.exports.job_script import (
+    JobHost,
+    exports,
+    folders,
+    grace,
+    linked,
+    own_bucket,
+    variables,
+)
+from orchestrator.scripts.render import quote, render
+
+_MODULE = "tpuctl_job"
+
+
+def ray_files(spec: Spec, project: str, kind: Accelerator, source: Path, folder: Path) -> dict[str, str]:
+    """Return the files by their names; *source* is the code, which Ray sends, *folder* where the files will be."""
+    host = JobHost(project, own_bucket(spec, project, "ray"), '"$SHARED"', '"$TPUCTL_WORKER_ID"', kind.hosts)
+    job = {
+        # Ray's name of a generation is that of the type before the dash: v5litepod, not v5e.
+        "TPUCTL_TOPOLOGY": kind.topology, "TPUCTL_GENERATION": kind.type.partition("-")[0],
+        "TPUCTL_CHIPS": str(kind.chips_per_host), "TPUCTL_FAILURES": str(spec.job.failures),
+        "TPUCTL_STOP_SIGNAL": spec.job.stop_signal, "TPUCTL_GRACE_SECONDS": str(grace(spec)),
+    }  # fmt: skip
+    ignored = source / ".tpuctlignore"
+    environment: dict[str, Any] = {
+        "working_dir": str(source), "py_modules": [str(folder.absolute() / _MODULE)], "env_vars": job,
+        # Ray leaves out what .gitignore names by itself.
+        **({"excludes": ignored.read_text().splitlines()} if ignored.is_file() else {}),
+    }  # fmt: skip
+    return {
+        f"{_MODULE}/__main__.py": render("export/ray_job.py", {}),
+        # In a file of its own: Ray replaces `$NAME` in env_vars itself.
+        f"{_MODULE}/job.sh": "\n".join(_script(spec, host)) + "\n",
+        "runtime_env.yaml": document(
+            "Made by tpuctl export --to ray, for Ray 2.60. Put no secret here: Ray shows it in its dashboard.",
+            environment,
+        ),
+        "submit.sh": render(
+            "export/ray_submit.sh.j2", {"shared": _needs_shared(spec), "deployment": spec.name}
+        ),
+    }
+
+
+def _needs_shared(spec: Spec) -> bool:
+    """Say whether the job needs a folder that all hosts see: for checkpoints, or for data."""
+    return spec.job.checkpoint.dir != "bucket" or bool(spec.job.data)
+
+
+def ray_steps(spec: Spec, project: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is to be done, each with its commands."""
+    yield (
+        "A Ray cluster on a slice, and Ray's own command, of the same version:",
+        "pip install 'ray[default]'\nexport RAY_API_SERVER_ADDRESS=http://HEAD:8265",
+    )
+    bucket = f"gs://{own_bucket(spec, project, 'ray')} --project={project} --location={home_region(spec)}"
+    yield "The bucket:", f"gcloud storage buckets create {bucket}"
+    copies = [f"gcloud storage cp --recursive {shlex.quote(source)} SHARED/data/{shlex.quote(place)}"
+              for place, source in spec.job.data.items()]  # fmt: skip
+    if copies:
+        yield "The data, into a folder SHARED that all hosts of the cluster see:", "\n".join(copies)
+    shared = "SHARED=/FOLDER/ALL/HOSTS/SEE " if _needs_shared(spec) else ""
+    yield "Go:", f"{shared}{shlex.quote(str(folder / 'submit.sh'))}"
+
+
+def _script(spec: Spec, host: JobHost) -> Iterator[str]:
+    yield "set -eo pipefail"
+    yield from exports(variables(spec, host))
+    yield from folders(spec, host)
+    yield from linked(spec.job.data, host)
+    if spec.job.setup:
+        yield f"bash -c {quote(spec.job.setup)}"
+    yield f"exec bash -c {quote(spec.job.command)}"

@@ -1,0 +1,98 @@
+"""
+SkyPilot: `task.yaml`, which the reader in config/others takes back.
+
+Source: SkyPilot 0.14's own schema of a task and its code. Not tried with a cloud.
+"""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.domain.names import region_of
+from orchestrator.domain.secret_refs import job_secrets
+from orchestrator.domain.spec import Spec
+from orchestrator.scripts.exports.documents import document
+from orchestrator.scripts.exports.job_script import JobHost, exports, folders, own_bucket, variables
+from orchestrator.scripts.render import quote
+
+
+def skypilot_files(spec: Spec, project: str, workers: int) -> dict[str, str]:
+    """Return the task by its name."""
+    host = JobHost(
+        project, own_bucket(spec, project, "skypilot"), "/tpuctl", '"$SKYPILOT_NODE_RANK"', workers
+    )
+    return {
+        "task.yaml": document(
+            "Made by tpuctl export --to skypilot, for SkyPilot 0.14. Run it in the folder of tpuctl.yaml, for "
+            "workdir and local data start there. README.md says how, and what is lost.",
+            _task(spec, host),
+        ),
+    }  # fmt: skip
+
+
+def skypilot_steps(spec: Spec, source: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is to be done, each with its commands."""
+    secrets = job_secrets(spec)
+    launch = " ".join(
+        ("sky jobs launch", *(f"--secret {name}" for name in secrets), shlex.quote(str(folder / "task.yaml")))
+    )
+    yield (
+        "SkyPilot with Google Cloud, in an environment of its own:",
+        "pip install 'skypilot[gcp]'\nsky check gcp",
+    )
+    if (source / ".tpuctlignore").is_file():
+        ignored = shlex.quote(str(source / ".tpuctlignore"))
+        yield "It reads one file of what is not to be sent:", f"cat {ignored} .gitignore >.skyignore"
+    if secrets:
+        # In the environment, not on the command line, which all users of the computer see.
+        read = (
+            f'export {name}="$(gcloud secrets versions access {ref.version} --secret={ref.name})"'
+            for name, ref in secrets.items()
+        )
+        yield "Secrets: their values are in no file.", "\n".join(read)
+    yield "Go, in the folder of tpuctl.yaml, and look:", f"{launch}\nsky jobs queue\nsky jobs logs"
+
+
+def _task(spec: Spec, host: JobHost) -> dict[str, Any]:
+    words, lines = variables(spec, host), tuple(folders(spec, host))
+    mount = host.mount
+    if host.workers == 1 and spec.job.checkpoint.dir != "bucket":
+        # The bucket is the folder itself, so that nothing stands before the command.
+        mount = spec.job.checkpoint.dir if spec.job.checkpoint.dir.startswith("/") else f"{mount}/checkpoints"
+        words, lines = {**words, "TPUCTL_WORKER_ID": "0", "TPUCTL_CHECKPOINT_DIR": quote(mount)}, ()
+    # SkyPilot's envs are the same on each host, and refer to nothing.
+    own = {name: text for name, text in words.items() if "$" in text}
+    task = {
+        "name": spec.name, "workdir": spec.job.source, "resources": _resources(spec),
+        "envs": {name: "".join(shlex.split(text)) for name, text in words.items() if name not in own},
+        # Their values come with `sky jobs launch --secret NAME`.
+        "secrets": dict.fromkeys(job_secrets(spec)),
+        "file_mounts": {
+            mount: {"name": host.bucket, "store": "gcs", "mode": "MOUNT"},
+            **{f"~/sky_workdir/{place}": {"source": source, "mode": "COPY"} if "://" in source else source
+               for place, source in spec.job.data.items()},
+        },
+        "setup": spec.job.setup.strip(), "run": "\n".join((*exports(own), *lines, spec.job.command.strip())),
+    }  # fmt: skip
+    return {key: value for key, value in task.items() if value}
+
+
+def _resources(spec: Spec) -> dict[str, Any]:
+    tpu = spec.tpu
+    kinds = [tpu.type, *tpu.other_types]
+    places = [
+        {**({"accelerators": f"tpu-{kind}"} if len(kinds) > 1 else {}), "infra": f"gcp/{region_of(zone)}/{zone}"}
+        for kind in kinds for zone in tpu.zones
+    ]  # fmt: skip
+    arguments = {
+        **({"runtime_version": tpu.runtime} if tpu.runtime else {}),
+        **({"gcp_queued_resource": True} if tpu.request == "queued" else {}),
+    }
+    return {
+        **({"accelerators": f"tpu-{tpu.type}"} if len(kinds) == 1 else {}),
+        **({"accelerator_args": arguments} if arguments else {}),
+        "use_spot": tpu.spot,
+        "job_recovery": {"strategy": "failover", "max_restarts_on_errors": spec.job.failures - 1},
+        **(places[0] if len(places) == 1 else {"ordered": places}),
+    }
