@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.contract.image_names import is_googles
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Accelerator, Catalog
@@ -13,6 +14,7 @@ from orchestrator.domain.record import Span
 from orchestrator.domain.scopes import (
     BUCKET_ROLE,
     LOOP_ROLES,
+    PULLER_ROLE,
     READER_ROLE,
     SELF_DELETE_ROLE,
     WRITER_ROLE,
@@ -250,8 +252,18 @@ def _node(view: Preview) -> dict[str, str]:
         **_deadline(view),
         **_timer(view),
         **secret_lines(view.spec, "tpu"),
+        **_image(view.spec),
         **_beside(view.spec, "tpu"),
     }
+
+
+def _image(spec: Spec) -> dict[str, str]:
+    """Say in which image the job runs, and what the account of the machines needs to pull it."""
+    if not spec.job.image:
+        return {}
+    needs = f"{PULLER_ROLE} on the repository; tpuctl does not grant it" if is_googles(spec.job.image) else ""
+    said = "by its tag, pinned at the first pull" if "@sha256:" not in spec.job.image else "by its digest"
+    return {"image": f"{spec.job.image}, {said}", **({"to pull the image": needs} if needs else {})}
 
 
 def _disks(spec: Spec) -> dict[str, str]:

@@ -51,7 +51,7 @@ class Status:
             **dict.fromkeys(_UNKNOWN),
             **dict.fromkeys(("attempt", "starts", "failures", "unclaimed_files", "unclaimed_bytes"), 0),
             **dict.fromkeys(("notice", "preempted", "committed_counted"), False),
-            **dict.fromkeys(("progress_from", "message", *_UNCOMMITTED), ""),
+            **dict.fromkeys(("progress_from", "message", "image", *_UNCOMMITTED), ""),
             "schema": SCHEMA,
             "deployment": settings.deployment,
             "incarnation": settings.incarnation,

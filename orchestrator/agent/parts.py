@@ -15,6 +15,7 @@ from orchestrator.agent.checkpoints.local import LocalCheckpoints
 from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.container import Container
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.heartbeat import HeartbeatReporter, Status
 from orchestrator.agent.logs import JobLog, LogShipper
@@ -58,6 +59,7 @@ class Parts:
     events: EventFiles
     caches: Caches
     keeper: CacheKeeper
+    container: Optional[Container]
 
     def checkpoint_to_resume(self) -> Tuple[Optional[Checkpoint], str]:
         """Return the newest complete checkpoint and why; None without one or for a job that has no steps."""
@@ -97,7 +99,11 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     log = JobLog(settings.layout.log, redactor)
     format_ = format_of(saves.format, saves.marker)
     gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
-    orders, caches = Orders(), Caches(settings, own, bucket, status, log)
+    container = Container(settings, own, bucket, metadata) if settings.image else None
+    orders, caches = (
+        Orders(),
+        Caches(settings, own, bucket, status, log, container.digest if container else str),
+    )
     local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll)
     return Parts(
         settings=settings,
@@ -120,5 +126,6 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         # Event files lie beside the job's saves, or in the folder that it runs in.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,
+        container=container,
         keeper=CacheKeeper(settings, bucket, caches, status, log, orders),
     )

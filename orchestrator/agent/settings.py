@@ -47,7 +47,8 @@ class Settings:
 
     *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
     output tells its step: see `printed.choice`. *settings_digest* stands for all that the deployment file
-    says of the job, empty where it is not known. *caches* is `job.caches` in JSON.
+    says of the job, empty where it is not known. *caches* is `job.caches` in JSON, *image* is
+    `job.image`.
     """
 
     layout: Layout
@@ -71,6 +72,7 @@ class Settings:
     settings_digest: str = ""
     warm_start: bool = False
     caches: str = ""
+    image: str = ""
 
     @property
     def poll(self) -> float:
@@ -115,6 +117,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         settings_digest=environ.get("TPUCTL_JOB_DIGEST", ""),
         warm_start=environ.get("TPUCTL_WARM_START") == "1",
         caches=environ.get("TPUCTL_CACHES", ""),
+        image=environ.get("TPUCTL_IMAGE", ""),
     )
     reader.finish()
     return settings

@@ -198,6 +198,7 @@ def _workers(world: World) -> list[dict[str, Any]]:
             "checkpoint_age_s": _age(world.observed_at, b.committed_at),
             "heartbeat_age_s": _age(world.observed_at, b.updated),
             "starts": b.starts,
+            "image": b.image,
             "programs_back": b.programs_back,
             "programs_compiled": b.programs_compiled,
             "message": b.message,

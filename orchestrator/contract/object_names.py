@@ -22,9 +22,11 @@ CHECKPOINTS = "checkpoints/"
 UNCLAIMED = "unclaimed/"
 CACHES = "caches/"
 """What machines keep for the next ones: installed packages, compiled programs, folders of `job.caches`."""
+IMAGES = "images/"
+"""Which digest the tag of `job.image` had, for each push."""
 LOGS = "logs/"
 TENSORBOARD = "tensorboard/"
-OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCLAIMED, CACHES, TENSORBOARD)
+OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCLAIMED, CACHES, IMAGES, TENSORBOARD)
 """Where tpuctl writes; what lies beside is the job's own, or a stranger's."""
 
 FETCHED = ".tpuctl-fetched"

@@ -213,7 +213,8 @@ class Heartbeat:
     work, home or quarantine), which its format judges to be in *uncommitted_state*. *unclaimed_files* and
     *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
     None for nothing, False while some may be missing. *programs_back* counts the compiled programs that an
-    earlier machine left, *programs_compiled* those that this one added. *host_keys* are the machine's public
+    earlier machine left, *programs_compiled* those that this one added. *image* is the container image that the
+    job runs in, by its digest. *host_keys* are the machine's public
     ones. *timings* are seconds since the epoch by name (boot, unpack_began, unpacked, setup_began, setup_done,
     restore_began, fetched, restored, spawned, first_step). *script*: the startup script wrote it as its first
     act, before there is an agent.
@@ -253,6 +254,7 @@ class Heartbeat:
     unclaimed_complete: bool | None = None
     programs_back: int | None = None
     programs_compiled: int | None = None
+    image: str = ""
     message: str = ""
     host_keys: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)

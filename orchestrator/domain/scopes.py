@@ -37,6 +37,11 @@ SELF_DELETE_ROLE = "roles/tpu.admin"
 What the machines' account needs so that a TPU can delete itself; Google grants it for a whole project only.
 """
 
+PULLER_ROLE = "roles/artifactregistry.reader"
+"""
+What the machines' account needs to pull `job.image` from Artifact Registry; the storage scope is enough for it.
+"""
+
 LOOP_ROLES = (
     "roles/tpu.admin",
     "roles/compute.instanceAdmin.v1",

@@ -165,6 +165,8 @@ class JobSpec:
     """Folders to keep from one machine to the next, such as ~/.cache/huggingface: absolute, ~/... or $NAME."""
     python: str = ""
     """Python version of setup and job, such as "3.12", installed if needed. Empty: the image's own."""
+    image: str = ""
+    """Container image for setup and job, such as europe-docker.pkg.dev/P/R/train:1. Empty: no container."""
     run_on: Literal["tpu", "vm"] = "tpu"
     """tpu: on every TPU worker. vm: on the VM, with the TPU's address in the environment as in 2020."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -186,6 +186,8 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         "deployment": spec.name,
         "setup": spec.job.setup,
         "python": spec.job.python,
+        "image": spec.job.image if target.role == "tpu" else "",
+        "job_env_names": " ".join(spec.job.env),
         "warm_start": spec.job.warm_start and target.role == "tpu",
         "caches": json.dumps(list(spec.job.caches)) if spec.job.caches and target.role == "tpu" else "",
         "command": spec.job.command,

@@ -211,6 +211,7 @@ VALUES = {
     "watch.last_resort": ("flex-start", "flex-start"),
     "watch.ttl": ("2d", 172800.0),
     "watch.self_delete": ("true", True),
+    "job.image": ("europe-docker.pkg.dev/p/r/train:1", "europe-docker.pkg.dev/p/r/train:1"),
     "job.python": ("3.12", "3.12"),
     "watch.on_vm": ("true", True),
     "sidecars.tensorboard.on": ("tpu", "tpu"),

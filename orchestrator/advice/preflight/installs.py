@@ -101,10 +101,11 @@ def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     Look for pins that the image's Python 3.10 cannot have: pip finds "no matching distribution" on the TPU.
 
     By a table of November 2026 with the last release for 3.10 of the packages that training jobs pin most.
-    A pin with an environment marker is left alone; so is a job on the VM, or one whose `job.python` is newer.
+    A pin with an environment marker is left alone; so is a job on the VM, in a container, or one whose
+    `job.python` is newer.
     """
     python = spec.job.python or _IMAGE_PYTHON
-    if spec.job.run_on != "tpu" or numbers(python)[:2] > numbers(_IMAGE_PYTHON):
+    if spec.job.image or spec.job.run_on != "tpu" or numbers(python)[:2] > numbers(_IMAGE_PYTHON):
         return
     named = (found for where, words in _all_installs(spec, facts) for found in _packages(where, words))
     for found in (*facts.requirements, *named):

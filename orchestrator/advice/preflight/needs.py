@@ -44,12 +44,13 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
 
     Named in no list of requirements, pyproject.toml, setup.py or `pip install`, and brought by no package
     that is. Imports in functions and below `if` or `try` do not count. A note when a package is asked for of
-    which it is not known what it brings. Silent for setups that it cannot read (conda, docker, make, URLs).
+    which it is not known what it brings. Silent for setups that it cannot read (conda, docker, make, URLs),
+    and with `job.image`.
     """
     job = program(spec, facts)
     shell = shell_texts(spec, facts)
     # These may install anything: with one of them nothing can be called missing.
-    if any(_OPAQUE.search(text) for _, text in shell) or not job.code:
+    if spec.job.image or any(_OPAQUE.search(text) for _, text in shell) or not job.code:
         return
     asked = {found.name for found in facts.requirements} | facts.projects
     for where, text in shell:

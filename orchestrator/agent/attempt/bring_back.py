@@ -17,7 +17,7 @@ from orchestrator.agent.outcome import JobOutcome, JobVerdict
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.threads import say
 from orchestrator.contract.formats.outputs import outputs_in
-from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError
+from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError, TransientError
 from orchestrator.contract.manifest import is_plain
 from orchestrator.contract.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
 
@@ -30,6 +30,25 @@ def fetch_code(parts: Parts) -> None:
         # A torn archive may be replaced by `up`, so it is waited out like an absent one.
         raise OSError(str(error)) from error
     parts.status.time("fetched", again=False)
+
+
+def bring_image(parts: Parts) -> Optional[JobOutcome]:
+    """Pull the image of `job.image`, if there is one; return how the attempt ends if that cannot be done."""
+    if parts.container is None:
+        return None
+    parts.status.time("image_began")
+    try:
+        parts.patiently("read which image it is", parts.container.known)
+        parts.container.bring()
+    except TransientError as error:
+        return JobOutcome(JobVerdict.EXCUSED, str(error))
+    except (AgentError, OSError) as error:
+        # What a machine has pulled before exists, and this account may read it: then it is the registry's fault.
+        known = parts.patiently("read which image it is", parts.container.known)
+        return JobOutcome(JobVerdict.EXCUSED if known else JobVerdict.FAILED, str(error))
+    parts.status.time("image_ready")
+    parts.status.set(image=parts.container.pinned)
+    return None
 
 
 def bring_python(parts: Parts) -> Optional[JobOutcome]:

@@ -24,7 +24,7 @@ PAUSE = 0.05
 
 class Job:
     """
-    Run `bash -c COMMAND` in *folder*; every piece of its output goes to *output*.
+    Run *argv* in *folder*; every piece of its output goes to *output*.
 
     The pipe is emptied by a thread of the agent, so a full disk cannot stop the job from printing.
     Raises UnsafeError, having started nothing, when it could leave a rehearsal.
@@ -33,7 +33,7 @@ class Job:
     def __init__(
         self,
         root: Path,
-        command: str,
+        argv: List[str],
         folder: Path,
         environ: Mapping[str, str],
         output: Callable[[bytes], None],
@@ -42,7 +42,7 @@ class Job:
         self._root = root
         self._output = output
         self._process = subprocess.Popen(
-            ["bash", "-c", command],
+            argv,
             cwd=str(folder),
             env=dict(environ),
             # A program that asks a question would wait for ever for an answer.

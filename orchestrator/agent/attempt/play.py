@@ -9,7 +9,7 @@ from typing import Any, Mapping, Optional, TypeVar
 
 from orchestrator.agent import record as records
 from orchestrator.agent.advance import going_back_text
-from orchestrator.agent.attempt.bring_back import bring_checkpoint, bring_python, fetch_code
+from orchestrator.agent.attempt.bring_back import bring_checkpoint, bring_image, bring_python, fetch_code
 from orchestrator.agent.attempt.data import bring_data
 from orchestrator.agent.attempt.follow import Follower
 from orchestrator.agent.attempt.job import Job, job_environ
@@ -17,6 +17,7 @@ from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
 from orchestrator.agent.checkpoints.restore import NOTHING
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.machine.accelerator import obstacles
+from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.orders import JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobVerdict, judge
@@ -89,9 +90,13 @@ class Player:
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
         if attempt.failures == NOT_BY_CHANCE and self._parts.caches.came_back():
             self._without_what_came_back("the job has failed twice")
-        caches = Task("caches", self._parts.caches.bring)
+        image = Task("image", partial(bring_image, self._parts))
+        # Without an image of the job's own the key of what is kept is known at once.
+        caches = Task("caches", self._parts.caches.bring) if self._parts.container is None else None
         failed = bring_data(self._parts)
-        self._wait(caches)
+        failed = self._wait(image) or failed
+        if failed is None or caches is not None:
+            self._wait(caches or Task("caches", self._parts.caches.bring))
         failed = failed or self._made_ready(attempt)
         if failed is not None:
             # The restore moves files, so it must be over before another attempt begins.
@@ -130,7 +135,8 @@ class Player:
     def _set_up(self, attempt: Attempt) -> Optional[JobOutcome]:
         settings = self._settings
         mark = settings.layout.setup_done(settings.bundle)
-        if not settings.setup or mark.exists():
+        container = self._parts.container
+        if not settings.setup or (mark.exists() and (container is None or container.is_set_up())):
             return None
         self._parts.status.set(phase="setup", message="setup command runs")
         self._parts.status.time("setup_began")
@@ -226,7 +232,10 @@ class Player:
             trains_since=self.record.trains_since or (0.0 if framework is None else time.time()),
         )
         try:
-            job = Job(layout.root, command, layout.current, environ, self._follower.take_output)
+            argv = ["bash", "-c", command]
+            if parts.container is not None:
+                argv = parts.container.argv(command, environ, setup=framework is None)
+            job = Job(layout.root, argv, layout.current, environ, self._follower.take_output)
         except OSError as error:
             return JobOutcome(JobVerdict.FAILED, f"the job cannot be started: {error}")
         try:
@@ -235,7 +244,9 @@ class Player:
                 self.record = records.save(layout, self.record.with_session(job.session))
             if framework is not None:
                 parts.status.time("spawned")
-            return self._watch(job, attempt, target, framework)
+            outcome = self._watch(job, attempt, target, framework)
+            is_set_up = framework is None and outcome.verdict is JobVerdict.DONE
+            return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
         except JobInterrupted as order:
             parts.status.set(phase="stopping", message=order.ending.reason)
             job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
@@ -262,6 +273,8 @@ class Player:
         reached_at: Optional[float] = None
         while True:
             code = job.exit_code()
+            if code is not None and self._parts.container is not None:
+                code = ended(code)
             self._follower.look(attempt.resume_step, last=code is not None)
             committed = self._parts.committer.proven
             if code is not None:

@@ -60,13 +60,19 @@ def image_prefix(layout: Layout, environ: Mapping[str, str]) -> Dict[str, Path]:
 
 
 def environment(
-    layout: Layout, environ: Mapping[str, str], setup: str, image: Iterable[str], prefix: Mapping[str, Path]
+    layout: Layout,
+    environ: Mapping[str, str],
+    setup: str,
+    image: Iterable[str],
+    prefix: Mapping[str, Path],
+    container: str = "",
 ) -> Cache:
     """
     Return the cache of what `job.setup` installs; the code has to be there. Raises AgentError.
 
     It holds the environments that the agent makes, and what pip adds to the *prefix* of the image's own Python,
-    in which *image* has been before.
+    in which *image* has been before. With *container*, the digest of `job.image`, that stands for all that the
+    machine has.
     """
     root, python = layout.root, environ.get(PYTHON, "")
     places = {"venvs": root / "venvs", "python": root / "python", "pythons": root / "pythons"}
@@ -76,8 +82,11 @@ def environment(
         "libc": os.confstr("CS_GNU_LIBC_VERSION") or "",
         "wanted": python,
     }
-    asked = _ask(layout, environ)
-    facts.update(python=asked["version"], abi=asked["abi"], installed=_distributions(image))
+    if container:
+        facts = {"machine": platform.machine(), "image": container}
+    else:
+        asked = _ask(layout, environ)
+        facts.update(python=asked["version"], abi=asked["abi"], installed=_distributions(image))
     places.update(prefix)
     text = json.dumps([setup, python, facts, _lists(layout.current)], sort_keys=True)
     key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -47,15 +47,21 @@ Rewrite = Callable[[str, bytes], bytes]
 
 
 class Caches:
-    """Hold the caches of one machine."""
+    """Hold the caches of one machine; *container* returns the digest of `job.image`, empty for none."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], bucket: JobBucket, status: Status, log: JobLog
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        bucket: JobBucket,
+        status: Status,
+        log: JobLog,
+        container: Callable[[], str] = str,
     ) -> None:
         self._settings, self._environ, self._bucket = settings, environ, bucket
         self.moves = is_rehearsal(environ)
         """Whether folders of another machine have other paths: only on a local cloud."""
-        self._status, self._log = status, log
+        self._status, self._log, self._container = status, log, container
         self._state = settings.layout.status.parent
         self._given_up = False
         self.wanted: List[Cache] = []
@@ -93,20 +99,24 @@ class Caches:
         settings, layout = self._settings, self._settings.layout
         found: List[Cache] = []
         if settings.warm_start:
-            prefix = image_prefix(layout, self._environ)
+            prefix = self._prefix()
             first = self._state / "cache-image.json"
             if not first.exists() and not any(self._state.glob("setup-*")):
                 # Before anything is installed: what the image has is not packed.
                 now = {member: one.state for member, one in look(prefix).items()}
                 write_atomically(first, json.dumps(now))
             self.image = read_json(first)
-            own = environment(layout, self._environ, settings.setup, self.image, prefix)
+            own = environment(layout, self._environ, settings.setup, self.image, prefix, self._container())
             # A machine that an earlier release has set up does not say what its image had.
             if first.exists() and (settings.setup or self._environ.get(PYTHON)):
                 found.append(own)
             found.append(compiled(layout, own))
         home = Path(self._environ.get("HOME") or "/root")
         return found + folders(settings.caches, self._environ, home, layout.root)
+
+    def _prefix(self) -> Dict[str, Path]:
+        """Return where the machine's Python installs; what a container installs is in its own file system."""
+        return {} if self._settings.image else image_prefix(self._settings.layout, self._environ)
 
     def _may_come(self, cache: Cache) -> bool:
         """Say whether a cache is to come back: not over what this machine has already."""
@@ -238,7 +248,7 @@ class Caches:
         self.remember(ENVIRONMENT, {"moving": True})
         for name in ("venvs", "python", "pythons"):
             shutil.rmtree(str(layout.root / name), ignore_errors=True)
-        prefix = image_prefix(layout, self._environ)
+        prefix = self._prefix()
         for member, one in look(prefix).items():
             if member not in self.image:
                 with contextlib.suppress(OSError):

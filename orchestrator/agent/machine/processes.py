@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import List, Optional
 
+from orchestrator.agent.machine.docker import remove
+
 MARK = b"TPUCTL_JOB="
 PAUSE = 0.05
 LOOKS = 3
@@ -32,9 +34,10 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
     """
     Kill every process of this machine's jobs until none is seen; return those that outlive *seconds*.
 
-    None must be seen three times in a row: a process that forks or executes at the moment of one look
-    can be missed by it.
+    Containers are removed first. None must be seen three times in a row: a process that forks or executes at
+    the moment of one look can be missed by it.
     """
+    remove(root)
     end = time.monotonic() + seconds
     empty = 0
     while True:

@@ -121,6 +121,7 @@ KINDS: Mapping[str, Any] = {
         "workers": [{
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
             "checkpoint_counted": bool, "format": str, "rate": maybe(float), "total_steps": maybe(int),
+            "image?": str,
             "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
             "programs_back": maybe(int), "programs_compiled": maybe(int),

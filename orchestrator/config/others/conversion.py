@@ -11,6 +11,7 @@ from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.schema import SCHEMA_FILE
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.starter import FIRST_TYPE, ORDER, first_zone, yaml_value
+from orchestrator.contract.image_names import IMAGE
 from orchestrator.contract.redaction import masked, shapes_in
 from orchestrator.domain.catalog import region_zones
 from orchestrator.domain.clean_text import clean, cut
@@ -69,6 +70,15 @@ class Draft:
             self.values[key] = value
             ours = f"{key}: {_short(value)}"
         self.rows.append(Converted("mapped", theirs, ours, why))
+
+    def image(self, name: str, theirs: str) -> None:
+        """Note the container image of the job; one without a registry or a user may be of somebody's computer."""
+        if "/" not in name or IMAGE.fullmatch(name) is None:
+            self.leave(
+                theirs, "write its whole name to job.image, such as europe-docker.pkg.dev/P/R/NAME:TAG"
+            )
+        else:
+            self.take("job.image", name, theirs, "setup and command run in it, in the pushed folder")
 
     def leave(self, theirs: str, why: str) -> None:
         """Note what is not mapped, and why."""

@@ -10,11 +10,11 @@ from orchestrator.errors import UsageError
 TOOL = "dstack"
 KINDS = ("task", "service", "dev-environment", "fleet", "volume", "gateway")
 
-_CONTAINER = "the job runs on the machine itself, not in a container: install in job.setup"
+_CONTAINER = "job.image is the only setting of a container: it runs as root, with the TPU and the network"
 _IDLE = "the TPU is deleted when the job is done; watch.ttl ends it in any case"
 _POOL = "there are no fleets: each deployment has its own TPU"
 _NO_SETTING = {
-    "image": _CONTAINER, "docker": _CONTAINER, "privileged": _CONTAINER, "user": _CONTAINER,
+    "docker": _CONTAINER, "privileged": _CONTAINER, "user": _CONTAINER,
     "entrypoint": _CONTAINER,
     "registry_auth": _CONTAINER, "working_dir": "the job starts in the pushed folder", "home_dir": _CONTAINER,
     "nvcc": "there are no GPUs", "shell": "commands are run by bash",
@@ -192,6 +192,7 @@ def _listed(given: Any) -> list[Any]:
 _KEYS_OF_A_TASK: Mapping[str, Callable[[Draft, str, Any], None]] = {
     "name": _done, "type": _done, "resources": _done, "backends": _done, "regions": _done,
     "availability_zones": _done, "spot_policy": _done,
+    "image": lambda draft, _, name: draft.image(str(name), f"image: {name}"),
     "reservation": _reservation, "python": _python, "env": _env, "commands": _commands, "files": _files,
     "repos": _repos, "max_duration": _duration, "stop_duration": _duration,
 }  # fmt: skip

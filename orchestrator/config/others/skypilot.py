@@ -16,7 +16,7 @@ _NO_SETTING = {
     "resources.disk_tier": "a TPU's boot disk has one kind",
     "resources.network_tier": "not a setting of a TPU",
     "resources.ports": "no port is opened; reach it with: tpuctl tunnel PORT",
-    "resources.image_id": "the job runs on the machine itself, not in a container: install in job.setup",
+    "resources.image_id": "the machine's own image is tpu.runtime",
     "resources.labels": "tpuctl sets its own labels only",
     "resources.autostop": "the TPU is deleted when the job is done; watch.ttl ends it in any case",
     "resources.priority": "there is no queue of jobs",
@@ -118,9 +118,12 @@ def _resources(draft: Draft, given: Mapping[str, Any]) -> None:
     _spot(draft, usable)
     for name, value in _named(given.get("accelerator_args")):
         _argument(draft, name, value, f"resources.accelerator_args.{name}: {value}")
+    image = str(given.get("image_id") or "")
+    if image.startswith("docker:"):
+        draft.image(image.partition(":")[2], f"resources.image_id: {image}")
     _recovery(draft, given.get("job_recovery", given.get("spot_recovery")))
     for key in dict.fromkeys(str(key) for one in every for key in one):
-        if key not in _READ_ABOVE:
+        if key not in _READ_ABOVE and not (key == "image_id" and image.startswith("docker:")):
             draft.leave(f"resources.{key}", _NO_SETTING.get(f"resources.{key}", _UNKNOWN))
 
 

@@ -9,15 +9,14 @@ from orchestrator.config.others.scripts import Variables, configured, options, t
 
 TOOL = "xpk"
 
-_IMAGE = "the job runs on the machine itself, not in a container: install in job.setup"
 _CLUSTER = "there is no Kubernetes cluster: the TPU belongs to the deployment"
 _PATHWAYS = "Pathways is not supported"
 _NO_SETTING = {
     "--cluster": _CLUSTER, "--scheduler": _CLUSTER, "--priority": "there is no queue of jobs",
     "--project-number": _CLUSTER,
-    "--docker-image": _IMAGE, "--base-docker-image": _IMAGE, "--docker-name": _IMAGE,
-    "--docker-image-pull-secret": _IMAGE,
-    "--num-nodes": "only for GPUs", "--use-parallel-containers": _IMAGE,
+    "--docker-name": "the container is named after the deployment",
+    "--docker-image-pull-secret": "the machine's own account pulls the image",
+    "--num-nodes": "only for GPUs", "--use-parallel-containers": "one container for each machine",
     "--ttl-seconds-after-finished": "the TPU is deleted when the job is done",
     "--storage": "name data in job.data, disks in tpu.disks",
     "--env-file": "not read: write its variables to job.env, its secrets to job.secrets",
@@ -149,6 +148,8 @@ _TAKEN: Mapping[str, Callable[[Draft, str, str], None]] = {
     "--spot": lambda draft, _, theirs: draft.take("tpu.spot", value=True, theirs=theirs),
     "--on-demand": lambda draft, _, theirs: draft.take("tpu.spot", value=False, theirs=theirs),
     "--flex": _flex,
+    "--docker-image": Draft.image,
+    "--base-docker-image": Draft.image,
     "--reservation": Draft.reservation,
     "--script-dir": Draft.source,
     "--max-restarts": _restarts,

@@ -6,6 +6,7 @@ from math import isfinite
 
 from orchestrator.config.rules.progress_patterns import fault
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.contract.image_names import IMAGE
 from orchestrator.contract.preemption_notice import NOTICE
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.exposed_services import SAFE, exposures, job_texts
@@ -18,6 +19,7 @@ VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
 
 _IN_BUCKET = ("auto", "orbax", "tf", "keras", "marker", "dcp", "levanter", "files", "outputs")
 TOO_MUCH = ("", "~", "/root", "/home", "/opt", "/opt/tpuctl", "/usr", "/usr/local", "/etc", "/var", "/tmp")  # noqa: S108
+DOCKERS = ("DOCKER_", "BUILDKIT_")
 RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
 
 
@@ -49,6 +51,28 @@ def _python(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem(
             "job.python", f'"{spec.job.python[:20]}" is not a version of Python', 'write "3.12", in quotes'
         )
+
+
+def _image(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    image = spec.job.image
+    found = IMAGE.fullmatch(image)
+    if not image:
+        return
+    if found is None:
+        hint = "for example europe-docker.pkg.dev/PROJECT/REPOSITORY/train:1"
+        yield Problem("job.image", f'"{image[:80]}" is not the name of a container image', hint)
+    elif not found["tag"] and not found["digest"]:
+        text = "names neither a tag nor a digest: what is `latest` at the first pull of each push runs"
+        yield Problem("job.image", text, f"write {image[:80]}:TAG, or @sha256:DIGEST", fatal=False)
+    if spec.job.run_on == "vm":
+        yield Problem("job.image", "is for TPUs, and the image of the VM has no docker", "write run_on: tpu")
+    if spec.job.python:
+        yield Problem(
+            "job.python", "is set, and the image has its own Python", "leave job.python or job.image out"
+        )
+    for name in (*spec.job.env, *spec.job.secrets):
+        if name.startswith(DOCKERS):
+            yield Problem(f"job.env.{name}", "would be read by docker itself", "choose another name")
 
 
 def _caches(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -215,6 +239,7 @@ RULES = (
     SettingRule(("vm", "job.run_on"), _run_on),
     SettingRule(("job.env",), _env),
     SettingRule(("job.python",), _python),
+    SettingRule(("job.image", "job.run_on", "job.python", "job.env", "job.secrets"), _image),
     SettingRule(("job.caches", "job.run_on"), _caches),
     SettingRule(("job.data",), _data),
     SettingRule(("job.command", "job.setup", "job.env"), _open),

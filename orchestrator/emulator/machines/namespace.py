@@ -13,6 +13,7 @@ from pathlib import Path
 
 import orchestrator
 from orchestrator.emulator.machines import process_table
+from orchestrator.emulator.machines.docker_standin import install_docker
 from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, GuestConfig
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import GCLOUD
@@ -70,6 +71,8 @@ class NamespaceHosts(MachineHosts):
     def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
         environment = self._environment(machine, Path("/"), STATE / "bin", Path("/tmp"))  # noqa: S108
         self._disk_devices(machine, folder)
+        if machine.kind == "tpu":
+            install_docker(state / "bin", Path("/"))
         environment["TPUCTL_DISK_DIR"] = str(DISKS)
         return GuestConfig.build("namespace", machine, self.settings, STATE, environment)
 

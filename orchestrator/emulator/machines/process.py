@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.emulator.machines.apt_standin import SETTINGS, install_apt
+from orchestrator.emulator.machines.docker_standin import install_docker
 from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import CRON
@@ -42,6 +43,8 @@ class ProcessHosts(MachineHosts):
         for path in (temporary, folder / "home/root", folder / "opt", folder / "etc/cron.d"):
             path.mkdir(parents=True, exist_ok=True)
         install_apt(state / "bin", folder)
+        if machine.kind == "tpu":
+            install_docker(state / "bin", folder)
         short = short_name(self.settings.cloud_id, machine.id, temporary)
         environment = self._environment(machine, folder, state / "bin", short)
         environment["TPUCTL_APT_DIR"] = str(folder / SETTINGS)

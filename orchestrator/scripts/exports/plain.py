@@ -47,6 +47,7 @@ def _check(spec: Spec) -> None:
     refused = {
         f"tpu.request: {spec.tpu.request}": spec.tpu.request != "node",
         "tpu.disks": bool(spec.tpu.disks),
+        "job.image": bool(spec.job.image),
         "job.run_on: vm": spec.job.run_on == "vm",
         "os_login": spec.os_login,
         "impersonate": spec.impersonate is not None,

@@ -7,4 +7,4 @@ xpk workload create --cluster demo --workload big --tpu-type=v4-32 --num-slices=
 #= tpu.spot: True
 #= job.command: bash setup.sh && python3 train.py
 #- --num-slices 2
-#- --docker-image gcr.io/my-project/img
+#= job.image: gcr.io/my-project/img
