@@ -181,8 +181,8 @@ def circling(graph):
 
 MAY_IMPORT_LATE = {
     "cli/main.py": ("click", "difflib", "orchestrator"),  # every command passes through it
-    # Only the completion of a name, and an error that the local cloud may explain, ask for them.
-    "cli/options.py": ("orchestrator.app.state_folders", "orchestrator.app.known"),
+    # Only the completion of a name, an error that the local cloud may explain, and --quiet ask for them.
+    "cli/options.py": ("orchestrator.app.state_folders", "orchestrator.app.known", "orchestrator.cli"),
     # rich: 40 ms; `status` and --json print without it. The folder names the story of a bug.
     "cli/console.py": ("rich", "orchestrator.app.state_folders"),
     "cli/views/event_lines.py": ("orchestrator.cli.views.live_line",),  # rich, only where somebody looks

@@ -122,7 +122,7 @@ class Tpuctl:
         return lines
 
     def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
-        """Return the rows of `tpuctl checkpoints --json`, newest first; *verify* reads each one whole."""
+        """Return the rows of `tpuctl checkpoints list --json`, newest first; *verify* reads each one whole."""
         rows = list_checkpoints(self._choice, self._reporter, verify=verify).rows
         return [row.as_dict() for row in rows]
 

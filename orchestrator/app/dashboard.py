@@ -89,7 +89,7 @@ class Pages:
 
 
 class Neighbours:
-    """Know how all deployments of this computer are, as `tpuctl top` does; *rows* are empty until it has looked."""
+    """Know how all deployments of this computer are, as `status --all -w` does; *rows* are empty at first."""
 
     def __init__(self, choice: Choice, failed: Callable[[Exception], None]) -> None:
         self._deployments = Deployments(choice)

@@ -20,14 +20,19 @@ REQUIREMENTS = "requirements.txt"
 
 def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Path:
     """Write a commented deployment file with its schema, or the files of *recipe*; return the deployment file."""
+    schema = json.dumps(json_schema(), indent=2) + "\n"
     if recipe is None:
-        schema = json.dumps(json_schema(), indent=2) + "\n"
         listed = (folder / REQUIREMENTS).is_file()
         text = init_text(name or _name_of(folder), setup=f"pip install -r {REQUIREMENTS}" if listed else "")
-        files = {FILE_NAME: text.encode(), SCHEMA_FILE: schema.encode()}
+        files = {FILE_NAME: text.encode()}
     else:
         files = _copies(_example(recipe))
-        files[FILE_NAME] = _renamed(files[FILE_NAME], name)
+        # In a checkout the schema lies among the pages; a copy has its own beside it.
+        text = re.sub(
+            r"^(# yaml-language-server: \$schema=).*", rf"\1{SCHEMA_FILE}", files[FILE_NAME].decode()
+        )
+        files[FILE_NAME] = _renamed(text.encode(), name)
+    files[SCHEMA_FILE] = schema.encode()
     # Before anything is written: a wrong name must not leave half a project behind. Without variables of
     # the environment, for the file has to be right by itself.
     read(files[FILE_NAME], FILE_NAME, environ={})

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 WIDTH = 9
 """Blanks before the further lines of an error's text."""
+quiet = False
+"""What --quiet sets: talk is left out, results and errors stay."""
 # The class matches no line feed, or blanks at the beginning of the next line would go too.
 _PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
 """Blanks, and what sets colours, at the end of a line."""
@@ -51,6 +53,9 @@ def terminal(**settings: Any) -> "Console":
     # rich takes 40 ms to import: `status` beside a watcher and `--json` print without it.
     from rich.console import Console
 
+    if os.environ.get("NO_COLOR"):
+        # rich would leave bold and dim, and colours where FORCE_COLOR is set too.
+        settings["color_system"] = None
     return Console(highlight=False, **settings)
 
 
@@ -75,7 +80,7 @@ def put(text: str, *, err: bool = False) -> None:
 
 
 def say(text: str, *, style: str = "") -> None:
-    """Print talk to stderr, in colour on a terminal that wants it."""
+    """Print a result or an error to stderr, in colour on a terminal that wants it."""
     # Without markup: a text with [brackets] of others is text.
     console = terminal(stderr=True, soft_wrap=True)
     with console.capture() as captured:
@@ -84,6 +89,18 @@ def say(text: str, *, style: str = "") -> None:
     # prints above it in the place of sys.stderr.
     sys.stderr.write(captured.get())
     sys.stderr.flush()
+
+
+def talk(text: str, *, style: str = "") -> None:
+    """Print to stderr what --quiet leaves out: what goes on, what it costs, what could come next."""
+    if not quiet:
+        say(text, style=style)
+
+
+def end_quiet() -> None:
+    """Talk again: another command of the same process may be a talkative one."""
+    global quiet  # noqa: PLW0603 (one switch for the whole command line, as click has one context)
+    quiet = False
 
 
 def show_error(error: TpuctlError, args: Sequence[str]) -> None:

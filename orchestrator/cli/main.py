@@ -16,6 +16,7 @@ from orchestrator.cli.options import (
     override_option,
     refuse_misplaced,
     settings_options,
+    talk_options,
     write_options,
 )
 from orchestrator.errors import Interrupted, TpuctlError, UsageError
@@ -36,15 +37,12 @@ GROUPS = {
         "down": "Delete the machines; data stays unless you say so.",
     },
     "Look": {
-        "status": "Show what exists and how far the job is.",
-        "top": "Show all deployments of this computer, live.",
+        "status": "Show what exists and how far the job is; --all, -w: live.",
         "logs": "Show the job's log, across machines.",
         "explain": "Say why the deployment is in its state, and what comes next.",
         "cost": "Show what was spent: by resource, zone, day and use.",
-        "report": "Write the deployment's story as one HTML page.",
-        "dashboard": "Show the report in a browser, live, on this computer.",
-        "checkpoints": "List what is saved, and what would be resumed.",
-        "fetch": "Copy the newest checkpoint, the model, to this computer.",
+        "report": "Write the deployment's story as one HTML page; --live.",
+        "checkpoints": "List what is saved, or copy the model to this computer.",
     },
     "Reach the machines": {
         "ssh": "Open a shell on a worker or on the VM.",
@@ -59,8 +57,6 @@ GROUPS = {
         "secret": "Store the job's secrets where only its machines read them.",
         "notify": "Test notifications.",
         "prices": "Read the prices of TPUs from Google's billing catalogue.",
-        "schema": "Print the JSON Schema of tpuctl.yaml.",
-        "completion": "Print the completion script for your shell.",
         "selftest": "Run all of tpuctl once on the cloud, and leave nothing.",
         "export": "Write the deployment as plain scripts, or for JobSet, SkyPilot or Ray.",
         "support": "Write an archive for a bug report; nothing is sent.",
@@ -68,20 +64,29 @@ GROUPS = {
         "help": "Show the help of a command, or what an error code means.",
     },
 }
-COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+UNLISTED = {"completion": "Print the completion script for your shell."}
+"""What is needed once in a computer's life: it has its help and its page, and no line in the list."""
+COMMANDS = {name: text for group in (*GROUPS.values(), UNLISTED) for name, text in group.items()}
 HIDDEN = ("ssh-proxy",)
 """Commands that other programs start, and nobody types."""
+RENAMED = {
+    "top": ("status", "--all", "-w"),
+    "dashboard": ("report", "--live"),
+    "fetch": ("checkpoints", "fetch"),
+    "schema": ("config", "schema"),
+}
+"""Commands under the names that they had; they work, and tell their new one."""
 
 
 ELSEWHERE = {
     "up": ("apply", "create", "deploy", "launch", "provision", "run", "start", "submit"),
     "down": ("cancel", "delete", "destroy", "kill", "remove", "rm", "stop", "teardown", "terminate"),
-    "top": ("list", "ls", "ps", "queue"),
+    "status --all": ("list", "ls", "ps", "queue"),
     "status": ("describe", "info", "show"),
     "check": ("lint", "validate", "verify"),
     "watch": ("babysit", "monitor", "recover", "resume"),
     "push": ("redeploy", "restart", "sync", "update"),
-    "fetch": ("download", "get", "pull"),
+    "checkpoints fetch": ("download", "get", "pull"),
     "cp": ("rsync", "scp"),
     "exec": ("ssh-all",),
     "ssh": ("attach", "connect", "login", "shell"),
@@ -100,6 +105,10 @@ READER_GONE = 141
 
 class LazyGroup(click.Group):
     """Import a command's module only when that command runs."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params += talk_options()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of a deployment's life."""
@@ -124,7 +133,13 @@ class LazyGroup(click.Group):
         return [CompletionItem(name, help=text) for name, text in found]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Resolve a command; a name that is almost right gets a hint."""
+        """Resolve a command; a name that is almost right gets a hint, and one that it had leads to its own."""
+        if args and args[0] in RENAMED:
+            now = RENAMED[args[0]]
+            read = {"--json", "-q", "--quiet"} & set(args) or ctx.params.get("as_json") or ctx.params["quiet"]
+            if not read and not ctx.resilient_parsing:
+                click.echo(f"`tpuctl {args[0]}` is now `tpuctl {' '.join(now)}`", err=True)
+            args = [*now, *args[1:]]
         if args and args[0] not in COMMANDS and args[0] not in HIDDEN:
             meant = _meant(args[0])
             hint = f"did you mean `tpuctl {meant}`?" if meant else "see: tpuctl --help"
@@ -144,7 +159,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in their groups, without importing any of them."""
-        width = max(map(len, COMMANDS))
+        width = max(len(name) for commands in GROUPS.values() for name in commands)
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
@@ -157,7 +172,8 @@ def _meant(word: str) -> str:
     here = {other: ours for ours, others in ELSEWHERE.items() for other in others}
     if word.lower() in here:
         return here[word.lower()]
-    return next(iter(difflib.get_close_matches(word, COMMANDS, n=1)), "")
+    found = next(iter(difflib.get_close_matches(word, [*COMMANDS, *RENAMED], n=1)), "")
+    return " ".join(RENAMED.get(found, (found,)))
 
 
 @click.group(

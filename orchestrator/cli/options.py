@@ -30,7 +30,11 @@ class SharedOption(click.Option):
 
 
 class Command(click.Command):
-    """Show its own options first in its help, and those of all commands after them."""
+    """Take --quiet and --color; show its own options first in its help, and those of all commands after them."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params += talk_options()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in two sections."""
@@ -38,12 +42,32 @@ class Command(click.Command):
         write_options(self, ctx, formatter, "Common options", shared=True)
 
 
+class VerbGroup(click.Group):
+    """Run the verb *plain* where none is named: `tpuctl config` is `tpuctl config show`."""
+
+    def __init__(self, *args: Any, plain: str = "", **settings: Any) -> None:
+        super().__init__(*args, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
+        self.plain = plain
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the order of their use, not of the alphabet."""
+        return list(self.commands)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the plain verb where none stands; a shell that completes words sees what was typed."""
+        known = {*self.commands, *ctx.help_option_names}
+        if self.plain and not ctx.resilient_parsing and (not args or args[0] not in known):
+            args = [self.plain, *args]
+        return super().parse_args(ctx, args)
+
+
 def write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter, title: str, *, shared: bool
 ) -> None:
     """Write a section of a command's help: the options of all commands when *shared*, else its own."""
     params = [p for p in command.get_params(ctx) if isinstance(p, SharedOption) is shared]
-    records = [found for p in params if (found := p.get_help_record(ctx)) is not None]
+    options = [p for p in params if isinstance(p, click.Option)]
+    records = [found for p in options if (found := p.get_help_record(ctx)) is not None]
     if records:
         with formatter.section(title):
             formatter.write_dl(records)
@@ -137,6 +161,47 @@ cloud_option = click.option(
     help="gcp: Google Cloud. local: the local cloud on this computer.  [env: TPUCTL_CLOUD]",
 )
 json_option = click.option("--json", "as_json", cls=SharedOption, is_flag=True, help="Print JSON to stdout.")
+
+
+def talk_options() -> list[click.Parameter]:
+    """Return --quiet and --color, which rule what is printed and say nothing to the command itself."""
+    return [
+        SharedOption(
+            ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_be_quiet,
+            help="Print the result and errors only, as cron jobs want it.",
+        ),
+        SharedOption(
+            ["--color"], type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+            expose_value=False, callback=_choose_colour,
+            help="auto: on a terminal, unless NO_COLOR, FORCE_COLOR, CLICOLOR or CLICOLOR_FORCE is set.",
+        ),
+    ]  # fmt: skip
+
+
+def _be_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.find_root().params["quiet"] = value
+    if value and not ctx.resilient_parsing:
+        from orchestrator.cli import console
+
+        console.quiet = True
+        ctx.find_root().call_on_close(console.end_quiet)
+
+
+def _choose_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
+    """Put the choice into the two variables that rich and our own views read (https://no-color.org)."""
+    ctx.find_root().params["color"] = value
+    environment = os.environ
+    if value == "auto" and not (environment.get("NO_COLOR") or environment.get("FORCE_COLOR")):
+        if environment.get("CLICOLOR_FORCE", "0") not in {"", "0"}:
+            environment["FORCE_COLOR"] = "1"
+        elif environment.get("CLICOLOR") == "0":
+            environment["NO_COLOR"] = "1"
+    if value != "auto":
+        wanted, other = ("FORCE_COLOR", "NO_COLOR") if value == "always" else ("NO_COLOR", "FORCE_COLOR")
+        environment[wanted] = "1"
+        environment.pop(other, None)
+
+
 name_argument = click.argument("name", required=False, shell_complete=complete_name)
 """NAME of a deployment that this computer has brought up; it needs no file."""
 home_option = click.option(

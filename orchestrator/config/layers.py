@@ -71,7 +71,7 @@ def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
     setting = settings().get(key)
     named = key.startswith(f"{ENV_KEY}.")
     if setting is None and not named:
-        hint = did_you_mean(key, settings()) or "`tpuctl schema` lists all settings"
+        hint = did_you_mean(key, settings()) or "`tpuctl config schema` lists all settings"
         document.complaints.append(Complaint(origin, 0, 0, key, "there is no such setting", hint))
         return None
     # One text for a whole section would throw away what the file says below it.

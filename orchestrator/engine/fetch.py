@@ -79,7 +79,7 @@ def parcel_of(one: StoredCheckpoint) -> Parcel:
         size=one.size,
         files=tuple((name, digests[name], place) for name, place in places_of(one).items()),
         details={"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at},
-        again="find one that is whole with `tpuctl checkpoints --verify`, then: tpuctl fetch --step N",
+        again="`tpuctl checkpoints list --verify` names those that are whole: tpuctl checkpoints fetch --step N",
     )
 
 

@@ -50,7 +50,7 @@ class UnclaimedFiles:
         return WORDS[self.parts[0].why]
 
     def as_dict(self) -> dict[str, object]:
-        """Return what `tpuctl checkpoints --json` prints."""
+        """Return what `tpuctl checkpoints list --json` prints."""
         return {
             "incarnation": self.incarnation,
             "complete": self.complete,

@@ -9,7 +9,7 @@ from orchestrator.domain.observation import Heartbeat, Phase, World
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec
 
-FETCH = "tpuctl fetch --unclaimed"
+FETCH = "tpuctl checkpoints fetch --unclaimed"
 _BUCKET = "bucket"
 _PLACES = {
     "checkpoints": "in the checkpoint folder",

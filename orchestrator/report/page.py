@@ -57,7 +57,7 @@ class LiveFacts:
     """
     Hold what only the dashboard shows: the end of the job's *log*, and the *deployments* of this computer.
 
-    Those are the rows of `tpuctl top`; *shown* is the name of the one whose page this is.
+    Those are the rows of `tpuctl status --all -w`; *shown* is the name of the one whose page this is.
     """
 
     log: Sequence[str] = ()

@@ -20,7 +20,7 @@ async function refresh() {
     updated = Date.now();
     trouble = "";
   } catch (error) {
-    trouble = "no news from tpuctl dashboard: " + error.message;
+    trouble = "no news from tpuctl report --live: " + error.message;
   }
   tell();
 }

@@ -1,4 +1,4 @@
-"""tpuctl fetch, against a real bucket of the local cloud: the whole checkpoint, as it was saved, or nothing."""
+"""tpuctl checkpoints fetch, against a real bucket: the whole checkpoint, as it was saved, or nothing."""
 
 import hashlib
 import os
@@ -26,26 +26,26 @@ def tree(folder):
 
 def test_the_newest_complete_one_comes_and_nothing_is_overwritten(bucket, capsys, tmp_path):
     """Step 30 is torn, so it is 20; another step by its number; no folder is written a second time."""
-    code, out, _ = here(capsys, "fetch", "--json")
+    code, out, _ = here(capsys, "checkpoints", "fetch", "--json")
     found = document(out)
     assert (code, found["step"], found["files"], found["verified"]) == (0, 20, 1, True)
     assert tree(tmp_path / "mine-step-20") == {"weights": b"w" * 4000}
 
-    code, _, err = here(capsys, "fetch")
+    code, _, err = here(capsys, "checkpoints", "fetch")
     assert code == 2
     assert "TPU-114" in err
-    code, _, err = here(capsys, "fetch", "--step", "10", "-o", str(tmp_path / "deep" / "ten"))
+    code, _, err = here(capsys, "checkpoints", "fetch", "--step", "10", "-o", str(tmp_path / "deep" / "ten"))
     assert code == 0
     assert "each file has the sha256 it was saved with" in err
     assert tree(tmp_path / "deep" / "ten") == {"weights": b"w" * 4000}
-    code, _, err = here(capsys, "fetch", "--step", "30")
+    code, _, err = here(capsys, "checkpoints", "fetch", "--step", "30")
     assert (code, "there is no complete checkpoint of step 30" in err) == (1, True)
 
 
 def test_bytes_that_are_not_those_saved_leave_nothing(bucket, capsys, tmp_path):
     """Neither the folder nor its beginnings."""
     bucket.write(file_name(20, 1, 0, "weights"), b"x" * 4000)
-    code, _, err = here(capsys, "fetch", "-o", str(tmp_path / "model"))
+    code, _, err = here(capsys, "checkpoints", "fetch", "-o", str(tmp_path / "model"))
     assert code == 1
     assert "TPU-403" in err
     assert "another sha256" in err
@@ -62,14 +62,14 @@ def test_what_an_interrupt_left_is_used_and_what_is_foreign_goes(bucket, capsys,
     asked = []
     with monkeypatch.context() as patch:
         patch.setattr(type(bucket), "download", lambda *_: asked.append(1))
-        assert here(capsys, "fetch", "-o", str(tmp_path / "model"))[0] == 0
+        assert here(capsys, "checkpoints", "fetch", "-o", str(tmp_path / "model"))[0] == 0
     assert (asked, tree(tmp_path / "model")) == ([], {"weights": b"w" * 4000})
 
     half = tmp_path / "again.part"
     half.mkdir()
     (half / FETCHED).touch()
     (half / "weights").write_bytes(b"w" * 40)
-    assert here(capsys, "fetch", "-o", str(tmp_path / "again"))[0] == 0
+    assert here(capsys, "checkpoints", "fetch", "-o", str(tmp_path / "again"))[0] == 0
     assert tree(tmp_path / "again") == {"weights": b"w" * 4000}
 
 
@@ -78,7 +78,7 @@ def test_a_folder_of_somebody_elses_is_left_alone(bucket, capsys, tmp_path):
     theirs = tmp_path / "model.part"
     theirs.mkdir()
     (theirs / "thesis").write_text("all of it")
-    code, _, err = here(capsys, "fetch", "-o", str(tmp_path / "model"))
+    code, _, err = here(capsys, "checkpoints", "fetch", "-o", str(tmp_path / "model"))
     assert (code, "TPU-114" in err, "model.part" in err) == (2, True, True)
     assert [(path.name, path.read_text()) for path in theirs.iterdir()] == [("thesis", "all of it")]
 
@@ -102,7 +102,7 @@ def test_a_planted_link_is_never_followed(bucket, capsys, tmp_path, planted):
         (part / "weights").hardlink_to(precious)
     if planted == "open to all":
         part.chmod(0o777)
-    code, _, err = here(capsys, "fetch", "-o", str(tmp_path / "model"))
+    code, _, err = here(capsys, "checkpoints", "fetch", "-o", str(tmp_path / "model"))
     assert (code, "TPU-114" in err, "model.part" in err) == (2, True, True)
     assert precious.read_text() == "all of it"
 
@@ -114,7 +114,7 @@ def test_an_unfinished_copy_of_another_user_is_not_gone_on_with(bucket, capsys, 
     part.mkdir()
     (part / FETCHED).touch()
     os.chown(part, 4321, 4321)
-    assert here(capsys, "fetch", "-o", str(tmp_path / "model"))[0] == 2
+    assert here(capsys, "checkpoints", "fetch", "-o", str(tmp_path / "model"))[0] == 2
 
 
 def test_a_checkpoint_that_the_job_wrote_itself(bucket, capsys, tmp_path):
@@ -124,14 +124,14 @@ def test_a_checkpoint_that_the_job_wrote_itself(bucket, capsys, tmp_path):
     )
     for name in ("commit_success.txt", "state/array", "state/"):
         bucket.write(f"checkpoints/77/{name}", name.encode() * (not name.endswith("/")))
-    code, _, err = here(capsys, "fetch")
+    code, _, err = here(capsys, "checkpoints", "fetch")
     assert code == 0
     assert "no sha256 was noted" in err
     found = tree(tmp_path / "mine-step-77")
     assert found == {"commit_success.txt": b"commit_success.txt", "state/array": b"state/array"}
 
     bucket.write("checkpoints/77/../../../evil", b"evil")
-    code, _, err = here(capsys, "fetch", "-o", "other")
+    code, _, err = here(capsys, "checkpoints", "fetch", "-o", "other")
     assert (code, "no file's" in err) == (2, True)
     assert not list(tmp_path.glob("other*"))
 
@@ -139,7 +139,7 @@ def test_a_checkpoint_that_the_job_wrote_itself(bucket, capsys, tmp_path):
 def test_a_disk_without_room_is_noticed_first(bucket, capsys, monkeypatch):
     """Nothing is begun."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    code, _, err = here(capsys, "fetch")
+    code, _, err = here(capsys, "checkpoints", "fetch")
     assert (code, "has room for" in err) == (2, True)
 
 
@@ -155,7 +155,7 @@ def test_a_slice_has_a_folder_for_each_worker(bucket, capsys, tmp_path):
         file = StoredFile("shard", len(data), hashlib.sha256(data).hexdigest())
         manifest = Manifest(40, 2, worker, 2, 1, "step-40", (file,), 1.0)
         bucket.write(manifest_name(40, 2, worker), manifest.text().encode())
-    assert here(capsys, "fetch")[0] == 0
+    assert here(capsys, "checkpoints", "fetch")[0] == 0
     assert tree(tmp_path / "mine-step-40") == {"w0/shard": b"part 0", "w1/shard": b"part 1"}
 
 
@@ -168,7 +168,7 @@ def test_a_large_file_comes_in_several_streams(bucket, capsys, tmp_path, monkeyp
     digest = bucket.download("big", tmp_path / "copy", sizes.append, 4)
     assert (tmp_path / "copy").read_bytes() == data
     assert (digest, sizes) == (hashlib.sha256(data).hexdigest(), [10_001])
-    assert here(capsys, "fetch", "-o", str(tmp_path / "model"))[0] == 0
+    assert here(capsys, "checkpoints", "fetch", "-o", str(tmp_path / "model"))[0] == 0
     assert tree(tmp_path / "model") == {"weights": b"w" * 4000}
 
 

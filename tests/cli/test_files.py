@@ -52,7 +52,7 @@ def test_init_copies_a_recipe(recipe, tmp_path, capsys):
     assert code == 0
     assert document(out)["file"] == str(tmp_path / "x" / "tpuctl.yaml")
     wanted = {p.name for p in (ROOT / "examples" / recipe).iterdir() if p.is_file()}
-    assert {p.name for p in (tmp_path / "x").iterdir() if p.is_file()} == wanted
+    assert {p.name for p in (tmp_path / "x").iterdir() if p.is_file()} == {*wanted, "tpuctl.schema.json"}
     assert load(tmp_path / "x" / "tpuctl.yaml").name == "mine"
     code, out, err = here(
         capsys, "plan", "--offline", "--json", "--file", str(tmp_path / "x" / "tpuctl.yaml")
@@ -86,12 +86,12 @@ def test_init_refuses_what_cannot_work(words, code, tmp_path, capsys):
 
 
 def test_the_published_schema_is_the_one_in_the_code(capsys):
-    """Editors read docs/tpuctl.schema.json; `tpuctl schema` prints the same."""
+    """Editors read docs/tpuctl.schema.json; `tpuctl config schema` prints the same."""
     published = ROOT / "docs" / "tpuctl.schema.json"
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         published.write_text(json.dumps(json_schema(), indent=2) + "\n")
     assert json.loads(published.read_text()) == json_schema()
-    code, out, err = here(capsys, "schema")
+    code, out, err = here(capsys, "config", "schema")
     assert (code, json.loads(out), err) == (0, json_schema(), "")
 
 
@@ -256,7 +256,7 @@ def test_init_says_what_it_wrote_and_how_to_go_on(tmp_path, monkeypatch, capsys)
     """The next command works where the user stands; each file of a recipe is named."""
     monkeypatch.chdir(tmp_path)
     said = here(capsys, "init", "my model", "--recipe", "numpy-lm")[2]
-    assert "Wrote 9 files to my model" in said
+    assert "Wrote 10 files to my model" in said
     assert all(path.name in said for path in (tmp_path / "my model").iterdir())
     assert "next:  cd 'my model' && tpuctl plan" in said
     said = here(capsys, "init")[2]

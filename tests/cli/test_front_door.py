@@ -10,7 +10,7 @@ import click
 import pytest
 
 from orchestrator import __version__
-from orchestrator.cli.main import COMMANDS, ELSEWHERE, cli
+from orchestrator.cli.main import COMMANDS, ELSEWHERE, GROUPS, HIDDEN, RENAMED, UNLISTED, cli
 from tests.cli.cli_kit import ROOT, environment, here
 
 HEAVY = {
@@ -72,11 +72,85 @@ def test_every_command_explains_itself(words, command, capsys):
 
 
 def test_the_list_of_commands_is_complete(capsys):
-    """The front door names each command with its sentence."""
+    """The front door names each command with its sentence, but for those that are hidden or have a new name."""
     text = here(capsys, "--help")[1]
-    for name, sentence in COMMANDS.items():
-        assert f"  {name} " in text
-        assert sentence in " ".join(text.split())
+    for commands in GROUPS.values():
+        for name, sentence in commands.items():
+            assert f"  {name} " in text
+            assert sentence in " ".join(text.split())
+    assert not [name for name in (*HIDDEN, *UNLISTED, *RENAMED) if f"\n  {name} " in text]
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items(), ids=RENAMED)
+def test_a_name_of_before_is_the_command_and_names_the_new_one(old, new, capsys):
+    """On stderr, in one line; not to a program, and not to a cron job."""
+    hint = f"`tpuctl {old}` is now `tpuctl {' '.join(new)}`\n"
+    words = [word for word in new if not word.startswith("-")]
+    assert here(capsys, old, "--help") == (0, here(capsys, *words, "--help")[1], hint)
+    assert here(capsys, "help", old) == here(capsys, *words, "--help")
+    for silent in ("--json", "--quiet", "-q"):
+        assert here(capsys, old, silent, "--nope")[2].count(hint) == 0
+        assert here(capsys, silent, old, "--nope")[2].count(hint) == 0
+
+
+def test_what_top_took_its_new_name_takes(capsys, tmp_path, monkeypatch):
+    """`top --once` is in scripts: it looks once and leaves."""
+    monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path))
+    once = here(capsys, "top", "--once", "--json")
+    assert (once[0], once[2]) == (0, "")
+    assert once == here(capsys, "status", "--all", "--json")
+    assert here(capsys, "status", "--all", "some-name")[0] == 2
+
+
+def test_a_group_without_its_verb_means_the_plain_one(capsys):
+    """`tpuctl config` shows the settings, `tpuctl checkpoints --verify` reads them, as both have always done."""
+    file = ("--file", str(ROOT / "examples" / "numpy-lm" / "tpuctl.yaml"))
+    assert here(capsys, "config", *file) == here(capsys, "config", "show", *file)
+    assert (
+        here(capsys, "checkpoints", "--verify", "--nope")[2]
+        == here(capsys, "checkpoints", "list", "--verify", "--nope")[2]
+    )
+
+
+def test_quiet_leaves_the_result_and_errors(capsys, tmp_path, monkeypatch):
+    """Before the command or after it; the next command of the same process talks again."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one").mkdir()
+    loud = here(capsys, "init", "one/a", "--recipe", "numpy-lm")
+    assert (loud[0], "  next:  " in loud[2]) == (0, True)
+    for words in (("-q", "init", "one/b"), ("init", "--quiet", "one/c")):
+        code, _, err = here(capsys, *words, "--recipe", "numpy-lm")
+        assert (code, "  next:  " in err, err.count("\n")) == (0, False, 1)
+    assert "  next:  " in here(capsys, "-q", "init", "one/a", "--recipe", "numpy-lm")[2]
+    assert "  next:  " in here(capsys, "init", "one/d", "--recipe", "numpy-lm")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "coloured"),
+    [
+        ((), {}, False),
+        (("--color", "always"), {}, True),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"CLICOLOR_FORCE": "1"}, True),
+        ((), {"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}, False),
+        ((), {"CLICOLOR_FORCE": "1", "CLICOLOR": "0"}, True),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("before", [True, False])
+def test_colour_is_what_flag_and_variables_say(
+    words, variables, coloured, before, capsys, tmp_path, monkeypatch
+):
+    """The flag wins, then https://no-color.org, then FORCE_COLOR and CLICOLOR_FORCE; no terminal reads this."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
+        # Set, so that monkeypatch puts back what a command has chosen.
+        monkeypatch.setenv(name, variables.get(name, ""))
+    line = (*words, "status") if before else ("status", *words)
+    code, _, err = here(capsys, *line)
+    assert (code, "\x1b[" in err) == (2, coloured)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +231,8 @@ def test_no_words_at_all_show_the_help(capsys):
 def test_a_bug_says_so_and_leaves_its_story_in_a_file(monkeypatch, capsys, tmp_path):
     """No traceback is thrown at people; the file has it."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("orchestrator.cli.commands.schema.json_schema", lambda: 1 / 0)
-    code, out, err = here(capsys, "schema")
+    monkeypatch.setattr("orchestrator.config.schema.json_schema", lambda: 1 / 0)
+    code, out, err = here(capsys, "config", "schema")
     assert (code, out) == (1, "")
     assert "this is a bug in tpuctl: ZeroDivisionError" in err
     (story,) = tmp_path.glob("tpuctl-bug-*.txt")
@@ -178,7 +252,7 @@ def test_every_command_answers_programs_too():
     """`demo` shows commands that do, `schema` prints nothing but JSON, `completion` a script, `help` text."""
     ends = {" ".join(words): one for words, one in ALL.items() if not isinstance(one, click.Group)}
     without = [name for name, one in ends.items() if not any("--json" in p.opts for p in one.params)]
-    assert without == ["demo", "schema", "completion", "help"]
+    assert without == ["demo", "config schema", "help", "completion"]
 
 
 def test_a_flag_is_of_one_kind_everywhere():
@@ -232,7 +306,7 @@ def test_the_sentence_of_a_command_is_never_cut_off(capsys):
     [
         (["--help"], "stdout"),
         (["up", "--help"], "stdout"),
-        (["schema"], "stdout"),
+        (["config", "schema"], "stdout"),
         (["local", "status"], "stdout"),
         (["local", "status", "--json"], "stdout"),
         (

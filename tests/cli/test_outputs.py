@@ -33,8 +33,8 @@ def test_every_kind_that_is_printed_is_described_and_no_other():
 
 
 def test_the_published_schema_is_the_one_in_the_code(capsys):
-    """docs/output.schema.json is what `tpuctl schema output` prints."""
-    code, text, _ = here(capsys, "schema", "output")
+    """docs/output.schema.json is what `tpuctl config schema output` prints."""
+    code, text, _ = here(capsys, "config", "schema", "output")
     assert code == 0
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         PUBLISHED.write_text(text)

@@ -146,7 +146,7 @@ def test_without_a_file_all_deployments_of_the_computer_are_shown(cloud, user, t
     assert [(d["name"], d["tpu"]) for d in found["deployments"]] == [("demo", "READY"), ("other", "READY")]
     (kept,) = user.state.glob("*/*/other/spec.json")
     kept.write_text("{}")
-    said = user.type("top", "--once")
+    said = user.type("status", "--all")
     assert said.code == 0
     assert max(map(len, said.out.splitlines())) <= 80
     assert "cannot be read" in " ".join(said.out.split())

@@ -21,13 +21,13 @@ ELSEWHERE = {
 """What takes a minute or a VM, and how another test of tests/e2e types it."""
 ANSWERED = {"tpuctl down", "tpuctl support"}
 """What asks before it acts; nobody sits at this terminal, so --yes stands for the answer."""
-LIVE = {"tpuctl watch": "job runs", "tpuctl top": "e2e", "tpuctl logs -f": "step"}
+LIVE = {"tpuctl watch": "job runs", "tpuctl status --all -w": "e2e", "tpuctl logs -f": "step"}
 """What goes on until Ctrl-C, and a word of what it shows."""
 SAID = {
     "tpuctl init": "Wrote tpuctl.yaml", "tpuctl plan": "e2e-tpu-g1", "tpuctl check": "e2e",
     "tpuctl up": "e2e is up", "tpuctl status": "e2e  TPU #1", "tpuctl explain": "e2e",
     "tpuctl cost": "e2e", "tpuctl report": "e2e-report.html", "tpuctl checkpoints": "complete",
-    "tpuctl fetch": "e2e-step-",
+    "tpuctl checkpoints fetch": "e2e-step-",
     "tpuctl push": "no changes", "tpuctl doctor": " passed", "tpuctl secret set K": "version 1",
     "tpuctl support": "nothing was sent", "tpuctl down": "data",
 }  # fmt: skip

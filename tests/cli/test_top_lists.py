@@ -1,4 +1,4 @@
-"""`tpuctl top` looks at many deployments and lists each zone once."""
+"""`tpuctl status --all -w` looks at many deployments and lists each zone once."""
 
 import pytest
 
@@ -25,13 +25,13 @@ def test_a_zone_is_listed_once_for_all_deployments(cloud, tmp_path, monkeypatch)
     monkeypatch.setattr(
         TpuNodes, "_listed", lambda self, zone, *more: (asked.append(zone), really(self, zone, *more))[1]
     )
-    found = user.type("top", "--once", "--json").document["deployments"]
+    found = user.type("status", "--all", "--json").document["deployments"]
     assert [(row["name"], row["tpu"]) for row in found] == [("demo", "READY"), ("other", "READY")]
     assert asked == ["europe-west4-b"]
 
 
 def test_a_computer_that_brought_nothing_up_says_so(cloud):
     """A table with a head and no rows would look like a fault."""
-    said = User(cloud).type("top", "--once")
+    said = User(cloud).type("status", "--all")
     assert (said.code, said.out) == (0, "")
     assert "has brought up no deployment on --cloud gcp; next: tpuctl up" in said.err

@@ -76,6 +76,14 @@ def test_nobody_is_asked_who_has_said_yes_or_is_a_program(cloud, user, typed, wo
     assert list(cloud.nodes()) == ["demo-tpu-g1"]
 
 
+def test_the_local_cloud_asks_nothing_since_nothing_is_billed(cloud, user, typed):
+    """It shows what the same would cost, and goes on: there is no money to agree to."""
+    said = typed(user, "n", "up", "--cloud", "local")
+    assert (said.code, "Go on?" in said.err) == (0, False)
+    assert "an hour (nothing is billed on the local cloud)" in said.err
+    assert list(cloud.nodes()) == ["demo-tpu-g1"]
+
+
 def test_what_makes_no_machine_asks_nothing(cloud, user, typed):
     """New code for a running job costs what it costs already; a TPU that was lost is asked about again."""
     user.up()

@@ -127,7 +127,7 @@ def test_a_type_that_a_new_project_may_not_have_ends_with_the_one_that_would_fit
 def a_dashboard(folder):
     """Return a process that serves the page of the deployment in *folder*; its first line is the address."""
     return subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "dashboard", "--json"], cwd=folder,
+        [sys.executable, "-m", "orchestrator", "report", "--live", "--json"], cwd=folder,
         env=environment(**chosen(folder)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

@@ -1,17 +1,24 @@
 """The file that `tpuctl init` writes, and the published schema."""
 
+import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
+from ruamel.yaml import YAML
 
+from orchestrator.app.init import write_first_files
 from orchestrator.config.complaints import ConfigError
-from orchestrator.config.load import load, read
-from orchestrator.config.schema import SCHEMA_FILE, SCHEMA_ID, describe, json_schema
+from orchestrator.config.load import FILE_NAME, load, read
+from orchestrator.config.schema import SCHEMA_ID, describe, json_schema
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/tpuctl.yaml"))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -57,9 +64,16 @@ def test_taking_the_comment_signs_away_changes_nothing():
     assert read("\n".join(kept).encode(), "x", environ={}) == read(text.encode(), "x", environ={})
 
 
-def test_editors_find_the_schema():
-    """The first line is for the YAML language server."""
-    assert init_text("my-model").splitlines()[0] == f"# yaml-language-server: $schema={SCHEMA_FILE}"
+@pytest.mark.parametrize("recipe", [None, *EXAMPLES])
+def test_editors_find_the_schema_and_the_schema_takes_the_file(recipe, tmp_path):
+    """The first line leads the YAML language server to a file that exists: in a new folder, and in the checkout."""
+    written = write_first_files(tmp_path / "new", recipe, None)
+    for path in [written] if recipe is None else [written, ROOT / "examples" / recipe / FILE_NAME]:
+        mark, place = path.read_text().splitlines()[0].split("=")
+        assert mark == "# yaml-language-server: $schema"
+        schema = json.loads((path.parent / place).read_text())
+        assert schema == json_schema()
+        jsonschema.validate(YAML(typ="safe").load(path), schema)
 
 
 @pytest.mark.parametrize(

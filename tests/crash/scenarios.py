@@ -219,7 +219,12 @@ def as_older(body, *, seal):
     """Return a record as an earlier version wrote it; the first ones had no seal."""
     known = {key: value for key, value in body["history"].items() if key not in LATER}
     known["agent"], known["uploaded"] = "0" * 64, f"{known['bundle']}:{'0' * 64}"
-    old = {"schema": body["schema"], "deployment": body["deployment"], "writer": "", "history": known}
+    old = {
+        "schema": body["config", "schema"],
+        "deployment": body["deployment"],
+        "writer": "",
+        "history": known,
+    }
     return json.dumps(with_checksum(old) if seal else old, sort_keys=True).encode()
 
 

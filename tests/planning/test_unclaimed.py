@@ -146,7 +146,7 @@ def test_who_is_told_of_failures_is_told_of_this_end():
 
     ends = [notice for notice in found if notice.event in {"done", "failed"}]
     assert [(n.event, n.data) for n in ends] == [("failed", {"outcome": "unclaimed"})]
-    assert "tpuctl fetch --unclaimed" in ends[0].text
+    assert "tpuctl checkpoints fetch --unclaimed" in ends[0].text
 
 
 def test_the_command_leaves_with_5_and_names_the_next_one():
@@ -155,4 +155,4 @@ def test_the_command_leaves_with_5_and_names_the_next_one():
     with pytest.raises(UnclaimedError) as told:
         raise_outcome(Pass(world(heartbeats=Present((ended,))), planned(ended)))
     assert (told.value.exit_code, told.value.code) == (5, "TPU-810")
-    assert "tpuctl fetch --unclaimed" in told.value.hint
+    assert "tpuctl checkpoints fetch --unclaimed" in told.value.hint

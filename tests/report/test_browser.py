@@ -144,4 +144,4 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
             finally:
                 stop()
             browser.value("refresh()")
-            assert "no news from tpuctl dashboard" in browser.value("document.body.innerText")
+            assert "no news from tpuctl report --live" in browser.value("document.body.innerText")

@@ -39,8 +39,8 @@ READS = (
     ("plan",), ("plan", "--json"), ("up", "--dry-run"), ("config",), ("config", "--json"), ("check",),
     ("check", "--json"), ("logs",), ("checkpoints",), ("checkpoints", "--json"), ("report",),
     ("support", "--yes"), ("doctor",), ("doctor", "--json"), ("notify", "test"), ("notify", "test", "--json"),
-    ("fetch",), ("exec", "--", "env"), ("secret", "list"), ("top", "--once"),
-    ("top", "--once", "--json"), ("schema",),
+    ("fetch",), ("exec", "--", "env"), ("secret", "list"), ("status", "--all"),
+    ("status", "--all", "--json"), ("schema",),
 )  # fmt: skip
 BUG = "this is a bug in tpuctl"
 JOB = range(10)

@@ -265,7 +265,7 @@ _TEXTS = {
     Cause.ENDED: "mend the cause above, then rehearse again",
     Cause.UNCLAIMED: (
         "let the job save as its format wants, or choose another job.checkpoint.format; what this run saved "
-        "is copied by `tpuctl fetch --unclaimed`"
+        "is copied by `tpuctl checkpoints fetch --unclaimed`"
     ),
     Cause.UNSAVED: "save earlier and more often: a machine went before the first checkpoint was complete",
     Cause.IGNORED: "the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first",

@@ -281,7 +281,7 @@ class Run:
         self._saved(first)
         for words in (("status",), ("logs",), ("checkpoints",), ("cost",)):
             self._output(*words)
-        self._do("fetch", "--output", str(self.folder / "model"))
+        self._do("checkpoints", "fetch", "--output", str(self.folder / "model"))
 
     def _saved(self, before: int) -> int:
         """Wait for a complete checkpoint after step *before*; return its step."""
@@ -314,7 +314,7 @@ class Run:
         self._train(ends=True)
         self._do("push")
         self._do("watch")
-        self._do("fetch", "--output", str(self.folder / "last"))
+        self._do("checkpoints", "fetch", "--output", str(self.folder / "last"))
 
     def _early(self) -> None:
         """Ask for a TPU and take it back while it is being made."""

@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.options import Command, confirm, deployment_options, must_answer, yes_option
 from orchestrator.domain.observation import ForeignNode
 
@@ -27,19 +27,19 @@ def command(choice: Choice, yes: bool, zone: str | None, tpu: str) -> None:
     must_answer(yes=yes)
 
     def approve(found: ForeignNode) -> None:
-        node = found.node
+        node, write = found.node, talk if yes else say
         capacity = "spot" if node.spot else "on demand"
         count = f"{len(node.workers)} worker{'' if len(node.workers) == 1 else 's'}"
-        say(f"TPU {node.name} in {node.zone}: {found.type}, {found.runtime}, {capacity}, {count}")
-        say("  changed: labels of the deployment; in its metadata our SSH key, and guest attributes on")
-        say("  on its machines: tpuctl's agent and a cron job in /opt/tpuctl; the job starts at once")
-        say(
+        write(f"TPU {node.name} in {node.zone}: {found.type}, {found.runtime}, {capacity}, {count}")
+        write("  changed: labels of the deployment; in its metadata our SSH key, and guest attributes on")
+        write("  on its machines: tpuctl's agent and a cron job in /opt/tpuctl; the job starts at once")
+        write(
             "  not changed: your labels, keys, startup script and files. What runs there goes on: stop it first"
         )
-        say(
+        write(
             "  from then on it is deleted and replaced after a preemption, and deleted when the job is done or"
         )
-        say("  its time or budget is over, as every TPU of the deployment. `tpuctl down` asks separately")
+        write("  its time or budget is over, as every TPU of the deployment. `tpuctl down` asks separately")
         confirm(f"Adopt {node.name}?", yes=yes)
 
     done = adopt(choice, tpu, zone, EventPrinter(), approve)

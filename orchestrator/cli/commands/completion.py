@@ -5,7 +5,8 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-from orchestrator.cli.console import say
+from orchestrator.cli.console import talk
+from orchestrator.cli.options import Command
 
 LINES = {
     "bash": 'add to ~/.bashrc:  eval "$(tpuctl completion bash)"',
@@ -14,7 +15,7 @@ LINES = {
 }
 
 
-@click.command("completion")
+@click.command("completion", cls=Command)
 @click.argument("shell", type=click.Choice(sorted(LINES)))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
@@ -25,4 +26,4 @@ def command(ctx: click.Context, shell: str) -> None:
     click.echo(kind(ctx.find_root().command, {}, "tpuctl", "_TPUCTL_COMPLETE").source())
     # Only at a terminal: elsewhere a shell evaluates what is printed, or a file takes it.
     if sys.stdout.isatty():
-        say(f"  next:  {LINES[shell]}")
+        talk(f"  next:  {LINES[shell]}")

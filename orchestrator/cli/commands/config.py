@@ -1,4 +1,4 @@
-"""tpuctl config: each setting as it is used, and where it comes from."""
+"""tpuctl config: each setting as it is used and where it comes from, and the schema of the file."""
 
 import json
 from dataclasses import asdict
@@ -6,15 +6,20 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.console import print_json
-from orchestrator.cli.options import Command, json_option, settings_options
+from orchestrator.cli.console import print_json, talk
+from orchestrator.cli.options import Command, VerbGroup, json_option, settings_options
 
 
-@click.command("config", cls=Command)
+@click.group("config", cls=VerbGroup, plain="show")
+def command() -> None:
+    """Show each setting and where it comes from, or print the schema of the file. Without a verb: show."""
+
+
+@command.command("show", cls=Command, short_help="Show each setting and where it comes from. No network.")
 @click.option("--all", "everything", is_flag=True, help="Show defaults too.")
 @json_option
 @settings_options
-def command(file: Path | None, settings: tuple[str, ...], everything: bool, as_json: bool) -> None:
+def show(file: Path | None, settings: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """
     Show each setting with its origin: a flag, a TPUCTL_ variable, a line of the file, or the default.
 
@@ -36,4 +41,14 @@ def command(file: Path | None, settings: tuple[str, ...], everything: bool, as_j
         # Settings may be somebody else's, who hands a project over: nothing of them steers the terminal.
         click.echo(clean(f"{one.key:<{width}}  {text}  ({one.origin})"))
     if not everything:
-        click.echo("everything else has its default: tpuctl config --all", err=True)
+        talk("everything else has its default: tpuctl config show --all")
+
+
+@command.command("schema", cls=Command, short_help="Print the JSON Schema of tpuctl.yaml, for editors.")
+@click.argument("document", type=click.Choice(["file", "output"]), default="file")
+def schema(*, document: str) -> None:
+    """Print the JSON Schema of tpuctl.yaml, for editors; `output`: of what --json prints."""
+    from orchestrator.cli.views.documents import output_schema
+    from orchestrator.config.schema import json_schema
+
+    click.echo(json.dumps(output_schema() if document == "output" else json_schema(), indent=2))

@@ -2,8 +2,10 @@
 
 import click
 
+from orchestrator.cli.options import Command
 
-@click.command("demo")
+
+@click.command("demo", cls=Command)
 @click.option("--keep", is_flag=True, help="Keep the local cloud and the folder, to look around in.")
 @click.option("--hosts", type=click.Choice(["process", "namespace"]), default="process", show_default=True)
 def command(keep: bool, hosts: str) -> None:

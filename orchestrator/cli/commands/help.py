@@ -6,6 +6,8 @@ from pathlib import Path
 import click
 
 import orchestrator
+from orchestrator.cli.main import RENAMED
+from orchestrator.cli.options import Command
 from orchestrator.domain.suggest import did_you_mean
 from orchestrator.error_codes import CODES
 from orchestrator.errors import UsageError
@@ -14,7 +16,7 @@ PAGE = "errors.md"
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
-@click.command("help")
+@click.command("help", cls=Command)
 @click.argument("topic", nargs=-1, metavar="[COMMAND | CODE]")
 @click.pass_context
 def command(ctx: click.Context, topic: tuple[str, ...]) -> None:
@@ -32,7 +34,8 @@ def command(ctx: click.Context, topic: tuple[str, ...]) -> None:
 def _command_help(root: click.Context, topic: tuple[str, ...]) -> str:
     """Return the help of the command that *topic* names word by word; without a word, that of tpuctl."""
     context, found = root, root.command
-    for word in topic:
+    words = (*RENAMED.get(topic[0], topic[:1]), *topic[1:]) if topic else ()
+    for word in (word for word in words if not word.startswith("-")):
         below = found.get_command(context, word) if isinstance(found, click.Group) else None
         if below is None:
             known = found.list_commands(context) if isinstance(found, click.Group) else []

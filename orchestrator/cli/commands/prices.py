@@ -2,7 +2,7 @@
 
 import click
 
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.options import Command, cloud_option, json_option
 
 
@@ -31,4 +31,4 @@ def refresh(project: str | None, cloud: str, as_json: bool) -> None:
     say(
         f"{len(found.prices)} TPU prices of {found.date} from the billing catalogue are now in use ({found.file})"
     )
-    say("  next:  tpuctl plan shows them")
+    talk("  next:  tpuctl plan shows them")

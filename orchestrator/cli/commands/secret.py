@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.options import Command, cloud_option, json_option
 
 project_option = click.option("--project", help="Google Cloud project; as for `tpuctl up` when left out.")
@@ -34,7 +34,7 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
         print_json("secret", asdict(done))
         return
     say(f"secret {name} of project {done.project} has version {done.version}; use it as secret://{name}")
-    say("  next:  the machines' account needs a role to read it: tpuctl plan shows the line")
+    talk("  next:  the machines' account needs a role to read it: tpuctl plan shows the line")
 
 
 @command.command("list", cls=Command)

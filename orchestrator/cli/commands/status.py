@@ -4,28 +4,39 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.options import Command, deployment_options, name_argument
+from orchestrator.errors import UsageError
 
 
 @click.command("status", cls=Command)
 @deployment_options
 @click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C or the end of the deployment.")
+@click.option("-a", "--all", "everything", is_flag=True, help="All deployments of this computer, as a table.")
 @click.option("--wide", is_flag=True, help="As wide as the terminal, and a line for each worker.")
 @click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just looked.")
+@click.option("--once", is_flag=True, hidden=True, help="Without --watch: `top` had this switch.")
 @name_argument
-def command(choice: Choice, watch: bool, wide: bool, fresh: bool, name: str | None) -> None:
+def command(
+    choice: Choice, watch: bool, everything: bool, wide: bool, fresh: bool, once: bool, name: str | None
+) -> None:
     """
     Show bucket, VM, TPU and job. Changes nothing of them.
 
     While somebody watches the deployment, its last look is shown and how old that is; otherwise, and with
     --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one
     of the deployment file, and without a file all that are known here.
+
+    `status --all -w` on a terminal has keys: arrows select, Enter shows the details, s sorts by the next column,
+    r reverses the order, q ends it.
     """
     from orchestrator.app.quick import aged_status, published_on
     from orchestrator.cli.views import status as view
 
+    if everything and (name or choice.file or choice.settings or wide or fresh):
+        raise UsageError("--all takes no NAME, --file, --set, --wide or --fresh: it shows what is up")
     rehearsed = choice.cloud == "local"
     # With --set the deployment is another than the published one.
-    found = None if watch or fresh or choice.settings else published_on(choice.cloud, choice.file, name)
+    asked = watch or everything or fresh or choice.settings
+    found = None if asked else published_on(choice.cloud, choice.file, name)
     if found is not None:
         view.show(aged_status(found), rehearsed=rehearsed, wide=wide, as_json=choice.as_json)
         return
@@ -34,11 +45,11 @@ def command(choice: Choice, watch: bool, wide: bool, fresh: bool, name: str | No
     from orchestrator.app.top import means_all
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    if name is None and means_all(choice):
+    if everything or (name is None and means_all(choice)):
         # These two draw tables with rich, which one look at one deployment does without.
         from orchestrator.cli.views.top import show_all
 
-        show_all(choice, watch=watch)
+        show_all(choice, watch=watch and not once)
         return
     printer = EventPrinter()
     session = open_for_status(choice, name, printer)

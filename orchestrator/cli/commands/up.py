@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
+from orchestrator.cli.console import say, talk
 from orchestrator.cli.options import Command, confirm, deployment_options, yes_option
 from orchestrator.errors import UsageError
 
@@ -26,7 +27,8 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     or nothing, when something has moved since.
 
     Before machines are made it shows the price. On a terminal it asks once, unless --yes or --json is given;
-    without a terminal (CI, cron) it goes on, and a PLAN was approved before.
+    without a terminal (CI, cron) it goes on, as it does on the local cloud, where nothing is billed. A PLAN was
+    approved before.
     """
     from orchestrator.app.plan import from_nothing
     from orchestrator.app.up import Goal, UpPrice, bring_up
@@ -44,11 +46,13 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
         plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)
         return
     goal = Goal.MACHINE_ROOM if no_tpu else Goal.JOB
-    # Scripts of before the question go on as they are; a plan in a file was approved already.
-    asks = not (yes or choice.as_json or plan) and sys.stdin.isatty() and sys.stderr.isatty()
+    # Scripts of before the question go on as they are; a plan in a file was approved already. Where nothing is
+    # billed there is nothing to agree to.
+    free = choice.cloud == "local"
+    asks = not (free or yes or choice.as_json or plan) and sys.stdin.isatty() and sys.stderr.isatty()
 
     def priced(price: UpPrice) -> None:
-        show_price(price)
+        show_price(price, say if asks else talk)
         if asks:
             confirm("Go on?", yes=False)
 

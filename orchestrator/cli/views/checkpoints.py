@@ -23,7 +23,7 @@ def show(listing: CheckpointListing) -> None:
             f"({one.why})"
         )
     if listing.unclaimed:
-        click.echo("get them with: tpuctl fetch --unclaimed")
+        click.echo("get them with: tpuctl checkpoints fetch --unclaimed")
 
 
 def _table(listing: CheckpointListing) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from orchestrator.app.down import Down
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.cost import spent_text
 
 
@@ -23,7 +23,7 @@ def show(down: Down, *, rehearsed: bool, as_json: bool) -> None:
         print_json("down", body)
     elif not down.leftovers:
         if down.idle_cloud_stopped:
-            say("the local cloud had nothing left to do and was stopped")
+            talk("the local cloud had nothing left to do and was stopped")
         where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
         say(f"nothing is left of {down.name}{where}", style="green")
         if down.spent is not None:

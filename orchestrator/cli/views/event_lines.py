@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.app.reporter import Reporter, Style
-from orchestrator.cli.console import say
+from orchestrator.cli import console
+from orchestrator.cli.console import talk
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.clean_text import clean, cut, indented
 from orchestrator.domain.events import Event
@@ -77,7 +78,7 @@ class EventPrinter(Reporter):
         self._begun = 0.0
 
     def __enter__(self) -> None:
-        if not self._json and wanted():
+        if not self._json and not console.quiet and wanted():
             # rich takes 40 ms to import, and only a terminal that somebody looks at needs it.
             from orchestrator.cli.views.live_line import LiveLine
 
@@ -117,11 +118,11 @@ class EventPrinter(Reporter):
             mark = MARKS.get(event.kind, " ") if self._line.blocks else ""
             self._line.above(f"{stamp} {mark}" if mark else stamp, event.text, style)
             return
-        say(f"{stamp}  {event.text}", style=style)
+        talk(f"{stamp}  {event.text}", style=style)
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
-        say(text, style=STYLES[style])
+        talk(text, style=STYLES[style])
 
     def can_ask(self) -> bool:
         """Say whether somebody sits at a terminal."""
@@ -236,7 +237,7 @@ class OverLiveLine(EventPrinter):
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
-        if wanted():
+        if wanted() and not console.quiet:
             # Written raw, since the other command draws its line with rich and neither knows of the other.
             click.echo("\r\x1b[2K", err=True, nl=False)
         super().say(text, style=style)

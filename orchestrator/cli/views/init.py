@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.console import columns, put, say
+from orchestrator.cli.console import columns, put, say, talk
 
 if TYPE_CHECKING:
     from orchestrator.config.others.conversion import Conversion, Converted
@@ -57,4 +57,4 @@ def written(file: Path, recipe: str | None) -> None:
     say(listed, style="green")
     # Without changing the folder `tpuctl plan` would not find the file.
     go = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    say(f"  next:  {go}tpuctl plan")
+    talk(f"  next:  {go}tpuctl plan")

@@ -15,7 +15,7 @@ from rich.text import Text
 from orchestrator.app.choice import Choice
 from orchestrator.app.outage import Outage
 from orchestrator.app.status_text import checkpoint_text, job_text
-from orchestrator.cli.console import SCHEMA_VERSION, put
+from orchestrator.cli.console import SCHEMA_VERSION, put, talk
 from orchestrator.cli.views.paint import wants_colour
 from orchestrator.cli.views.status import fitted
 from orchestrator.clock import Clock
@@ -85,7 +85,7 @@ def repeat(
 
 def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None:
     """Observe and show every few seconds; a cloud that does not answer for a moment is asked again."""
-    outage = Outage(clock, EVERY, lambda text: put(text, err=True))
+    outage = Outage(clock, EVERY, talk)
     while True:
         try:
             found, over = observe()

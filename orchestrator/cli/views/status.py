@@ -229,7 +229,9 @@ def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
     """Return what a person may do when the job is done, as far as there is something left."""
     there = {row["kind"] for row in rows if row["state"] != "absent"}
     fetch = (
-        "tpuctl fetch --unclaimed copies what the job saved" if unclaimed else "tpuctl fetch copies the model"
+        "tpuctl checkpoints fetch --unclaimed copies what the job saved"
+        if unclaimed
+        else "tpuctl checkpoints fetch copies the model"
     )
     lines = [f"next: {fetch} to this computer"] if "bucket" in there else []
     return [*lines, "next: tpuctl down deletes what is left"] if there - {"bucket"} else lines

@@ -1,5 +1,7 @@
 """Show how `up` ended, what stays as it is, and what comes next."""
 
+from collections.abc import Callable
+
 from orchestrator.app.up import Goal, Up, UpPrice
 from orchestrator.cli.console import print_json, say
 from orchestrator.domain.amounts import usd_text
@@ -24,24 +26,24 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
         say(f"{done.name} is up. Next: tpuctl watch{' --on-vm' if done.on_vm else ''}", style="green")
 
 
-def show_price(price: UpPrice) -> None:
-    """Print what an hour costs, and what all of it costs until ttl ends it: the worst that can happen."""
+def show_price(price: UpPrice, write: Callable[..., None]) -> None:
+    """Tell what an hour costs, and what all of it costs until ttl ends it: the worst that can happen."""
     spec, hourly, unknown = price.spec, price.hourly, price.hourly.unknown
     hour = sum(line.billed_usd for line in hourly.lines if line.billed_usd is not None)
     most = max(hour, sum(line.most_usd for line in hourly.lines if line.most_usd is not None))
     least = "at least " if unknown else ""
     where = " (nothing is billed on the local cloud)" if price.rehearsed else ""
-    say(f"Price: {least}{_range(hour, most)} an hour{where}", style="bold")
-    say(f"  {_what(price)}")
+    write(f"Price: {least}{_range(hour, most)} an hour{where}", style="bold")
+    write(f"  {_what(price)}")
     if unknown:
-        say(f"  no price is known for: {', '.join(unknown)}")
+        write(f"  no price is known for: {', '.join(unknown)}")
     sums = _range(hour * price.seconds / 3600, most * price.seconds / 3600)
-    say(f"  until ttl ({spec.watch.ttl}): {'not known' if unknown else f'at most {sums}'}")
+    write(f"  until ttl ({spec.watch.ttl}): {'not known' if unknown else f'at most {sums}'}")
     budget = spec.watch.budget_usd
     if budget is not None:
         seconds = None if unknown else to_budget(hourly, budget)
         lasts = f", after about {seconds / 3600:.1f} h" if seconds else ""
-        say(f"  watch.budget_usd: tpuctl watch ends it at {budget:g} USD{lasts}")
+        write(f"  watch.budget_usd: tpuctl watch ends it at {budget:g} USD{lasts}")
 
 
 def _what(price: UpPrice) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from orchestrator.app.hand_over import Moved
 from orchestrator.app.watch import Watched
 from orchestrator.app.watch_all import Ended
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.summary import show_summary
 
 
@@ -14,7 +14,7 @@ def show(done: Watched, *, rehearsed: bool, as_json: bool) -> None:
     """Print how it ended, for people with what comes next."""
     if done.stopped_by_user:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
-        say("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
+        talk("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
     elif done.summary is None:
         outcome = done.outcome.value if done.outcome else ""
         say(f"the deployment is over ({outcome}); `tpuctl up` opens it again")
@@ -23,13 +23,14 @@ def show(done: Watched, *, rehearsed: bool, as_json: bool) -> None:
     else:
         say(f"done: {done.reason}", style="bold green")
         show_summary(done.summary, rehearsed=rehearsed)
-        say("  next:  `tpuctl fetch` copies the model to this computer, `tpuctl down` deletes what is left")
+        talk("  next:  `tpuctl checkpoints fetch` copies the model to this computer")
+        talk("         `tpuctl down` deletes what is left")
 
 
 def say_names(names: Sequence[str]) -> None:
     """Say which deployments are watched."""
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    say(f"watching {len(names)}: {shown}")
+    talk(f"watching {len(names)}: {shown}")
 
 
 def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool) -> int:
@@ -46,10 +47,10 @@ def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool) -> int:
             say(f"{one.name}: {one.outcome}: {one.reason}", style="bold green")
             continue
         say(f"{one.name}: {one.error.message} ({one.error.code})", style="red")
-        say(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")
+        talk(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")
     if stopped and not as_json:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
-        say("  next:  go on with `tpuctl watch --all`")
+        talk("  next:  go on with `tpuctl watch --all`")
     worst = max((one.error.exit_code for one in ended if one.error), default=0)
     return worst or (130 if stopped else 0)
 
@@ -60,10 +61,10 @@ def show_moved(moved: Moved, *, as_json: bool) -> None:
         print_json("watch-on-vm", {key: value for key, value in asdict(moved).items() if value is not None})
     elif not moved.running:
         say(f"no loop runs on {moved.vm} any more; the job goes on")
-        say("  next:  go on here with `tpuctl watch`, or there with `tpuctl watch --on-vm`")
+        talk("  next:  go on here with `tpuctl watch`, or there with `tpuctl watch --on-vm`")
     elif moved.changes:
         say(f"the loop runs on {moved.vm}; this computer is not needed any more", style="green")
-        say("  next:  tpuctl status, logs and down work from anywhere")
-        say("         take it back: tpuctl watch --on-vm --stop")
+        talk("  next:  tpuctl status, logs and down work from anywhere")
+        talk("         take it back: tpuctl watch --on-vm --stop")
     else:
         say(f"no changes: the loop runs on {moved.vm}")
