@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.ssh_config import Included, SshConfig
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, say, talk
 
 
 def show(found: SshConfig, output: Path | None, *, as_json: bool) -> None:
@@ -16,7 +16,7 @@ def show(found: SshConfig, output: Path | None, *, as_json: bool) -> None:
         click.echo(found.text, nl=False)
     else:
         say(f"{output}: {', '.join(found.hosts)}")
-        say(f"  next:  ssh -F {output} {found.hosts[0]}")
+        talk(f"  next:  ssh -F {output} {found.hosts[0]}")
 
 
 def show_included(found: SshConfig, done: Included, *, as_json: bool) -> None:
@@ -26,7 +26,7 @@ def show_included(found: SshConfig, done: Included, *, as_json: bool) -> None:
         return
     say(f"{done.file}: {', '.join(found.hosts)}")
     say(f"{done.config} {'includes it now' if done.changed else 'includes it already'}{_copied(done)}")
-    say(f"  next:  ssh {found.hosts[0]}")
+    talk(f"  next:  ssh {found.hosts[0]}")
 
 
 def show_removed(done: Included, *, as_json: bool) -> None:

@@ -47,7 +47,7 @@ def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool) -> int:
             say(f"{one.name}: {one.outcome}: {one.reason}", style="bold green")
             continue
         say(f"{one.name}: {one.error.message} ({one.error.code})", style="red")
-        talk(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")
+        say(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")
     if stopped and not as_json:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
         talk("  next:  go on with `tpuctl watch --all`")
