@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from benchmarks.policies.market import Market
-from orchestrator.contract.interval import Life
+from orchestrator.contract.interval import UNKNOWN_ZONE, Life, ZoneLives
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Ledger:
     recoveries: list[Recovery] = field(default_factory=list)
     lost_at: float | None = None
     lives: list[Life] = field(default_factory=list)
+    zones: dict[int, ZoneLives] = field(default_factory=dict)
     taken: int = 0
 
     @property
@@ -86,8 +87,10 @@ class Ledger:
         saved, unsaved = latency.worked(first, until)
         kept = saved + (unsaved if told else 0.0)
         self.kept += kept
-        saved, unsaved = latency.paced(first, until, self.lives)
+        known = self.zones.get(zone, UNKNOWN_ZONE)
+        saved, unsaved = latency.paced(first, until, self.lives, known)
         self.paced += saved + (unsaved if told else 0.0)
+        self.zones[zone] = ZoneLives(known.lived + min(stop, death) - ready, known.losses + 1)
         self.lives.append(Life(max(0.0, until - first), lost=not told))
         if self.lost_at is not None:
             without = self.market.without_capacity(self.lost_at, first - latency.floor)

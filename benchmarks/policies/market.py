@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from benchmarks.policies.trace import Trace, lives
-from orchestrator.contract.interval import Life, saving_interval
+from orchestrator.contract.interval import UNKNOWN_ZONE, Life, ZoneLives, expected_life, saving_interval
 
 SLOT = 30.0
 """Seconds for which a zone under stress gives the same answer."""
@@ -56,11 +56,18 @@ class Latency:
         whole, rest = divmod(max(0.0, at - first_step), self.every + self.save)
         return whole * self.every, min(rest, self.every)
 
-    def paced(self, first_step: float, at: float, earlier: Sequence[Life]) -> tuple[float, float]:
-        """Return the same with `every: auto`, which learns from *earlier* lives and from this one so far."""
+    def paced(
+        self, first_step: float, at: float, earlier: Sequence[Life], zone: ZoneLives = UNKNOWN_ZONE
+    ) -> tuple[float, float]:
+        """
+        Return the same with `every: auto`.
+
+        It learns from *earlier* lives of the job, from this one so far, and from what is known of the *zone*.
+        """
         now, saved = first_step, 0.0
         while True:
-            every = saving_interval(self.save, [*earlier, Life(now - first_step, lost=False)])
+            lives = [*earlier, Life(now - first_step, lost=False, ended=False)]
+            every = saving_interval(self.save, expected_life(lives, zone))
             if now + every + self.save > at:
                 return saved, min(max(0.0, at - now), every)
             now, saved = now + every + self.save, saved + every

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from orchestrator.contract.image_names import is_googles
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import shares_account
+from orchestrator.domain.capacity import Places
 from orchestrator.domain.catalog import Accelerator, Catalog
 from orchestrator.domain.data_disks import disk_lines
 from orchestrator.domain.node_price import ways_to_bucket
@@ -25,6 +26,7 @@ from orchestrator.domain.secret_refs import grant_line, job_secrets, secret_line
 from orchestrator.domain.spec import Spec, TpuSpec
 from orchestrator.domain.tpu_quota import beyond_a_new_project
 from orchestrator.planning.dead_man import legs
+from orchestrator.planning.save_interval import SaveInterval, foreseen_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.pricing.bill import hourly_of
 from orchestrator.pricing.cost import Hourly, to_budget, to_ttl
@@ -38,7 +40,8 @@ class Preview:
     Hold a plan with what it would create, where, as whom and at what price.
 
     *project* and *account* are None where only the cloud knows them; *scripts* maps names to texts.
-    *egress* holds USD per GiB between the bucket and each region without it, None where that is unknown.
+    *egress* holds USD per GiB between the bucket and each region without it, None where that is unknown. *saves* is
+    what the first machine will tell its job, None when the job decides.
     """
 
     spec: Spec
@@ -50,6 +53,7 @@ class Preview:
     notes: tuple[str, ...] = ()
     scripts: Mapping[str, str] = field(default_factory=dict)
     egress: Mapping[str, float | None] = field(default_factory=dict)
+    saves: SaveInterval | None = None
 
     @property
     def region(self) -> str:
@@ -140,6 +144,7 @@ class Preview:
                 "to_budget_seconds": None if budget is None else _rounded(to_budget(price, budget)),
                 "dates": dict(price.dates),
             },
+            "saves": self.saves.as_dict() if self.saves else None,
             "notes": list(self.notes),
         }
         return {**body, "scripts": dict(self.scripts)} if scripts else body
@@ -155,13 +160,16 @@ def preview(
     scripts: Mapping[str, str] | None = None,
     notes: tuple[str, ...] = (),
     there: Span | None = None,
+    places: Places = (),
 ) -> Preview:
     """
     Return the preview of *plan*; prices are those of the TPU that it makes, else of the one that is *there*.
 
     Without either they are those of the first zone. *notes* are shown before those that the deployment file
-    itself is worth.
+    itself is worth. *places* is what is known of zones.
     """
+    made = next((c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE), None)
+    zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
     return Preview(
         spec,
         plan,
@@ -172,6 +180,7 @@ def preview(
         (*notes, *_notes(spec, catalog)),
         scripts or {},
         ways_to_bucket(spec, catalog),
+        foreseen_interval(spec, places, kind or spec.tpu.type, zone or spec.tpu.zones[0]),
     )
 
 

@@ -20,7 +20,8 @@ from orchestrator.contract.replacing import write_atomically
 SCHEMA = 1
 _UNKNOWN = (
     "step", "began_at", "loss", "rate", "total_steps", "committed_step", "committed_at", "resumed_from",
-    "exit_code", "progress_at", "save_every", "unclaimed_complete",
+    "exit_code", "progress_at", "save_every", "save_cost", "save_life", "save_apart", "save_stalled",
+    "commit_seconds", "unclaimed_complete",
     "programs_back", "programs_compiled",
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
@@ -51,7 +52,7 @@ class Status:
             **dict.fromkeys(_UNKNOWN),
             **dict.fromkeys(("attempt", "starts", "failures", "unclaimed_files", "unclaimed_bytes"), 0),
             **dict.fromkeys(("notice", "preempted", "committed_counted"), False),
-            **dict.fromkeys(("progress_from", "message", "image", *_UNCOMMITTED), ""),
+            **dict.fromkeys(("progress_from", "save_cost_from", "message", "image", *_UNCOMMITTED), ""),
             "schema": SCHEMA,
             "deployment": settings.deployment,
             "incarnation": settings.incarnation,

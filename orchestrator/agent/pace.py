@@ -11,7 +11,16 @@ from typing import Any, List, Optional, Tuple
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.settings import Settings
-from orchestrator.contract.interval import PRIOR_SAVE, RECENT, Life, saving_interval
+from orchestrator.contract.interval import (
+    PRIOR_SAVE,
+    RECENT,
+    UNKNOWN_ZONE,
+    Life,
+    expected_life,
+    saving_interval,
+    zone_lives,
+)
+from orchestrator.contract.object_names import CAPACITY
 from orchestrator.contract.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.replacing import write_atomically
 
@@ -22,9 +31,10 @@ LOOKS = 2
 
 class Pace:
     """
-    Know the seconds between two saves, from how long saves take and how long machines of this job live.
+    Know the seconds between two saves, from how long saves stop the job and how long its machines live.
 
-    The last reports of earlier machines tell their lives; of this machine every start of the job counts.
+    The last reports of earlier machines tell their lives; of this machine every start of the job counts. What
+    TPUs of this type have lived in this zone is in the bucket, where the controller keeps it up to date.
     """
 
     def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
@@ -33,8 +43,12 @@ class Pace:
         self._status = status
         self._lock = threading.Lock()
         self._earlier: Optional[Tuple[Life, ...]] = None
+        self._zone = UNKNOWN_ZONE
         self._here: List[Life] = []
-        self._saves: List[float] = []
+        self._reported: List[float] = []
+        self._stalls: List[float] = []
+        self._stalled = 0.0
+        self._came: List[float] = []
         self._began: Optional[float] = None
         self._written = 0.0
 
@@ -43,19 +57,39 @@ class Pace:
         every = self._settings.checkpoints.every
         if every != "auto":
             return float(every) if every else None
+        cost, _ = self._cost()
+        with self._lock:
+            lasts = median(self._reported) if self._reported else 0.0
+        return saving_interval(
+            cost, self._between_losses(), max(lasts, self._status.get("commit_seconds") or 0.0)
+        )
+
+    def _between_losses(self) -> float:
         with self._lock:
             # A long quiet run counts while it lasts, else only
             # ends would, and the interval would be too short.
-            now = [] if self._began is None else [Life(time.monotonic() - self._began, lost=False)]
-            lives = [*(self._earlier or ()), *self._here, *now]
-            declared = self._settings.checkpoints.save_seconds
-            cost = median(self._saves) if self._saves else PRIOR_SAVE if declared is None else declared
-        return saving_interval(cost, lives)
+            began = self._began
+            now = [] if began is None else [Life(time.monotonic() - began, lost=False, ended=False)]
+            return expected_life([*(self._earlier or ()), *self._here, *now], self._zone)
+
+    def _cost(self) -> Tuple[float, str]:
+        """Return for how many seconds a save stops the training, and whence that is known."""
+        declared = self._settings.checkpoints.save_seconds
+        with self._lock:
+            reported = median(self._reported) if self._reported else None
+            stall = median(self._stalls) if self._stalls else None
+        # A job may report how long it took to write, while another thread did that and the training went on.
+        if stall is not None and (reported is None or stall < reported):
+            return stall, "measured"
+        if reported is not None:
+            return reported, "reported"
+        return (PRIOR_SAVE, "assumed") if declared is None else (declared, "declared")
 
     def begin(self) -> None:
         """Note that the job starts."""
         with self._lock:
             self._began = time.monotonic()
+            self._came = []
 
     def end(self, *, lost: bool) -> None:
         """Note that it has ended, and whether it had gone beyond its last checkpoint."""
@@ -65,14 +99,40 @@ class Pace:
             self._began = None
 
     def saved(self, seconds: float) -> None:
-        """Note for how long a save stopped the training."""
+        """Note for how long a save stopped the training, as the job reports it."""
         with self._lock:
-            self._saves = [*self._saves, max(0.0, seconds)][-SAVES:]
+            self._reported = [*self._reported, max(0.0, seconds)][-SAVES:]
+        self._report()
+
+    def stalled(self, seconds: float) -> None:
+        """Note the same as it was measured."""
+        with self._lock:
+            self._stalls = [*self._stalls, seconds][-SAVES:]
+            self._stalled += seconds
+        self._status.set(save_stalled=round(self._stalled, 3))
+        self._report()
+
+    def came(self, now: float) -> None:
+        """Note that a new save was seen *now*, so that it shows whether the job keeps to the interval."""
+        with self._lock:
+            self._came = [*self._came, now][-SAVES:]
+            apart = [b - a for a, b in zip(self._came, self._came[1:])]  # noqa: B905 (Python 3.8)
+        if len(apart) > 1:
+            self._status.set(save_apart=round(median(apart), 1))
+
+    def _report(self) -> None:
+        """Report what a save costs: of every job, whoever decides when it saves."""
+        cost, whence = self._cost()
+        self._status.set(save_cost=round(cost, 3), save_cost_from=whence)
 
     def write(self) -> None:
         """Write the interval where the job finds it, if it has changed. Raises AgentError or OSError."""
-        if self._earlier is None and self._settings.checkpoints.every == "auto":
+        auto = self._settings.checkpoints.every == "auto"
+        if auto and self._earlier is None:
             self._earlier = self._lives()
+        if auto:
+            held = self._bucket.read(CAPACITY)
+            self._zone = zone_lives(held.data if held else b"", self._settings.zone, self._settings.kind)
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
@@ -80,6 +140,9 @@ class Pace:
         write_atomically(self._settings.layout.save_every, f"{seconds:.0f}\n")
         self._written = seconds
         self._status.set(save_every=round(seconds))
+        if auto:
+            self._report()
+            self._status.set(save_life=round(self._between_losses()))
 
     def _lives(self) -> Tuple[Life, ...]:
         """Read the lives of earlier machines from the last reports of their worker 0."""

@@ -48,7 +48,7 @@ class Settings:
     *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
     output tells its step: see `printed.choice`. *settings_digest* stands for all that the deployment file
     says of the job, empty where it is not known. *caches* is `job.caches` in JSON, *image* is
-    `job.image`.
+    `job.image`. *zone* and *kind* are where this TPU is and of what type, as the memory of zones names them.
     """
 
     layout: Layout
@@ -73,6 +73,8 @@ class Settings:
     warm_start: bool = False
     caches: str = ""
     image: str = ""
+    zone: str = ""
+    kind: str = ""
 
     @property
     def poll(self) -> float:
@@ -118,6 +120,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         warm_start=environ.get("TPUCTL_WARM_START") == "1",
         caches=environ.get("TPUCTL_CACHES", ""),
         image=environ.get("TPUCTL_IMAGE", ""),
+        zone=environ.get("ZONE", ""),
+        kind=environ.get("TPUCTL_TPU_TYPE", ""),
     )
     reader.finish()
     return settings

@@ -115,6 +115,7 @@ def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts
     shown = preview(
         session.spec, expected, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=drift_notes(session.spec, world), there=newest_span(session.records.current),
+        places=session.records.current.places,
     )  # fmt: skip
     check_sources(session)
     if out is not None:

@@ -24,6 +24,7 @@ from orchestrator.planning.dead_man import alone
 from orchestrator.planning.decide import decide
 from orchestrator.planning.on_demand import deadline_status
 from orchestrator.planning.queued_tpu import state_text
+from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.unclaimed import brought_text, uncommitted_text
 from orchestrator.planning.update_record import learn
@@ -116,6 +117,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "eta_s": _eta(world, spec.job.target_steps),
         "budget_usd": spec.watch.budget_usd,
         "deadline": deadline_status(spec, world, record),
+        "saves": interval.as_dict() if (interval := reported_interval(beats)) else None,
         "ttl_left_s": _age(record.started_at + spec.watch.ttl, world.observed_at) if goes_on else None,
         "sidecars": [{"name": s.name, "role": s.role, "port": s.port} for s in sidecars(spec, "")],
         "seen": {"by": "cloud", "age_s": 0.0},

@@ -203,21 +203,26 @@ class Heartbeat:
     Hold one worker's last report (object `.tpuctl/heartbeat/<incarnation>/<worker>`).
 
     *updated* is the bucket's time of the write. *resumed_from* is the checkpoint that was restored,
-    *began_at* the first step that the job reported then: a smaller one means that it ignores its
-    checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
-    about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the
-    job. *rate* is in steps a second, *total_steps* the last step as the job says it, *progress_from* the
-    source of the step: file, pattern, events, commits, or a preset's name. *format* is that of the saves,
-    empty while `auto` has seen none. *committed_counted*: the saves tell no step, so the committed one is a
-    number of saves. *uncommitted* is a save that no commit contains, in *uncommitted_place* (checkpoints,
-    work, home or quarantine), which its format judges to be in *uncommitted_state*. *unclaimed_files* and
-    *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
-    None for nothing, False while some may be missing. *programs_back* counts the compiled programs that an
-    earlier machine left, *programs_compiled* those that this one added. *image* is the container image that the
-    job runs in, by its digest. *host_keys* are the machine's public
-    ones. *timings* are seconds since the epoch by name (boot, unpack_began, unpacked, setup_began, setup_done,
-    restore_began, fetched, restored, spawned, first_step). *script*: the startup script wrote it as its first
-    act, before there is an agent.
+    *began_at* the first step that the job reported then: a smaller one means that it ignores its checkpoint.
+    *failures* counts starts in a row that brought no progress. *notice* says that the machine is about to go,
+    *preempted* that it goes for good: it is no reboot. *rate* is in steps a second, *total_steps* the last
+    step as the job says it, *progress_from* the source of the step: file, pattern, events, commits, or a
+    preset's name. *format* is that of the saves, empty while `auto` has seen none. *committed_counted*: the
+    saves tell no step, so the committed one is a number of saves. *uncommitted* is a save that no commit
+    contains, in *uncommitted_place* (checkpoints, work, home or quarantine), which its format judges to be in
+    *uncommitted_state*. *unclaimed_files* and *unclaimed_bytes* say how much of that kind is in the bucket
+    under `unclaimed/`; *unclaimed_complete* is None for nothing, False while some may be missing.
+    *programs_back* counts the compiled programs that an earlier machine left, *programs_compiled* those that
+    this one added. *image* is the container image that the job runs in, by its digest. *host_keys* are the
+    machine's public ones. *timings* are seconds since the epoch by name (boot, unpack_began, unpacked,
+    setup_began, setup_done, restore_began, fetched, restored, spawned, first_step). *script*: the startup
+    script wrote it as its first act, before there is an agent.
+
+    *save_every* is the interval that the job is given, *save_apart* how far apart its last saves were.
+    *save_cost* is for how long a save is held to stop the training, known as *save_cost_from* says (measured,
+    reported, declared, assumed), *save_stalled* the sum on this machine as far as it was measured,
+    *save_life* the time between two losses of work, *commit_seconds* how long the last save took into the
+    bucket; all in seconds.
     """
 
     incarnation: int
@@ -245,6 +250,12 @@ class Heartbeat:
     notice: bool = False
     preempted: bool = False
     save_every: float | None = None
+    save_cost: float | None = None
+    save_cost_from: str = ""
+    save_life: float | None = None
+    save_apart: float | None = None
+    save_stalled: float | None = None
+    commit_seconds: float | None = None
     uncommitted: str = ""
     uncommitted_place: str = ""
     uncommitted_state: str = ""

@@ -151,6 +151,7 @@ class Blueprint:
             expires_at=record.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
             # Bucket and machines of a new deployment are made side by side: roles come with its beginning.
             granted_at=record.bucket.granted_at or record.started_at,
+            tpu_type=record.node.type if role == "tpu" else "",
         )
         return machine_scripts(self.spec, target)
 

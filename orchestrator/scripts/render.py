@@ -52,7 +52,8 @@ class MachineTarget:
     *round* is the race that a TPU runs in, 0 for none.
     *disks* are mounted where the machine is a TPU's.
     *expires_at* is when the machine may delete itself, in seconds since the epoch; None when it may not.
-    *granted_at* is when its account got its roles on the bucket, 0 when that is not known.
+    *granted_at* is when its account got its roles on the bucket, 0 when that is not known. *tpu_type* is the
+    TPU's, as the memory of zones names it.
     """
 
     role: Literal["tpu", "vm"]
@@ -70,6 +71,7 @@ class MachineTarget:
     round: int = 0
     disks: tuple[DataDisk, ...] = ()
     granted_at: float = 0.0
+    tpu_type: str = ""
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,12 @@ CASES = {
     "job.uncommitted": (
         "job", seen(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "nothing is committed",
     ),
+    "saves.auto": (
+        "saves",
+        seen(**report(save_every=268.0, save_cost=5.0, save_cost_from="measured", save_life=7200.0)),
+        "a save costs 5.0 s (measured), unsaved work is lost every 2 h 0 min",
+    ),
+    "saves.fixed": ("saves", seen(**report(save_every=600.0)), "the file says so"),
     "job.runs": ("job", seen(), ""),
     "loop.alive": ("loop", seen(), "the next look"),
     "loop.dead": ("loop", seen(watching=Watching("me@here", "watch", 61.0)), "nothing"),

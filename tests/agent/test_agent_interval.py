@@ -3,17 +3,41 @@
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orchestrator.contract.interval import LONGEST, SHORTEST, Life, best_interval, saving_interval
+from orchestrator.contract.interval import (
+    LONGEST,
+    SHORTEST,
+    UNKNOWN_ZONE,
+    Life,
+    ZoneLives,
+    best_interval,
+    expected_life,
+    saving_interval,
+    zone_lives,
+)
+from orchestrator.domain.capacity import after_grant, after_loss
+from orchestrator.engine.capacity_memory import encoded
 from tests.agent.agent_lab import Lab
 
 HOUR = 3600.0
 DAYS = 3 * 86400.0
 FACTORS = (0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.7, 2.0, 2.8)
+
+
+def interval(cost: float, lives: Sequence[Life], zone: ZoneLives = UNKNOWN_ZONE, least: float = 0.0) -> float:
+    """Return the interval as the agent computes it."""
+    return saving_interval(cost, expected_life(lives, zone), least)
+
+
+def running(seconds: float) -> Life:
+    """Return a life that goes on."""
+    return Life(seconds, lost=False, ended=False)
 
 
 def lives_of(seed: int, mean: float, shape: float) -> list[float]:
@@ -45,7 +69,7 @@ def test_what_is_wasted_is_within_a_tenth_of_the_best_fixed_interval(
     ours, fixed = 0.0, [0.0] * len(FACTORS)
     for seed in range(12):
         lives = lives_of(seed, mean, shape)
-        ours += wasted(lives, save, lambda past, up: saving_interval(save, [*past, Life(up, lost=False)]))
+        ours += wasted(lives, save, lambda past, up: interval(save, [*past, running(up)]))
         for number, factor in enumerate(FACTORS):
             always = best_interval(save, mean) * factor
             fixed[number] += sum(life - life // (always + save) * always for life in lives)
@@ -54,24 +78,77 @@ def test_what_is_wasted_is_within_a_tenth_of_the_best_fixed_interval(
 
 def test_a_long_quiet_life_lengthens_the_interval_and_losses_shorten_it() -> None:
     """A loss that cost no work, thanks to its notice, is none: nothing would have been saved earlier."""
-    first = saving_interval(5, [])
-    assert saving_interval(5, [Life(12 * HOUR, lost=False)]) > 2 * first
-    assert saving_interval(5, [Life(600, lost=True)] * 6) < first / 1.5
-    assert saving_interval(5, [Life(600, lost=False)] * 6) > first
+    first = interval(5, [])
+    assert interval(5, [running(12 * HOUR)]) > 2 * first
+    assert interval(5, [Life(600, lost=True)] * 6) < first / 1.5
+    assert interval(5, [Life(600, lost=False)] * 6) > first
 
 
-@pytest.mark.parametrize("save", [0.0, 1e-9, 7.0, 1e9])
-def test_the_interval_stays_in_its_bounds(save: float) -> None:
-    """Whatever a job reports."""
-    for lives in ([], [Life(0.0, lost=True)] * 50, [Life(1e9, lost=False)]):
-        assert SHORTEST <= saving_interval(save, lives) <= LONGEST
+def test_what_is_known_of_the_zone_counts_before_this_job_has_lost_anything() -> None:
+    """Eleven TPUs of earlier runs lived for ten minutes there; of a good zone as many for half a day."""
+    bad, good = ZoneLives(11 * 600, 11), ZoneLives(11 * 12 * HOUR, 11)
+    assert interval(5, [], bad) < interval(5, []) / 2
+    assert interval(5, [], good) > interval(5, []) * 2
+    # A notice that left time to save takes no work, however short the lives are.
+    assert interval(5, [Life(600, lost=False)] * 15, bad) > interval(5, [])
+
+
+seconds = st.floats(0, 1e9)
+all_lives = st.lists(st.builds(lambda s, lost: Life(s, lost=lost), seconds, st.booleans()), max_size=30)
+zones = st.builds(ZoneLives, seconds, st.integers(0, 1000))
+
+
+@given(seconds, all_lives, zones, seconds)
+def test_the_interval_stays_in_its_bounds_and_is_no_shorter_than_a_save(cost, lives, zone, least) -> None:
+    """Whatever a job reports, and whatever stands in the bucket."""
+    assert SHORTEST <= interval(cost, lives, zone, least) <= LONGEST
+    assert interval(cost, lives, zone, least) >= min(max(cost, least), LONGEST)
+
+
+@given(seconds, all_lives, zones, seconds, seconds)
+def test_the_interval_grows_with_cost_lives_and_uploads_and_falls_with_losses(
+    cost, lives, zone, least, more
+) -> None:
+    """Of two situations that differ in one thing, the worse market saves more often, the dearer save less often."""
+    before = interval(cost, lives, zone, least)
+    assert interval(cost + more, lives, zone, least) >= before
+    assert interval(cost, lives, zone, least + more) >= before
+    assert interval(cost, lives, ZoneLives(zone.lived + more, zone.losses), least) >= before
+    assert interval(cost, lives, ZoneLives(zone.lived, zone.losses + 1), least) <= before
+    lost = [Life(one.seconds, lost=True) for one in lives]
+    assert interval(cost, lost, zone, least) <= before
+
+
+@given(st.binary(max_size=200) | st.from_regex(r'\{"places": .{0,80}').map(str.encode))
+def test_a_memory_of_zones_that_cannot_be_read_says_nothing(data) -> None:
+    """The job trains on with what is assumed."""
+    assert zone_lives(data, "a", "b") == ZoneLives()
+
+
+@pytest.mark.parametrize("lived", ["-1", "1e999", "NaN", '"x"', "null", "[]"])
+def test_an_absurd_life_in_the_memory_of_zones_says_nothing(lived: str) -> None:
+    """Neither negative nor without end."""
+    text = f'{{"places": [{{"zone": "a", "type": "b", "lived": {lived}, "lives": 2}}]}}'
+    assert zone_lives(text.encode(), "a", "b") == ZoneLives()
+
+
+def test_the_agent_reads_the_memory_of_zones_as_the_controller_writes_it() -> None:
+    """Of its own zone and type only."""
+    places = after_loss(after_loss((), "a", "b", 9000, 600), "a", "b", 9900, 300)
+    data = encoded(after_loss(places, "a", "other", 9000, 7))
+    assert zone_lives(data, "a", "b") == ZoneLives(900, 2)
+    assert (
+        zone_lives(data, "c", "b")
+        == zone_lives(encoded(after_grant((), "a", "b", 1)), "a", "b")
+        == ZoneLives()
+    )
 
 
 def test_a_job_is_told_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> None:
     """
     Earlier machines died young, so it is told less; its own report of slow saves changes that.
 
-    One of them rested after its notice, with all saved: its life is no loss.
+    TPUs of this zone did so, too. One of them rested after its notice, with all saved: its life is no loss.
     """
     for number in (1, 2, 3):
         report = {
@@ -91,25 +168,34 @@ def test_a_job_is_told_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> 
     }
     lab.put(".tpuctl/heartbeat/4/0", json.dumps(rested).encode())
     lab.put(".tpuctl/heartbeat/5/0", b"torn")
+    places = ()
+    for at in range(4):
+        places = after_loss(places, "europe-west4-b", "v5litepod-8", 9000.0 + at, 300.0)
+    lab.put(".tpuctl/capacity.json", encoded(places))
     job = (
         "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done; cp $TPUCTL_SAVE_EVERY_FILE first; "
         'echo "{\\"step\\": 1, \\"save_seconds\\": 500}" > $TPUCTL_PROGRESS_FILE; '
         "until ! cmp -s $TPUCTL_SAVE_EVERY_FILE first; do sleep 0.05; done; "
         "echo $(cat first) $(cat $TPUCTL_SAVE_EVERY_FILE) $TPUCTL_SAVE_EVERY_SECONDS"
     )
-    machine = lab.machine(INCARNATION=6, SAVE_EVERY="auto", SAVE_SECONDS="20", COMMAND=job)
+    machine = lab.machine(
+        INCARNATION=6, SAVE_EVERY="auto", SAVE_SECONDS="20", COMMAND=job, TPU_TYPE="v5litepod-8",
+        _ZONE="europe-west4-b",
+    )  # fmt: skip
     began = time.monotonic()
     machine.run_to_end()
     first, later, given = (float(word) for word in lab.log(6).splitlines()[-2].split())
-    lives = [*[Life(300.0, lost=True)] * 3, Life(300.0, lost=False)]
+    lives, zone = [*[Life(300.0, lost=True)] * 3, Life(300.0, lost=False)], ZoneLives(1200.0, 4)
     # Its own life counts as well: on a busy computer it takes a minute.
-    longest = [*lives, Life(time.monotonic() - began, lost=False)]
-    assert saving_interval(20, lives) - 1 <= first <= saving_interval(20, longest) + 1
-    assert given in {first, round(saving_interval(20, []))}
-    assert saving_interval(500, lives) - 1 <= later <= saving_interval(500, longest) + 1
+    longest = [*lives, running(time.monotonic() - began)]
+    assert interval(20, lives, zone) - 1 <= first <= interval(20, longest, zone) + 1
+    assert given in {first, round(interval(20, []))}
+    assert interval(500, lives, zone) - 1 <= later <= interval(500, longest, zone) + 1
     # The last report may be of after the job's end, which was a loss as well: step 1 is in no checkpoint.
-    shortest = saving_interval(500, [*lives, Life(0.0, lost=True)])
-    assert shortest - 1 <= machine.heartbeat()["save_every"] <= saving_interval(500, longest) + 1
+    beat, shortest = machine.heartbeat(), [*lives, Life(0.0, lost=True)]
+    assert interval(500, shortest, zone) - 1 <= beat["save_every"] <= interval(500, longest, zone) + 1
+    assert expected_life(shortest, zone) - 1 <= beat["save_life"] <= expected_life(longest, zone) + 1
+    assert (beat["save_cost"], beat["save_cost_from"]) == (500, "reported")
 
 
 def test_a_fixed_interval_is_told_and_no_interval_is_not(lab: Lab) -> None:

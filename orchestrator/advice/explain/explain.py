@@ -17,6 +17,7 @@ from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present
 from orchestrator.domain.plan import Outcome, Step
 from orchestrator.domain.record import Record, current_node
 from orchestrator.planning.job import BOOT_GRACE, decide_job, outdated
+from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted_text
 
 _DO = {
@@ -39,8 +40,8 @@ def explain(facts: DeploymentFacts) -> Explanation:
 
 
 def _wanted(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
-    parts = (explain_bucket(facts), explain_vm(facts), explain_tpu(facts), explain_job(facts))
-    return (*parts, explain_loop(facts))
+    parts = (explain_bucket(facts), explain_vm(facts), explain_tpu(facts), *_saves(facts))
+    return (*parts, explain_job(facts), explain_loop(facts))
 
 
 def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
@@ -105,6 +106,16 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
         return ()
     text = f"up began; incarnation {record.node.incarnation} is the newest"
     return (Evidence("record", record.started_at, text),)
+
+
+def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
+    """Explain how often the job is asked to save, where its machines say so."""
+    sight = facts.world.heartbeats
+    interval = reported_interval(sight.value) if isinstance(sight, Present) else None
+    if interval is None:
+        return ()
+    rule = "saves.auto" if interval.life is not None else "saves.fixed"
+    return (ExplainedPart("saves", interval.every, interval.why or "the file says so", rule, calm=True),)
 
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
@@ -234,6 +245,8 @@ RULES: Final[dict[str, str]] = {
     "job.silent": "A worker without a heartbeat for four intervals is looked after over SSH.",
     "job.starts": "A machine has two minutes from READY to its first heartbeat.",
     "job.uncommitted": "While nothing is committed, a save that lies there for four heartbeats is named.",
+    "saves.auto": "The interval is sqrt(2 x cost of a save x time between two losses), between 10 s and 1 h.",
+    "saves.fixed": "The file fixes the time between two saves, or leaves it to the job.",
     "job.runs": "A job whose workers all report is left alone.",
     "loop.alive": "One tpuctl at a time acts; it renews its lease every 20 s.",
     "loop.dead": "A lease that was not renewed for 60 s may be taken over: its holder is taken for dead.",

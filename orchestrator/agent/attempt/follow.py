@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Optional
+from typing import List, Optional
 
+from orchestrator.agent.attempt.stalls import SaveStalls
 from orchestrator.agent.parts import Parts
-from orchestrator.agent.progress import Known, ProgressReader, StepRate, known, read_progress
+from orchestrator.agent.progress import COMMITS, EVENTS, Known, ProgressReader, StepRate, known, read_progress
 from orchestrator.contract.printed.choice import Output
 from orchestrator.contract.printed.stream import Stream
 
@@ -26,6 +27,8 @@ class Follower:
         self._reported = ProgressReader()
         self._known = Known()
         self._rate = StepRate()
+        self._stalls = SaveStalls()
+        self._save: Optional[int] = None
         self._began = False
         self.moved_at = time.monotonic()
         self._parts.events.begin(time.time())
@@ -51,10 +54,10 @@ class Follower:
             # The file stays until the job writes it again, so the same number is not a second save.
             self._parts.pace.saved(reported.save_seconds)
         self._reported = reported
-        now = known(
-            reported, printed, self._parts.events.newest, self._saved(), resumed, self._parts.settings.target
-        )
+        saved = self._saved()
+        now = known(reported, printed, self._parts.events.newest, saved, resumed, self._parts.settings.target)
         self._parts.status.trouble("job.progress", self._output.trouble)
+        self._measure(now, saved, resumed)
         if now == self._known:
             return
         if now.step is not None and (now.step, now.source) != (self._known.step, self._known.source):
@@ -70,6 +73,22 @@ class Follower:
         """Return the newest step that the job has saved, on its disk or in the bucket; a count of saves is none."""
         steps = (self._parts.local.newest, self._parts.committer.proven)
         return max((step for step in steps if step is not None), default=None)
+
+    def _measure(self, now: Known, saved: Optional[int], resumed: Optional[int]) -> None:
+        """Learn for how long saves stop the training, from steps that are seen at once."""
+        if now.source != self._known.source:
+            self._stalls.forget()
+        found: List[float] = []
+        if now.step is not None and now.step != self._known.step and now.source not in (EVENTS, COMMITS):
+            found += self._stalls.step(time.monotonic(), now.step)
+        if saved is not None and saved > max(-1 if n is None else n for n in (self._save, resumed)):
+            self._save = saved
+            self._parts.pace.came(time.monotonic())
+            # A number of saves is no step.
+            if not self._parts.status.get("committed_counted"):
+                found += self._stalls.saved(time.monotonic(), saved)
+        for seconds in found:
+            self._parts.pace.stalled(seconds)
 
     def _step(self, now: Known, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)

@@ -228,7 +228,7 @@ class Committer:
 
     def _commit_step(self, step: LocalStep) -> bool:
         """Upload a step and write its manifest, if that is not there yet; return True."""
-        own_step, number = step.own_step, self._number(step)
+        own_step, number, began = step.own_step, self._number(step), time.monotonic()
         states = self._local.files_of(step.unit) if step.unit.live else ()
         folder = self._copy(step) if step.unit.live else None
         source = folder or self._local.folder
@@ -237,6 +237,7 @@ class Committer:
                 # A commit that was killed sends everything again: objects without a manifest prove nothing.
                 files = self._upload(step, number, source, copied=folder is not None)
                 self._manifest(step, number, files, own_step)
+                self._status.set(commit_seconds=round(time.monotonic() - began, 3))
         finally:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)

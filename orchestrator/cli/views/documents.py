@@ -72,6 +72,10 @@ _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
     "fault": maybe(str), "parts": table(float), "warm_saved": maybe(float),
 }  # fmt: skip
+_SAVES = {
+    "every_s": maybe(float), "cost_s": maybe(float), "cost_from": str, "life_s": maybe(float),
+    "apart_s": maybe(float), "text": str,
+}  # fmt: skip
 _OBSERVED = {"by": str, "age_s": float}
 
 # Programs read these: a key may be added, a removed or renamed one breaks them (SCHEMA_VERSION).
@@ -95,6 +99,7 @@ KINDS: Mapping[str, Any] = {
             "to_ttl_usd": maybe(float), "budget_usd": maybe(float), "to_budget_seconds": maybe(float),
             "dates": table(str),
         },
+        "saves?": maybe(_SAVES),
         "notes": [str], "seen?": str, "out?": str, "check?": _FINDINGS, "scripts?": table(str),
         "sent?": {"files": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
         "data?": [{
@@ -128,7 +133,7 @@ KINDS: Mapping[str, Any] = {
         }],
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
-        "deadline": maybe({"due": str, "forecast": str, "runs_on": str}),
+        "deadline": maybe({"due": str, "forecast": str, "runs_on": str}), "saves?": maybe(_SAVES),
         "sidecars": [{"name": str, "role": str, "port": int}], "seen": _OBSERVED,
     },
     "deployments": {

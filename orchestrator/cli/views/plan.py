@@ -93,7 +93,7 @@ def _facts(preview: Preview, source: str, *, verbose: bool) -> Table:
         **_places(preview),
         "runs as": preview.account_text,
         **({"scopes": scopes} if verbose else {}),
-        "saves": _saves(preview.spec.job.checkpoint.format),
+        "saves": _saves(preview),
         **({"source": source} if source else {}),
     }
     for name, text in facts.items():
@@ -101,8 +101,12 @@ def _facts(preview: Preview, source: str, *, verbose: bool) -> Table:
     return table
 
 
-def _saves(name: str) -> str:
-    return "format auto: decided by the first save" if name == "auto" else f"format {name}"
+def _saves(preview: Preview) -> str:
+    name = preview.spec.job.checkpoint.format
+    text = "format auto: decided by the first save" if name == "auto" else f"format {name}"
+    if preview.saves is None:
+        return text
+    return f"{text}; {'at first ' if preview.saves.life else ''}{preview.saves.text}"
 
 
 def _places(preview: Preview) -> dict[str, str]:

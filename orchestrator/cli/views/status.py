@@ -118,6 +118,7 @@ def _job(body: dict[str, Any]) -> list[str]:
         formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
         of_format = f" (format {', '.join(formats)})" if formats else ""
         lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
+        lines += [f"saves: {body['saves']['text']}"] if body.get("saves") else []
     # More than one for a moment after a push.
     lines += [f"image: {image}" for image in sorted({w["image"] for w in body["workers"] if w.get("image")})]
     return [*lines, *_unreported(body)]

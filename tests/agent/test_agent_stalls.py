@@ -1,0 +1,136 @@
+"""What a save costs is for how long the training stands still, whatever else is written meanwhile."""
+
+import pytest
+
+from orchestrator.agent.attempt.stalls import FEWEST, LATE, SaveStalls
+from tests.agent.agent_lab import Lab
+
+STEP = 0.5
+
+
+class Run:
+    """A training that makes a step each half second, seen each *seen* steps, on a clock of its own."""
+
+    def __init__(self, seen: int = 1) -> None:
+        self.stalls, self.found = SaveStalls(), list[float]()
+        self.now, self.at, self.seen = 100.0, 0, seen
+
+    def train(self, steps: int) -> None:
+        for _ in range(steps):
+            self.now, self.at = self.now + STEP, self.at + 1
+            if self.at % self.seen == 0:
+                self.found += self.stalls.step(self.now, self.at)
+
+    def save(self, stops: float = 0.0, *, seen_after: int = 0, counted: int = 0) -> None:
+        """Save this step; the training stands still for *stops*, and the save is whole some steps later."""
+        step = self.at + counted
+        self.now += stops
+        self.train(seen_after)
+        self.found += self.stalls.saved(self.now, step)
+
+
+@pytest.mark.parametrize("seen", [1, 5])
+@pytest.mark.parametrize("counted", [-1, 0, 1])
+def test_a_save_that_the_training_waits_for_costs_that_wait(seen: int, counted: int) -> None:
+    """Programs that count from 0 or from 1, seen at each step or at each fifth."""
+    run = Run(seen)
+    for _ in range(3):
+        run.train(60)
+        run.save(12.0, counted=counted)
+    run.train(60)
+    assert run.found == pytest.approx([12.0] * 3)
+
+
+def test_a_save_that_another_thread_writes_costs_what_the_copy_takes() -> None:
+    """It lasts 25 s, in which the training makes 50 steps; only the copy from the device stops it."""
+    run = Run()
+    for _ in range(3):
+        run.train(100)
+        run.save(0.25, seen_after=50)
+    run.train(10)
+    assert run.found == pytest.approx([0.25] * 3)
+
+
+def test_nothing_is_measured_where_each_line_holds_a_save() -> None:
+    """A line each ten steps and a save at each of them: how long a step takes alone nobody can see."""
+    run = Run(10)
+    for _ in range(30):
+        run.train(10)
+        run.save(5.0)
+    run.train(100)
+    assert run.found == []
+
+
+def test_nothing_is_measured_before_enough_steps_are_known() -> None:
+    """The first steps compile."""
+    run = Run()
+    run.train(FEWEST)
+    run.save(5.0)
+    run.train(60)
+    assert run.found == []
+
+
+def test_a_number_that_counts_epochs_is_no_step() -> None:
+    """The twelfth save comes long after the twelfth step."""
+    run = Run()
+    run.train(int(LATE / STEP) + 40)
+    run.found += run.stalls.saved(run.now, 12)
+    run.train(5)
+    assert run.found == []
+
+
+def test_a_job_that_begins_at_an_earlier_step_is_measured_anew() -> None:
+    """What its last start has shown is not mixed with it."""
+    run = Run()
+    run.train(60)
+    run.at = 20
+    run.train(4)
+    run.save(5.0)
+    run.train(60)
+    run.save(5.0)
+    run.train(60)
+    assert run.found == pytest.approx([5.0])
+
+
+THREADED = """
+import json, os, threading, time
+from pathlib import Path
+
+folder, root = Path(os.environ["TPUCTL_CHECKPOINT_DIR"]), Path(os.environ["TPUCTL_ROOT"])
+file, step, told, writer = Path(os.environ["TPUCTL_PROGRESS_FILE"]), 0, None, None
+
+def write(number):
+    global told
+    began, here = time.monotonic(), folder / str(number)
+    here.mkdir(parents=True)
+    (here / "state").write_bytes(b"x")
+    while step < number + 40:
+        time.sleep(0.01)
+    (here / "COMPLETE").touch()
+    told = time.monotonic() - began
+
+while True:
+    step += 1
+    time.sleep(0.03)
+    if step % 60 == 0:
+        threading.Thread(target=write, args=(step,), daemon=True).start()
+    news = {"step": step} if told is None else {"step": step, "save_seconds": told}
+    Path(f"{file}.new").write_text(json.dumps(news))
+    os.replace(f"{file}.new", file)
+    beat = json.loads((root / "state" / "status.json").read_text())
+    if beat["save_cost_from"] == "measured" and step >= 240:
+        print("ENDS", told, flush=True)
+        break
+"""
+
+
+def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thread_does(lab: Lab) -> None:
+    """It reports how long the thread took, forty steps; the agent sees that the training went on meanwhile."""
+    lab.code = lab.put_bundle({"train.py": THREADED.encode()})
+    machine = lab.machine(SAVE_EVERY="auto")
+    machine.run_to_end()
+    told = float(next(line for line in lab.log().splitlines() if line.startswith("ENDS")).split()[1])
+    beat = machine.heartbeat()
+    assert beat["save_cost_from"] == "measured"
+    assert beat["save_cost"] < told / 2
+    assert beat["save_stalled"] >= beat["save_cost"]

@@ -1,0 +1,81 @@
+"""What people are told of how often a job saves, and why."""
+
+import pytest
+
+from orchestrator.domain.capacity import after_loss
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.planning.save_interval import SaveInterval, foreseen_interval, reported_interval
+from tests.planning.planning_kit import make_spec
+
+ZONE, KIND = "europe-west4-a", "v5litepod-8"
+
+
+def beat(worker=0, **more):
+    """Return the report of a worker."""
+    return Heartbeat(1, worker, Phase.RUN, 0.0, workers=2, **more)
+
+
+def lost(*lives):
+    """Return the memory of zones after TPUs that lived so long."""
+    places = ()
+    for number, life in enumerate(lives):
+        places = after_loss(places, ZONE, KIND, 1000.0 + number, life)
+    return places
+
+
+def test_before_anything_was_seen_the_figures_are_assumed():
+    """Young's square root of 2 x 5 s x 2 h."""
+    spec = make_spec(job__checkpoint__every="auto")
+    found = foreseen_interval(spec, (), KIND, ZONE)
+    assert (
+        found.text == "every 4 min 28 s: a save costs 5.0 s (assumed), unsaved work is lost every 2 h 0 min"
+    )
+
+
+def test_a_zone_with_short_lives_is_told_so_and_another_is_not():
+    """The memory of zones counts before the first machine of this deployment is lost."""
+    spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_seconds=3.0)
+    places = lost(1200.0, 1200.0, 1200.0)
+    short, other = (foreseen_interval(spec, places, KIND, zone) for zone in (ZONE, "europe-west4-b"))
+    assert (
+        short.text == "every 2 min 7 s: a save costs 3.0 s (declared), unsaved work is lost every 45 min 0 s"
+    )
+    assert other.life == 7200.0
+    assert foreseen_interval(spec, places, "v4-8", ZONE).life == 7200.0
+
+
+@pytest.mark.parametrize(("every", "text"), [("10m", "every 10 min 0 s"), (None, None)])
+def test_what_the_file_fixes_needs_no_reason(every, text):
+    """Without the setting the job decides, and nothing is said."""
+    found = foreseen_interval(make_spec(job__checkpoint__every=every), lost(60.0), KIND, ZONE)
+    assert (found and found.text) == text
+
+
+def test_the_shortest_interval_of_a_slice_is_shown():
+    """A save that one worker's clock asks for is made by all of them."""
+    told = reported_interval(
+        (
+            beat(0, save_every=300.0, save_cost=4.0, save_cost_from="measured", save_life=11000.0),
+            beat(1, save_every=240.0, save_cost=3.0, save_cost_from="measured", save_life=9600.0),
+        )
+    )
+    assert (
+        told.text == "every 4 min 0 s: a save costs 3.0 s (measured), unsaved work is lost every 2 h 40 min"
+    )
+    assert reported_interval((beat(), beat(1))) is None
+
+
+def test_a_job_that_does_not_follow_its_interval_is_named():
+    """Some programs save by steps, whatever they are told; up to twice the interval is no fault."""
+    follows, ignores = (
+        reported_interval((beat(save_every=60.0, save_apart=apart),)).text for apart in (110.0, 600.0)
+    )
+    assert follows == "every 1 min 0 s"
+    assert ignores == "every 1 min 0 s: the job itself saves every 10 min 0 s"
+
+
+def test_what_a_save_costs_is_shown_of_a_job_that_decides_when():
+    """Asynchronous saves cost next to nothing."""
+    told = reported_interval((beat(save_cost=0.04, save_cost_from="measured"),))
+    assert told == SaveInterval(None, 0.04, "measured")
+    assert told.text == "when the job decides: a save costs 0.0 s (measured)"
