@@ -13,13 +13,13 @@ SETTINGS = os.environ
 
 
 @ray.remote(max_retries=0)
-def host(script):
+def host(script, shared):
     """Run the script of the job; return its exit status."""
     labels = ray.get_runtime_context().get_node_labels()
     worker = labels.get("ray.io/tpu-worker-id") or os.environ.get("TPU_WORKER_ID", "0")
     job = subprocess.Popen(
         ["bash", "-c", script],
-        env={**os.environ, "TPUCTL_WORKER_ID": worker},
+        env={**os.environ, "TPUCTL_WORKER_ID": worker, "SHARED": shared},
         start_new_session=True,
     )
     try:
@@ -48,7 +48,9 @@ def attempt():
         head_reservation_timeout_s=None,
     )
     try:
-        waiting = run_on_slice(host, Path(__file__).with_name("job.sh").read_text(), tpu_slice=group)
+        script = Path(__file__).with_name("job.sh").read_text()
+        # A task has the variables of runtime_env.yaml, not those of this process.
+        waiting = run_on_slice(host, script, os.environ.get("SHARED", ""), tpu_slice=group)
         status = 0
         while waiting and status == 0:
             done, waiting = ray.wait(waiting)

@@ -116,8 +116,13 @@ def _resources(draft: Draft, given: Mapping[str, Any]) -> None:
     _types(draft, usable + on_gke)
     _places(draft, usable)
     _spot(draft, usable)
-    for name, value in _named(given.get("accelerator_args")):
-        _argument(draft, name, value, f"resources.accelerator_args.{name}: {value}")
+    arguments = list(dict.fromkeys(pair for one in usable for pair in _named(one.get("accelerator_args"))))
+    for name, value in arguments:
+        theirs = f"resources.accelerator_args.{name}: {value}"
+        if sum(name == other for other, _ in arguments) > 1:
+            draft.leave(theirs, "each type has another one; tpuctl knows that of each")
+        else:
+            _argument(draft, name, value, theirs)
     image = str(given.get("image_id") or "")
     if image.startswith("docker:"):
         draft.image(image.partition(":")[2], f"resources.image_id: {image}")

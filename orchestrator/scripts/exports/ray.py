@@ -79,6 +79,8 @@ def ray_steps(spec: Spec, project: str, folder: Path) -> Iterator[tuple[str, str
 
 def _script(spec: Spec, host: JobHost) -> Iterator[str]:
     yield "set -eo pipefail"
+    if _needs_shared(spec):
+        yield ': "${SHARED:?}"'
     yield from exports(variables(spec, host))
     yield from folders(spec, host)
     yield from linked(spec.job.data, host)

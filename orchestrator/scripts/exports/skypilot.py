@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.names import region_of
 from orchestrator.domain.secret_refs import job_secrets
 from orchestrator.domain.spec import Spec
@@ -80,19 +81,22 @@ def _task(spec: Spec, host: JobHost) -> dict[str, Any]:
 
 def _resources(spec: Spec) -> dict[str, Any]:
     tpu = spec.tpu
-    kinds = [tpu.type, *tpu.other_types]
-    places = [
-        {**({"accelerators": f"tpu-{kind}"} if len(kinds) > 1 else {}), "infra": f"gcp/{region_of(zone)}/{zone}"}
-        for kind in kinds for zone in tpu.zones
-    ]  # fmt: skip
-    arguments = {
-        **({"runtime_version": tpu.runtime} if tpu.runtime else {}),
-        **({"gcp_queued_resource": True} if tpu.request == "queued" else {}),
-    }
-    return {
-        **({"accelerators": f"tpu-{tpu.type}"} if len(kinds) == 1 else {}),
-        **({"accelerator_args": arguments} if arguments else {}),
+    kinds = [_kind(spec, kind) for kind in (tpu.type, *tpu.other_types)]
+    places = [{"infra": f"gcp/{region_of(zone)}/{zone}"} for zone in tpu.zones]
+    common = {
         "use_spot": tpu.spot,
         "job_recovery": {"strategy": "failover", "max_restarts_on_errors": spec.job.failures - 1},
-        **(places[0] if len(places) == 1 else {"ordered": places}),
     }
+    if len(kinds) > 1:
+        return {**common, "ordered": [{**kind, **place} for kind in kinds for place in places]}
+    return {**kinds[0], **common, **(places[0] if len(places) == 1 else {"ordered": places})}
+
+
+def _kind(spec: Spec, kind: str) -> dict[str, Any]:
+    # Named always: SkyPilot's own default for a v5e is the software of a v5p.
+    runtime = spec.tpu.runtime or load_catalog().runtime_for(kind)
+    arguments = {
+        **({"runtime_version": runtime} if runtime else {}),
+        **({"gcp_queued_resource": True} if spec.tpu.request == "queued" else {}),
+    }
+    return {"accelerators": f"tpu-{kind}", **({"accelerator_args": arguments} if arguments else {})}
