@@ -62,6 +62,8 @@ def _document(rng):
         "failures": rng.randint(1, 9), "stop_signal": rng.choice(("TERM", "INT", "USR1")),
     }  # fmt: skip
     if rng.random() < 0.3:
+        job["image"] = "europe-docker.pkg.dev/p/r/train:1"
+    elif rng.random() < 0.3:
         job |= {"grace": "25s", "target_steps": 100, "python": "3.12", "source": "code"}
     name = rng.choice(("a", "demo", "llm-7b", "x" * 40, "a-" * 19 + "a"))
     account = {"service_account": "job@p-1.iam.gserviceaccount.com"}

@@ -268,7 +268,7 @@ def test_our_task_of_skypilot_comes_back_as_the_same_deployment(seed):
         assert getattr(back.tpu, part) == getattr(spec.tpu, part), part
     assert back.tpu.runtime in (spec.tpu.runtime, load_catalog().runtime_for(spec.tpu.type))
     assert back.tpu.request == ("queued" if spec.tpu.request == "queued" else "node")
-    for part in ("source", "data", "failures"):
+    for part in ("source", "data", "failures", "image"):
         assert getattr(back.job, part) == getattr(spec.job, part), part
     assert set(back.job.secrets) == set(spec.job.secrets)
     assert back.job.setup == spec.job.setup.strip()
@@ -292,6 +292,7 @@ OTHER = {
     "bucket.location": "us-east1", "tpu.runtime": "v2-alpha-x",
     "tpu.type": "v5litepod-32", "tpu.zones": ("us-central1-a",), "tpu.across_regions": True,
     "tpu.other_types": ("v5litepod-32",), "tpu.reservation": "ours", "tpu.spot": False,
+    "job.image": "europe-docker.pkg.dev/p/r/train:1",
     "job.command": "x", "job.source": "code", "job.setup": "x", "job.env": {"X": "1"}, "job.failures": 9,
     "job.data": {"x": "gs://b/x"}, "job.secrets": {"X": "secret://x"}, "job.stop_signal": "INT", "job.grace": 44.0,
     "job.checkpoint.format": "orbax", "job.checkpoint.dir": "bucket", "job.checkpoint.marker": "OK",

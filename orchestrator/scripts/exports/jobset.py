@@ -29,6 +29,7 @@ from orchestrator.scripts.exports.job_script import (
 )
 from orchestrator.scripts.render import quote
 
+_EXAMPLE = "The image is that of JobSet's example for TPUs: name yours as job.image. "
 IMAGE = "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu:latest"
 """The image of JobSet's own example for TPUs. Which packages are in it is not known here."""
 BUCKET, CODE = "/tpuctl/bucket", "/tpuctl/code"
@@ -72,8 +73,8 @@ def jobset_files(spec: Spec, project: str, kind: Accelerator, digest: str, slice
             *_queue(spec, kind, slices),
         ),
         "jobset.yaml": document(
-            "Made by tpuctl export --to jobset: the job, for JobSet 0.12 (jobset.x-k8s.io/v1alpha2). The image is "
-            f"that of JobSet's example for TPUs: put yours in its place. {_UNKNOWN} "
+            "Made by tpuctl export --to jobset: the job, for JobSet 0.12 (jobset.x-k8s.io/v1alpha2). "
+            f"{'' if spec.job.image else _EXAMPLE}{_UNKNOWN} "
             "README.md says what to do before kubectl apply, and what is lost.",
             _account(spec), _jobset(spec, host, kind, digest, slices),
         ),
@@ -245,7 +246,7 @@ def _pod(spec: Spec, host: JobHost, kind: Accelerator, digest: str) -> dict[str,
             "nodeSelector": _selector(spec, kind),
             "tolerations": [{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}],
             "containers": [{
-                "name": "job", "image": IMAGE, "workingDir": CODE,
+                "name": "job", "image": spec.job.image or IMAGE, "workingDir": CODE,
                 # Kubernetes reads `$(` and `$$` itself; a dollar sign more keeps them for bash.
                 "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", "\n".join(_script(spec, host, digest)))],
                 **({"env": secrets} if secrets else {}),

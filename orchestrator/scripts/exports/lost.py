@@ -66,6 +66,7 @@ LOST: dict[str, tuple[str, str, str]] = {
            "the cluster has a head of its own"),
     "job.data": ("", "", "copied by hand to the folder that all hosts see; README.md has the commands"),
     "job.warm_start": _NONE, "job.caches": _NONE,
+    "job.image": ("", "", _CLUSTER),
     "job.python": (_MACHINE, "SkyPilot brings its own; install another in setup", _CLUSTER),
     "job.secrets": ("", "", "not sent: Ray shows the variables of a job to all who see its dashboard"),
     "job.checkpoint.keep": ("the job removes old checkpoints; it gets the number",) * 3,

@@ -85,6 +85,7 @@ def _resources(spec: Spec) -> dict[str, Any]:
     places = [{"infra": f"gcp/{region_of(zone)}/{zone}"} for zone in tpu.zones]
     common = {
         "use_spot": tpu.spot,
+        **({"image_id": f"docker:{spec.job.image}"} if spec.job.image else {}),
         "job_recovery": {"strategy": "failover", "max_restarts_on_errors": spec.job.failures - 1},
     }
     if len(kinds) > 1:
