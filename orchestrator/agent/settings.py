@@ -39,6 +39,11 @@ class CheckpointSettings:
         """Say whether the job writes to the bucket itself, so that the agent only reads."""
         return self.folder.startswith("gs://")
 
+    def prefix(self, own: str) -> str:
+        """Return the folder of the job's saves in the bucket, below the deployment's *own* one."""
+        path = self.folder[len("gs://") :].partition("/")[2][len(own) :]
+        return path.rstrip("/") + "/" if path else ""
+
 
 @dataclass(frozen=True)
 class Settings:

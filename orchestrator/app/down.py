@@ -13,6 +13,7 @@ from orchestrator.app.session import Session
 from orchestrator.app.ssh_config import included_file
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
+from orchestrator.domain.names import prefix_of
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
@@ -104,9 +105,10 @@ def take_down(
             _forget(session, spent if delete_data else None, delete_data=delete_data)
     foreign = [Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
     leftovers = (*ours, *foreign)
+    stays = f"{bucket}/{session.spec.bucket.prefix}".rstrip("/")
     commands = [*(["tpuctl down"] if ours else []), *(deletion_command(n, session.project) for n in strays)]
     return Down(
-        session.spec.name, leftovers, bucket if has_data and not delete_data else "", saved, spent,
+        session.spec.name, leftovers, stays if has_data and not delete_data else "", saved, spent,
         tuple(commands),
         # The local cloud stops with its last deployment, unless somebody had started it by hand.
         idle_cloud_stopped=not leftovers and choice.cloud == "local" and stop_if_idle(),
@@ -147,12 +149,15 @@ def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> tuple[boo
     for item in found:
         session.reporter.say(f"- {item.kind} {item.name} {item.zone} {item.state}")
     bucket = session.blueprint.bucket
+    place = f"gs://{bucket}/{prefix_of(session.spec)}"
     # A bucket that cannot be looked at counts as there: nobody may lose data by an Unknown.
     there = not isinstance(session.deployment.cloud.buckets.observe(bucket), Absent)
     if there:
-        session.reporter.say(
-            f"- bucket {bucket} with all its data" if delete_data else f"  bucket {bucket} is kept"
-        )
+        if session.spec.bucket.prefix:
+            goes, stays = f"- the data in {place}", f"  the data in {place} is kept"
+        else:
+            goes, stays = f"- bucket {bucket} with all its data", f"  bucket {bucket} is kept"
+        session.reporter.say(goes if delete_data else stays)
         _name_unclaimed(session, delete_data=delete_data)
     else:
         session.reporter.say(f"  there is no bucket {bucket}")

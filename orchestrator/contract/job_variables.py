@@ -15,6 +15,7 @@ VARIABLES: Dict[str, str] = {
     "TPUCTL_DEPLOYMENT": "`name` of the deployment file",
     "TPUCTL_PROJECT": "project in Google Cloud",
     "TPUCTL_BUCKET": "name of the bucket, without `gs://`",
+    "TPUCTL_PREFIX": "its folder in the bucket, with a slash at the end; empty without `bucket.prefix`",
     "TPUCTL_ROLE": "`tpu` or `vm`: the kind of machine",
     "TPUCTL_WORKER_ID": "number of this worker of the slice, from 0",
     "TPUCTL_WORKERS": "how many workers the slice has",

@@ -54,6 +54,11 @@ def bucket_name(spec: Spec, project: str) -> str:
     return spec.bucket.name or f"tpuctl-{spec.name}-{digest}"
 
 
+def prefix_of(spec: Spec) -> str:
+    """Return what the names of all the deployment's objects begin with: empty, or a folder of a shared bucket."""
+    return f"{spec.bucket.prefix}/" if spec.bucket.prefix else ""
+
+
 def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0) -> dict[str, str]:
     """Return the labels that mark a resource as ours; *race* is the race that a TPU runs in, 0 for none."""
     marks = {DEPLOYMENT_LABEL: spec.name, ROLE_LABEL: role}

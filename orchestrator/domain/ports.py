@@ -4,7 +4,7 @@ The seams, as Protocols: what the engine needs of a cloud, of machines and of st
 Adapters raise only errors of `orchestrator.errors`, return states and never wait.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -97,6 +97,9 @@ class Buckets(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete the bucket with all objects in it; a bucket that is gone is fine."""
+
+    def empty(self, name: str, prefix: str, keep: Container[str] = ()) -> None:
+        """Delete all objects under *prefix*, but for the names *keep*; a bucket that is gone is fine."""
 
 
 class Vms(Protocol):

@@ -82,6 +82,8 @@ class BucketSpec:
     """Bucket name. Default: derived from project and deployment name."""
     adopt: bool = False
     """Use an existing bucket. An adopted bucket is never changed and never deleted."""
+    prefix: str = ""
+    """Folder of an adopted bucket for this deployment alone, such as runs/a, so that several share the bucket."""
     location: str | None = None
     """Region of the bucket: that of the TPU's first zone; with across_regions also us, eu or asia."""
     soft_delete: Duration | None = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from orchestrator.contract.object_names import RECORD
+from orchestrator.contract.object_names import LEASE, OURS, RECORD
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, outside
 from orchestrator.domain.events import Event
@@ -25,6 +25,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
 from orchestrator.engine.observe import FAULTS, as_error, poll, zones_to_look_at
 from orchestrator.engine.queued_tpus import nodes_of
+from orchestrator.engine.record_format import decode
 from orchestrator.errors import (
     AuthError,
     LeaseHeldError,
@@ -326,6 +327,8 @@ class Sweep:
             return Leftover("bucket", name, "", f"not known: {observed.why}")
         if not isinstance(observed, Present):
             return None
+        if self._spec.bucket.prefix:
+            return self._folder(name)
         if self._spec.bucket.adopt or observed.value.labels.get(names.DEPLOYMENT_LABEL) != self._spec.name:
             return Leftover("bucket", name, observed.value.location, "not made by this deployment, kept")
         change = Change(Kind.BUCKET, Verb.DELETE, name, "down --delete-data", observed.value.location)
@@ -350,4 +353,24 @@ class Sweep:
             self._journal.result(entry, f"{trouble.code} {trouble.message}", in_bucket=False)
             return Leftover("bucket", name, observed.value.location, trouble.message)
         self._journal.result(entry, "ok", in_bucket=False)
+        return None
+
+    def _folder(self, bucket: str) -> Leftover | None:
+        """Delete what is ours in our folder of a shared bucket, and return that folder when it could not be."""
+        prefix = names.prefix_of(self._spec)
+        place = f"gs://{bucket}/{prefix}"
+        try:
+            # The record is the proof that this folder is ours, so it goes last: who is killed here goes on with it.
+            held = self._cloud.store.read(RECORD)
+            if held is None:
+                return None
+            decode(held.data, self._spec.name)
+            change = Change(Kind.BUCKET, Verb.DELETE, place, "down --delete-data")
+            entry = self._journal.intend(change, in_bucket=False)
+            for ours in OURS:
+                self._cloud.buckets.empty(bucket, prefix + ours, {prefix + RECORD, prefix + LEASE})
+            self._cloud.store.delete(RECORD)
+            self._journal.result(entry, "ok", in_bucket=False)
+        except TpuctlError as error:
+            return Leftover("data", place, "", error.message)
         return None

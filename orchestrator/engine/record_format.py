@@ -152,7 +152,7 @@ def decode(data: bytes, deployment: str) -> Record:
     if owner != deployment:
         raise ConflictError(
             f"the bucket belongs to the deployment {cut(str(owner), 80)}, not to {deployment}",
-            hint="one bucket serves one deployment: choose another bucket.name in tpuctl.yaml",
+            hint="one bucket serves one deployment: choose another bucket.name, or a bucket.prefix",
             changed="nothing was changed",
         )
     return record

@@ -1,6 +1,7 @@
 """Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -69,6 +70,11 @@ class GcsBuckets:
             return
         raise still_written(name)
 
+    def empty(self, name: str, prefix: str, keep: Container[str] = ()) -> None:
+        """Delete all objects under *prefix*, but for the names *keep*; a bucket that is gone is fine."""
+        with suppress(NotFoundError):
+            self._empty(name, prefix, keep)
+
     def _found(self, name: str) -> Bucket | None:
         with translated(f"look at bucket '{name}'"):
             if self._adopted:
@@ -118,14 +124,14 @@ class GcsBuckets:
         policy.bindings = fresh
         bucket.set_iam_policy(policy, **self._clients.mutating)
 
-    def _empty(self, name: str) -> None:
-        """Delete all objects, in batches; each by its generation, so that archived ones go too."""
+    def _empty(self, name: str, prefix: str = "", keep: Container[str] = ()) -> None:
+        """Delete objects, in batches; each by its generation, so that archived ones go too."""
         with translated(f"empty bucket '{name}'"):
             fields = "items(name,generation),nextPageToken"
             listed = self._clients.storage.list_blobs(
-                name, versions=True, fields=fields, **self._clients.reading
+                name, prefix=prefix or None, versions=True, fields=fields, **self._clients.reading
             )
-            rest = iter(listed)
+            rest = (blob for blob in listed if blob.name not in keep)
             while blobs := list(islice(rest, BATCH)):
                 self._delete_batch(name, blobs)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.names import bucket_name
+from orchestrator.domain.names import bucket_name, prefix_of
 from orchestrator.domain.ports import Cloud, CloudAccount, Remote
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import MissingPermissionError
@@ -44,7 +44,7 @@ def open_cloud(
         vms=ComputeVms(clients),
         nodes=TpuNodes(clients),
         queued=TpuQueued(clients),
-        store=GcsStore(clients, bucket),
+        store=GcsStore(clients, bucket, prefix_of(spec)),
         remote=remote,
         ssh_port=settings.ssh_port,
         inside=settings.inside,

@@ -63,11 +63,12 @@ class Digest:
 
 
 class GcsStore:
-    """Read and write objects of one bucket."""
+    """Read and write objects of one bucket; with a *prefix* all names are meant below it."""
 
-    def __init__(self, clients: Clients, bucket: str) -> None:
+    def __init__(self, clients: Clients, bucket: str, prefix: str = "") -> None:
         self._clients = clients
         self._name = bucket
+        self._prefix = prefix
         self._headed = True
 
     def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
@@ -118,7 +119,7 @@ class GcsStore:
             if blob is None:
                 return None
             try:
-                return _stored(blob, self._data(blob, offset, limit))
+                return self._stored(blob, self._data(blob, offset, limit))
             except NotFoundError:
                 continue
         raise TransientError(f"read {self._url(name)}: it changes faster than it can be read")
@@ -158,7 +159,7 @@ class GcsStore:
             sized(size)
         if size:
             # By generation: an object that is replaced while it is read gives a 404, never a mixture.
-            pinned = self._clients.storage.bucket(self._name).blob(name, generation=blob.generation)
+            pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
             with translated(f"read {self._url(name)}"):
                 try:
                     if streams > 1 and size > RANGE:
@@ -179,7 +180,7 @@ class GcsStore:
             span = {"start": start, "end": start + length - 1, "raw_download": True, "checksum": None}
             pinned.download_to_file(taken, **span, **self._clients.reading)
             if len(taken.data) != length:
-                raise _damaged(self._url(blob.name))
+                raise _damaged(self._url(self._own(blob)))
             return bytes(taken.data)
 
         with threads.pool(streams) as pool:
@@ -193,7 +194,7 @@ class GcsStore:
                 whole.update(data)
                 digest.write(data)
         if base64.b64encode(whole.digest()).decode() != blob.crc32c:
-            raise _damaged(self._url(blob.name))
+            raise _damaged(self._url(self._own(blob)))
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
         """
@@ -241,9 +242,9 @@ class GcsStore:
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading
             blobs = storage.list_blobs(
-                self._name, prefix=prefix, fields=_FIELDS, max_results=most + 1, **limits
+                self._name, prefix=self._prefix + prefix, fields=_FIELDS, max_results=most + 1, **limits
             )
-            found = [_stored(blob) for blob in blobs]
+            found = [self._stored(blob) for blob in blobs]
         if len(found) > most:
             raise too_many(self._url(prefix), most)
         return found
@@ -252,8 +253,8 @@ class GcsStore:
         """Return size and crc32c of all objects under *prefix* by name."""
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading
-            blobs = storage.list_blobs(self._name, prefix=prefix, fields=_SUMS, **limits)
-            return {blob.name: (int(blob.size or 0), str(blob.crc32c or "")) for blob in blobs}
+            blobs = storage.list_blobs(self._name, prefix=self._prefix + prefix, fields=_SUMS, **limits)
+            return {self._own(blob): (int(blob.size or 0), str(blob.crc32c or "")) for blob in blobs}
 
     def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
         """
@@ -288,7 +289,7 @@ class GcsStore:
             # A range that starts at the end is refused with 416.
             return b""
         pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
-        with translated(f"read {self._url(blob.name)}"):
+        with translated(f"read {self._url(self._own(blob))}"):
             try:
                 last = offset + limit - 1 if int(blob.size) > offset + limit else None
                 data: bytes = pinned.download_as_bytes(
@@ -296,22 +297,26 @@ class GcsStore:
                 )
             except imported("google.api_core.exceptions").NotFound as gone:
                 # A media answer carries no JSON; that this generation is gone is all that matters here.
-                raise NotFoundError(f"read {self._url(blob.name)}: replaced meanwhile") from gone
+                raise NotFoundError(f"read {self._url(self._own(blob))}: replaced meanwhile") from gone
         return data
 
     def _blob(self, name: str) -> Any:
-        return self._clients.storage.bucket(self._name).blob(name)
+        return self._clients.storage.bucket(self._name).blob(self._prefix + name)
+
+    def _own(self, blob: Any) -> str:
+        name: str = blob.name
+        return name[len(self._prefix) :]
+
+    def _stored(self, blob: Any, data: bytes = b"") -> StoredObject:
+        size, generation = int(blob.size or 0), int(blob.generation)
+        return StoredObject(self._own(blob), size, generation, blob.updated.timestamp(), data)
 
     def _url(self, name: str) -> str:
-        return f"gs://{self._name}/{name}"
+        return f"gs://{self._name}/{self._prefix}{name}"
 
 
 def _damaged(url: str) -> TransientError:
     return TransientError(f"read {url}: the bytes that came are not the object's")
-
-
-def _stored(blob: Any, data: bytes = b"") -> StoredObject:
-    return StoredObject(blob.name, int(blob.size or 0), int(blob.generation), blob.updated.timestamp(), data)
 
 
 def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject | None:

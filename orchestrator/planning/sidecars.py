@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from orchestrator.domain.names import prefix_of
 from orchestrator.domain.observation import NodeState, Present, VmState, World
 from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import Record, current_node
@@ -47,7 +48,7 @@ def log_folder(spec: Spec, bucket: str) -> str:
     """Return the gs:// address of the folder that TensorBoard shows, by default for a job without one."""
     board = spec.sidecars.tensorboard
     logdir = (board if isinstance(board, TensorboardSpec) else TensorboardSpec()).logdir
-    return logdir if "://" in logdir else f"gs://{bucket}/{logdir.strip('/')}"
+    return logdir if "://" in logdir else f"gs://{bucket}/{prefix_of(spec)}{logdir.strip('/')}"
 
 
 def sidecar_digest(spec: Spec, role: str) -> str:

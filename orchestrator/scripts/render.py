@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
 from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.names import prefix_of
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 from orchestrator.planning.job import job_digest
@@ -177,7 +178,7 @@ def quote(value: object) -> str:
 def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
     """Return the template variables, checked."""
     checkpoint = spec.job.checkpoint
-    place, path = _checkpoint_place(checkpoint.dir, target.bucket)
+    place, path = _checkpoint_place(checkpoint.dir, f"{target.bucket}/{prefix_of(spec)}")
     grace = spec.job.grace
     values: dict[str, Any] = {
         **asdict(target),
@@ -186,6 +187,7 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         "expires_at": "" if target.expires_at is None else _number(target.expires_at),
         "granted_at": str(int(target.granted_at)) if target.granted_at else "",
         "deployment": spec.name,
+        "prefix": prefix_of(spec),
         "setup": spec.job.setup,
         "python": spec.job.python,
         "image": spec.job.image if target.role == "tpu" else "",
@@ -221,14 +223,15 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
     return {**values, "user_env": dict(spec.job.env)}
 
 
-def _checkpoint_place(folder: str, bucket: str) -> tuple[str, str]:
+def _checkpoint_place(folder: str, own: str) -> tuple[str, str]:
     """
     Return where checkpoints go: ("absolute", path) or ("root", path below the machine's root folder).
 
-    A relative path is not below the bundle: the next push would hide it.
+    *own* is the deployment's part of the bucket. A relative path is not below the bundle: the next push would
+    hide it.
     """
     if folder == "bucket":
-        return "absolute", f"gs://{bucket}/checkpoints"
+        return "absolute", f"gs://{own}checkpoints"
     if folder == "local":
         return "root", "checkpoints"
     return ("absolute" if folder.startswith("/") else "root"), folder

@@ -278,3 +278,40 @@ def test_the_first_phases_are_one_report(lab: Lab) -> None:
     reporter.report(at_once=True)
     thread.join()
     assert [write for write in lab.writes if "heartbeat" in write] == [f"POST {heartbeat_name(1, 0)}"]
+
+
+def test_a_bucket_with_a_prefix_sees_and_writes_only_what_lies_below_it(lab: Lab, tmp_path: Path) -> None:
+    """Names go in and come back without it, whichever call brings them; the whole bucket is another one."""
+    whole = bucket_of(lab)
+    environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_PREFIX": "runs/a/"}
+    own = JobBucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
+    whole.write("top", b"")
+    whole.write("runs/ab/other", b"")
+    generation = own.write("x/one", b"1", 0)
+    with pytest.raises(PreconditionError):
+        own.write("x/one", b"2", 0)
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(b"s")
+    large.write_bytes(b"l" * (storage.LARGE + 1))
+    own.upload("two", small, 1)
+    own.upload("y/large", large, storage.LARGE + 1)
+
+    assert own.list("") == ["two", "x/one", "y/large"]
+    assert own.list("x/") == ["x/one"]
+    assert own.level("") == (["two"], ["x/", "y/"])
+    assert own.sizes("x/") == {"x/one": 1}
+    assert [item["name"] for item in own.objects("y/")] == ["y/large"]
+    items, folders = own.first_page("", deep=False)
+    assert ([item["name"] for item in items], folders) == (["two"], ["x/", "y/"])
+    held = own.read("x/one")
+    assert held is not None
+    assert (held.data, held.generation) == (b"1", generation)
+    assert own.read("top") is None
+    again = tmp_path / "again"
+    own.download("y/large", again, storage.LARGE + 1)
+    assert again.read_bytes() == large.read_bytes()
+    own.delete("two")
+    expected = ["runs/a/x/one", "runs/a/y/large", "runs/ab/other", "top"]
+    held_there = [name for name in whole.list("") if not name.startswith("bundles/")]
+    assert held_there == expected
+    assert own.other(BUCKET).list("") == whole.list("")

@@ -178,6 +178,7 @@ VALUES = {
     "bucket.name": ("mine", "mine"),
     "bucket.adopt": ("true", True),
     "bucket.location": ("europe-west4", "europe-west4"),
+    "bucket.prefix": ("runs/a", "runs/a"),
     "job.command": ("echo 1", "echo 1"),
     "job.source": ("src", "src"),
     "job.setup": ("true", "true"),
@@ -222,6 +223,7 @@ VALUES = {
 }
 
 NEEDS = {
+    "bucket.prefix": {"bucket.adopt": "true", "bucket.name": "theirs"},
     "watch.deadline": {"job.target_steps": "9"},
     "watch.last_resort": {"job.target_steps": "9", "watch.deadline": "36h", "tpu.spot": "true"},
     "tpu.max_run_duration": {"tpu.request": "flex-start", "tpu.spot": "false"},

@@ -49,6 +49,17 @@ MISTAKES = [
     ({"vm__zone": "us-west4-a"}, "vm.zone", "outside the TPU's region europe-west4"),
     ({"vm__zone": "here"}, "vm.zone", "not a zone"),
     ({"vm__disk_gb": 9}, "vm.disk_gb", "too small"),
+    ({"bucket__prefix": "runs/a"}, "bucket.prefix", "only a folder of an adopted bucket"),
+    (
+        {"bucket__prefix": "/runs", "bucket__adopt": True, "bucket__name": "theirs"},
+        "bucket.prefix",
+        "cannot be",
+    ),
+    (
+        {"bucket__prefix": "a/checkpoints", "bucket__adopt": True, "bucket__name": "theirs"},
+        "bucket.prefix",
+        "itself",
+    ),
     ({"bucket__location": "us-west4"}, "bucket.location", "not the TPU's region europe-west4"),
     ({"bucket__location": "EU"}, "bucket.location", "not the TPU's region europe-west4"),
     ({"network": "global/networks/x"}, "network", "projects/P/global/networks/NAME"),

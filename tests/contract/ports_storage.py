@@ -279,3 +279,29 @@ def a_whole_object_is_one_request(way):
         before = way.local.calls["storage.objects.get"]
         way.ok(store.read, name, offset)
         assert way.local.calls["storage.objects.get"] - before == requests
+
+
+@case()
+def a_store_with_a_prefix_sees_and_writes_only_what_lies_below_it(way):
+    """Names go in and come back without it; what is emptied are its folders, but for what is to be kept."""
+    whole = _made(way)
+    own = way.store_of(BUCKET, "runs/a/")
+    whole.write("runs/ab", b"other")
+    generation = way.ok(own.write, "x/one", b"1", 0)
+    assert way.refused(own.write, "x/one", b"2", 0).code == whole_code(way, whole)
+    way.ok(own.upload, "two", _file("two", b"22"))
+    assert way.ok(own.read, "x/one").name == "x/one"
+    assert way.ok(own.read, "x/one", 1).data == b""
+    assert [one.name for one in way.ok(own.list, "")] == ["two", "x/one"]
+    assert list(way.ok(own.checksums, "x/")) == ["x/one"]
+    assert way.ok(own.sha256, "two") == hashlib.sha256(b"22").hexdigest()
+    assert "gs://demo-bucket/runs/a/x/one" in way.refused(own.delete, "x/one", generation + 1).message
+    assert [one.name for one in way.ok(whole.list, "")] == ["runs/a/two", "runs/a/x/one", "runs/ab"]
+    way.ok(way.buckets.empty, BUCKET, "runs/a/", {"runs/a/two"})
+    assert [one.name for one in way.ok(whole.list, "")] == ["runs/a/two", "runs/ab"]
+    way.ok(way.buckets.empty, "no-such-bucket", "runs/a/")
+
+
+def whole_code(way, store):
+    """Return the code by which a store without a prefix refuses to write what exists."""
+    return way.refused(store.write, "runs/ab", b"", 0).code

@@ -26,7 +26,8 @@ from orchestrator.ssh.run import CommandAnswer
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 STEP_SECONDS, SAVE_SECONDS, REPORT_SECONDS = 10.0, 120.0, 20.0
-_SETTING = re.compile(r"^(TPUCTL_(?:DEPLOYMENT|ROLE|RUNS_JOB|INCARNATION|BUCKET|BUNDLE))=(.*)$", re.MULTILINE)
+_NAMES = "DEPLOYMENT|ROLE|RUNS_JOB|INCARNATION|BUCKET|PREFIX|BUNDLE"
+_SETTING = re.compile(rf"^(TPUCTL_(?:{_NAMES}))=(.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Machines(NoHosts):
         self.starts[worker.id] += 1
         worker.running, worker.since, worker.said = True, self.cloud.clock.now(), {}
         worker.saved, worker.reported = worker.since, float("-inf")
-        worker.base = max((step for step, _ in self.complete(worker.env["TPUCTL_BUCKET"])), default=0)
+        worker.base = max((step for step, _ in self.complete(*self._place(worker))), default=0)
         self.put(worker, f"{GANG}{worker.incarnation}/000001.json", b"{}")
 
     def end(self, worker):
@@ -130,8 +131,7 @@ class Machines(NoHosts):
     def _save(self, worker, now):
         if now - worker.saved < SAVE_SECONDS or worker.said.get("phase", "run") != "run" or self.mute(worker):
             return
-        bucket = worker.env["TPUCTL_BUCKET"]
-        started = [int(n[len(GANG) :].split("/")[0]) for n in self._names(bucket, GANG)]
+        started = [int(n[len(GANG) :].split("/")[0]) for n in self._names(*self._place(worker), GANG)]
         if max(started, default=0) > worker.incarnation:
             worker.said.update(phase="stopped", message="a newer incarnation exists")
             return
@@ -149,38 +149,44 @@ class Machines(NoHosts):
 
     def put(self, worker, name, data):
         """Write an object as a machine does; without the bucket nothing happens."""
-        bucket = worker.env["TPUCTL_BUCKET"]
+        bucket, own = self._place(worker)
         if any(b.name == bucket for b in self.cloud.storage.buckets.list("local-project")):
-            self.cloud.storage.objects.insert(bucket, name, data, {}, Preconditions())
+            self.cloud.storage.objects.insert(bucket, own + name, data, {}, Preconditions())
 
     def read(self, worker, name):
         """Return the object of that name in the worker's bucket, or None."""
-        return self.cloud.storage.objects._objects.get(worker.env["TPUCTL_BUCKET"], {}).get(name)
+        bucket, own = self._place(worker)
+        return self.cloud.storage.objects._objects.get(bucket, {}).get(own + name)
 
-    def _names(self, bucket, prefix):
-        return [n for n in self.cloud.storage.objects._names.get(bucket, ()) if n.startswith(prefix)]
+    def _place(self, worker):
+        """Return the worker's bucket, and its own folder there."""
+        return worker.env["TPUCTL_BUCKET"], worker.env.get("TPUCTL_PREFIX", "")
 
-    def complete(self, bucket):
-        """Return (step, incarnation) of the complete checkpoints in a bucket."""
+    def _names(self, bucket, own, prefix):
+        held = self.cloud.storage.objects._names.get(bucket, ())
+        return [n[len(own) :] for n in held if n.startswith(own + prefix)]
+
+    def complete(self, bucket, own=""):
+        """Return (step, incarnation) of the complete checkpoints in a bucket, or in the folder *own* of it."""
         held = self.cloud.storage.objects._objects.get(bucket, {})
-        names = self._names(bucket, CHECKPOINTS)
-        state = [(name, held[name].generation) for name in names]
-        if self._complete.get(bucket, ((), ()))[0] != state:
-            self._complete[bucket] = (state, self._judged(bucket, names))
-        return self._complete[bucket][1]
+        names = self._names(bucket, own, CHECKPOINTS)
+        state = [(name, held[own + name].generation) for name in names]
+        if self._complete.get((bucket, own), ((), ()))[0] != state:
+            self._complete[bucket, own] = (state, self._judged(bucket, own, names))
+        return self._complete[bucket, own][1]
 
-    def _judged(self, bucket, names):
+    def _judged(self, bucket, own, names):
         groups = {}
         for name in names:
             key = parse_name(name)
             with contextlib.suppress(TornError):
                 if key is not None:
-                    groups.setdefault(key[:2], []).append(self._manifest(bucket, name))
+                    groups.setdefault(key[:2], []).append(self._manifest(bucket, own, name))
         return {key for key, parts in groups.items() if completed_by(parts) is not None}
 
-    def _manifest(self, bucket, name):
-        held = self.cloud.storage.objects._objects[bucket][name]
-        key = (bucket, name, held.generation)
+    def _manifest(self, bucket, own, name):
+        held = self.cloud.storage.objects._objects[bucket][own + name]
+        key = (bucket, own + name, held.generation)
         if key not in self._parsed:
             self._parsed[key] = parse(self.cloud.storage.objects.read(held), name)
         return self._parsed[key]

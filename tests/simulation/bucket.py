@@ -12,10 +12,10 @@ from orchestrator.emulator.state.storage.stored import Preconditions
 
 
 class Bucket:
-    """A bucket of the local cloud: objects, and what the agent makes of their names."""
+    """A bucket of the local cloud, or a folder of one: objects, and what the agent makes of their names."""
 
-    def __init__(self, storage, name):
-        self.storage, self.name = storage, name
+    def __init__(self, storage, name, prefix=""):
+        self.storage, self.name, self.prefix = storage, name, prefix
 
     @property
     def exists(self):
@@ -25,28 +25,31 @@ class Bucket:
         """Write an object; with *new* only if there is none. Return whether it was written."""
         if not self.exists or (new and self.get(name) is not None):
             return False
-        self.storage.objects.insert(self.name, name, data, {}, Preconditions())
+        self.storage.objects.insert(self.name, self.prefix + name, data, {}, Preconditions())
         return True
 
     def get(self, name):
-        held = self.storage.objects._objects.get(self.name, {}).get(name)
+        held = self._held(name)
         return None if held is None else self.storage.objects.read(held)
 
     def generation(self, name):
-        held = self.storage.objects._objects.get(self.name, {}).get(name)
+        held = self._held(name)
         return None if held is None else held.generation
 
+    def _held(self, name):
+        return self.storage.objects._objects.get(self.name, {}).get(self.prefix + name)
+
     def listed(self, prefix):
-        held = self.storage.objects._objects.get(self.name, {})
-        found = (held[name] for name in self.names(prefix))
-        return [StoredObject(o.name, o.size, o.generation, o.updated) for o in found]
+        found = ((name, self._held(name)) for name in self.names(prefix))
+        return [StoredObject(name, o.size, o.generation, o.updated) for name, o in found]
 
     def names(self, prefix=""):
-        return [n for n in self.storage.objects._names.get(self.name, ()) if n.startswith(prefix)]
+        start, cut = self.prefix + prefix, len(self.prefix)
+        return [n[cut:] for n in self.storage.objects._names.get(self.name, ()) if n.startswith(start)]
 
     def delete(self, name):
         if self.get(name) is not None:
-            self.storage.objects.delete(self.name, name, None, Preconditions())
+            self.storage.objects.delete(self.name, self.prefix + name, None, Preconditions())
 
     def manifests(self):
         """Return the readable manifests by (step, incarnation)."""

@@ -108,6 +108,8 @@ def draw(seed):
         for step, lots in more:
             case = step(case, lots)
         deployments.append(case)
+    if seed % 3 == 1:
+        deployments = [_shared(case) for case in deployments]
     quota = r.choice((None, None, None, count * 16, count * 16 + 16)) if slice_[0] == "v5litepod-16" else None
     return Case(seed, hours, r.random() < 0.7, r.random() < 0.3, quota, tuple(deployments), _rates(r, hours))
 
@@ -146,6 +148,13 @@ def _deployment(r, name, hours, shortest, slice_):
     edit = hours * r.uniform(0.1, 0.9) if r.random() < 0.2 else None
     edited = {**spec, "tpu__zones": r.sample(zones, r.randint(1, len(zones)))}
     return DeploymentCase(name, spec, job, down, r.random() < 0.5, r.random() < 0.5, edit, edited)
+
+
+def _shared(case):
+    """Let the deployments of a region share a bucket that somebody else has made, each in a folder of its own."""
+    region = case.spec.get("bucket__location") or case.spec["tpu__zones"][0].rpartition("-")[0]
+    place = {"bucket__name": f"shared-{region}", "bucket__adopt": True, "bucket__prefix": f"runs/{case.name}"}
+    return replace(case, spec={**case.spec, **place}, edited={**case.edited, **place})
 
 
 def _raced(case, r):

@@ -310,7 +310,7 @@ class Fleet(NoHosts):
         return self.scheduler.now()
 
     def bucket_of(self, deployment):
-        return Bucket(self.storage, self.buckets[deployment])
+        return Bucket(self.storage, *self.buckets[deployment])
 
     def boot(self, machine):
         self.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY

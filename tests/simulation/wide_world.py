@@ -106,7 +106,7 @@ class WideWorld:
         self.network.heartbeat_lists = lambda bucket: self.fleet.beat(self.acting.name)
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
         self.specs = {d.name: make_spec(project=PROJECT, **d.spec) for d in case.deployments}
-        self.fleet.buckets.update({n: names.bucket_name(s, PROJECT) for n, s in self.specs.items()})
+        self.fleet.buckets.update({n: (names.bucket_name(s, PROJECT), "") for n, s in self.specs.items()})
         handlers = self.cloud.kernel.handlers
         handlers.update({kind: partial(self._happened, act) for kind, act in handlers.items()})
 

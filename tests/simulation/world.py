@@ -94,7 +94,10 @@ class World:
         for one in case.deployments:
             spec = make_spec(project=PROJECT, **one.spec)
             self.specs[one.name] = spec
-            self.fleet.buckets[one.name] = names.bucket_name(spec, PROJECT)
+            self.fleet.buckets[one.name] = names.bucket_name(spec, PROJECT), names.prefix_of(spec)
+            if spec.bucket.adopt and spec.bucket.name not in self.storage.buckets._buckets:
+                place = {"name": spec.bucket.name, "location": names.home_region(spec).upper()}
+                self.storage.buckets.create(PROJECT, place)
 
     def now(self):
         return self.scheduler.now()
@@ -203,7 +206,7 @@ class LeaseStore:
     def write(self, name, data, if_generation=None):
         if name != object_names.LEASE or not if_generation:
             return self._store.write(name, data, if_generation)
-        return self._world.network.renew(self._store._name, name, data, if_generation)
+        return self._world.network.renew(self._store._name, self._store._prefix + name, data, if_generation)
 
 
 class Ears:

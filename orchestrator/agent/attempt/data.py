@@ -107,7 +107,11 @@ class Data:
                 total = str(one["sha256"])
                 size = int(str(one["size"]))
                 yield WantedData(
-                    f"{name}/{one['name']}", size, self._bucket.name, DATA + total, f"sha256:{total}"
+                    f"{name}/{one['name']}",
+                    size,
+                    self._bucket.name,
+                    self._bucket.prefix + DATA + total,
+                    f"sha256:{total}",
                 )
             return
         place, _, prefix = source[len("gs://") :].partition("/")

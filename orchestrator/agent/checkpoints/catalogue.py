@@ -160,10 +160,10 @@ class Catalogue:
         """Return where checkpoints lie: under the folder the job writes to, or under `checkpoints/`."""
         if not self._settings.in_bucket:
             return CHECKPOINTS
-        name, _, path = self._settings.folder[len("gs://") :].partition("/")
+        name = self._settings.folder[len("gs://") :].partition("/")[0]
         if name != self._bucket.name:
             raise AgentError(f"{self._settings.folder} is not in the deployment's bucket {self._bucket.name}")
-        return path.rstrip("/") + "/" if path else ""
+        return self._settings.prefix(self._bucket.prefix)
 
 
 def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, gang: Gang) -> None:

@@ -206,7 +206,8 @@ class BucketEvents:
     def __init__(self, settings: Settings, bucket: JobBucket, events: EventFiles) -> None:
         self._bucket = bucket
         self._events = events
-        self._prefixes = _prefixes(settings)
+        inside = settings.checkpoints.prefix(bucket.prefix) if settings.checkpoints.in_bucket else ""
+        self._prefixes = (TENSORBOARD, *([inside] if inside else []))
 
     def look(self) -> None:
         """Read what is new. Raises AgentError and OSError."""
@@ -215,12 +216,6 @@ class BucketEvents:
             names = sorted((one for one in sizes if one.rpartition("/")[2].startswith(PATTERN)), key=_begun)
             for name in names[-MOST_FILES:]:
                 self._events.take(name, sizes[name], partial(self._bucket.read_from, name))
-
-
-def _prefixes(settings: Settings) -> Tuple[str, ...]:
-    saves = settings.checkpoints
-    inside = saves.folder[len("gs://") :].partition("/")[2] if saves.in_bucket else ""
-    return (TENSORBOARD, *([inside.rstrip("/") + "/"] if inside else []))
 
 
 def _begun(name: str) -> str:

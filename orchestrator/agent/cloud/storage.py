@@ -44,13 +44,17 @@ class JobBucket:
     """
     Read and write objects of one bucket; every call retries within its *seconds*.
 
+    With a *prefix* all names are meant below it: the bucket is shared by several deployments.
     Calls raise TransientError when time is over, PreconditionError on 412, AgentError on a refusal. A role
     that was given at *granted_at*, in seconds since the epoch, does not count everywhere at once: for a while
     a refusal may pass.
     """
 
-    def __init__(self, name: str, base: str, tokens: Tokens, granted_at: float = 0.0) -> None:
+    def __init__(
+        self, name: str, base: str, tokens: Tokens, granted_at: float = 0.0, prefix: str = ""
+    ) -> None:
         self.name = name
+        self.prefix = prefix
         self._settled_at = granted_at + GRANT_SETTLES
         self._base = base.rstrip("/")
         self._tokens = tokens
@@ -65,7 +69,8 @@ class JobBucket:
         base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
         # An emulator asks for no token, and the machine that tests it may have no metadata server.
         tokens = Tokens(metadata, optional=bool(emulator))
-        return cls(name, base or DEFAULT_BASE, tokens, seconds_in(environ.get("TPUCTL_GRANTED_AT", "")))
+        granted_at = seconds_in(environ.get("TPUCTL_GRANTED_AT", ""))
+        return cls(name, base or DEFAULT_BASE, tokens, granted_at, environ.get("TPUCTL_PREFIX", ""))
 
     @property
     def patience(self) -> float:
@@ -114,7 +119,7 @@ class JobBucket:
 
     def insert(self, name: str, data: bytes, if_generation: Optional[int], seconds: float) -> Dict[str, Any]:
         """Write an object as `write` does and return its resource."""
-        query = {"uploadType": "media", "name": name}
+        query = {"uploadType": "media", "name": self.prefix + name}
         if if_generation is not None:
             query["ifGenerationMatch"] = str(if_generation)
         path = f"/upload/storage/v1/b/{self.name}/o?{urlencode(query)}"
@@ -128,6 +133,8 @@ class JobBucket:
         """Join objects into one, whose generation is *if_generation* until then; None when one is not there."""
         path = f"/storage/v1{self._object(name)}/compose?ifGenerationMatch={if_generation}"
         more = {"Content-Type": "application/json"}
+        sources = [{**one, "name": self.prefix + one["name"]} for one in body["sourceObjects"]]
+        body = {**body, "sourceObjects": sources}
         reply = self._call("POST", path, SECONDS, json.dumps(body).encode(), more=more)
         return None if reply.status == 404 else json.loads(reply.body)
 
@@ -154,18 +161,20 @@ class JobBucket:
 
     def list(self, prefix: str, seconds: float = SECONDS) -> List[str]:
         """Return the names of all objects under *prefix*, all pages."""
-        return [item["name"] for page in self._pages({"prefix": prefix}, seconds) for item in _items(page)]
+        return [
+            item["name"] for page in self._pages({"prefix": prefix}, seconds) for item in self._items(page)
+        ]
 
     def sizes(self, prefix: str, seconds: float = SECONDS) -> Dict[str, int]:
         """Return the size in bytes of every object under *prefix*, by name."""
         pages = self._pages({"prefix": prefix}, seconds)
-        return {item["name"]: int(item["size"]) for page in pages for item in _items(page)}
+        return {item["name"]: int(item["size"]) for page in pages for item in self._items(page)}
 
     def level(self, prefix: str, seconds: float = SECONDS) -> Tuple[List[str], List[str]]:
         """Return the objects directly under *prefix* and the folders (names with a closing slash)."""
         pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, seconds))
-        names = [item["name"] for page in pages for item in _items(page)]
-        return names, [folder for page in pages for folder in page.get("prefixes", [])]
+        names = [item["name"] for page in pages for item in self._items(page)]
+        return names, [folder for page in pages for folder in self._folders(page)]
 
     def first_page(
         self, prefix: str, *, deep: bool, seconds: float = SECONDS
@@ -173,11 +182,11 @@ class JobBucket:
         """Return one page of objects under *prefix*, and of folders unless *deep*: a bucket may hold millions."""
         query = {"prefix": prefix, "maxResults": "1000", **({} if deep else {"delimiter": "/"})}
         page = next(self._pages(query, seconds))
-        return _items(page), page.get("prefixes", [])
+        return self._items(page), self._folders(page)
 
     def other(self, name: str) -> JobBucket:
-        """Return another bucket of the same service, for the same account."""
-        if name == self.name:
+        """Return a whole bucket of the same service, for the same account."""
+        if name == self.name and not self.prefix:
             return self
         bucket = JobBucket(name, self._base, self._tokens)
         bucket._transport, bucket._streams = self._transport, self._streams
@@ -188,7 +197,7 @@ class JobBucket:
         query = {"prefix": prefix, "fields": f"items({_LISTED}),nextPageToken"}
         # The deployment's own bucket may be made at any moment; another one that is missing is a wrong name.
         missing = AgentError(f"gs://{self.name} is not there")
-        return [item for page in self._pages(query, seconds, missing) for item in _items(page)]
+        return [item for page in self._pages(query, seconds, missing) for item in self._items(page)]
 
     def upload(self, name: str, path: Path, size: int) -> str:
         """Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank."""
@@ -217,7 +226,7 @@ class JobBucket:
         return self._composes
 
     def _upload_in_parts(self, name: str, path: Path, size: int) -> str:
-        query = urlencode({"uploadType": "resumable", "name": name})
+        query = urlencode({"uploadType": "resumable", "name": self.prefix + name})
         sender = ResumableUpload(
             self._transport,
             f"{self._base}/upload/storage/v1/b/{self.name}/o?{query}",
@@ -247,13 +256,20 @@ class JobBucket:
         return digest_of(path, kind)
 
     def _object(self, name: str) -> str:
-        return f"/b/{self.name}/o/{quote(name, safe='')}"
+        return f"/b/{self.name}/o/{quote(self.prefix + name, safe='')}"
+
+    def _items(self, page: Dict[str, Any]) -> List[Dict[str, Any]]:
+        cut = len(self.prefix)
+        return [{**item, "name": item["name"][cut:]} for item in page.get("items", [])]
+
+    def _folders(self, page: Dict[str, Any]) -> List[str]:
+        return [folder[len(self.prefix) :] for folder in page.get("prefixes", [])]
 
     def _pages(
         self, query: Dict[str, str], seconds: float, missing: Optional[AgentError] = None
     ) -> Iterator[Dict[str, Any]]:
         """Yield the pages of a list; *missing* is raised for a bucket that is not there, else TransientError."""
-        token = ""
+        query, token = dict(query, prefix=self.prefix + query["prefix"]), ""
         while True:
             asked = dict(query, pageToken=token) if token else query
             path = f"/storage/v1/b/{self.name}/o?{urlencode(asked)}"
@@ -311,11 +327,6 @@ class JobBucket:
         if reply.status == 403 and time.time() < self._settled_at:
             raise TransientError(f"{text} (the account's role on the bucket may not count yet)")
         raise (TransientError if reply.status in (401, 408, 429) or reply.status >= 500 else AgentError)(text)
-
-
-def _items(page: Dict[str, Any]) -> List[Dict[str, Any]]:
-    found: List[Dict[str, Any]] = page.get("items", [])
-    return found
 
 
 def seconds_in(text: str) -> float:

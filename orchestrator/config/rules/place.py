@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.contract.object_names import OURS
 from orchestrator.domain.catalog import Catalog, region_zones
 from orchestrator.domain.names import region_of, regions, vm_zone
 from orchestrator.domain.spec import Spec
@@ -14,6 +15,8 @@ from orchestrator.domain.vm_machine_types import instead
 # `-vm`, `-tpu-gN`, the bucket's digest.
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
+LONGEST_PREFIX = 200
+"""Characters: the longest name of an object, 1,024 bytes, has room for the files of checkpoints below it."""
 LABEL = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 """What Compute Engine takes for names of networks, images and tags (RFC 1035)."""
 SMALLEST_DISK_GB = 10
@@ -23,6 +26,8 @@ MULTI_REGIONS = ("us", "eu", "asia")
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z0-9]+")
 _V5E = re.compile(r"v5(?:e|lite|-lite|lite-?pod|e-?pod)-?(\d+)")
 _BUCKET = re.compile(r"[a-z0-9][-_a-z0-9.]*[a-z0-9]")
+_FOLDER = re.compile(r"[a-z0-9][-_a-z0-9]*(?:/[a-z0-9][-_a-z0-9]*)*")
+_TAKEN = frozenset(OURS)
 _EGRESS = "traffic between regions is slow and billed, so bucket, VM and TPU share one region; leave it out"
 
 
@@ -260,6 +265,24 @@ def _bucket(spec: Spec, _: Catalog) -> Iterator[Problem]:
         )
 
 
+def _prefix(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    prefix = spec.bucket.prefix
+    if not prefix:
+        return
+    if not spec.bucket.adopt:
+        text = "only a folder of an adopted bucket can be shared"
+        yield Problem("bucket.prefix", text, "set bucket.adopt: true and bucket.name to a bucket that exists")
+    if not _FOLDER.fullmatch(prefix) or len(prefix) > LONGEST_PREFIX:
+        text = f'"{prefix[:60]}" cannot be the folder of a deployment'
+        hint = (
+            f"use lower-case letters, digits, '-', '_' and '/', for example runs/a; at most {LONGEST_PREFIX}"
+        )
+        yield Problem("bucket.prefix", text, hint)
+    elif any(f"{part}/" in _TAKEN for part in prefix.split("/")):
+        text = f"a deployment without a prefix uses the folders {join(sorted(_TAKEN))} itself"
+        yield Problem("bucket.prefix", text, "choose another name")
+
+
 def _soft_delete(spec: Spec, _: Catalog) -> Iterator[Problem]:
     seconds = spec.bucket.soft_delete
     if seconds is None:
@@ -289,6 +312,7 @@ RULES = (
     SettingRule(("vm.machine", "tpu.zones"), _machine_there),
     SettingRule(("vm.zone", "tpu.zones"), _vm_zone),
     SettingRule(("bucket.name", "bucket.adopt"), _bucket),
+    SettingRule(("bucket.prefix", "bucket.adopt"), _prefix),
     SettingRule(("bucket.soft_delete", "bucket.adopt"), _soft_delete),
     SettingRule(("bucket.location", "tpu.zones", "tpu.across_regions"), _location),
 )

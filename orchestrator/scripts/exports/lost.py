@@ -48,6 +48,7 @@ LOST: dict[str, tuple[str, str, str]] = {
     "os_login": _NONE,
     "bucket.name": ("the export has a bucket of its own",) * 3,
     "bucket.adopt": ("the export has a bucket of its own",) * 3,
+    "bucket.prefix": ("the export has a bucket of its own",) * 3,
     "bucket.soft_delete": ("set it when you make the bucket",) * 3,
     "bucket.location": ("", "where SkyPilot makes the bucket: the region of the TPU", _CLUSTER),
     "tpu.zones": (_POOLS, "", _CLUSTER),
