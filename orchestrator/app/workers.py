@@ -2,8 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.reporter import Reporter
@@ -15,7 +13,6 @@ from orchestrator.engine.observe import observe
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import NotFoundError, Retry, TpuctlError, TransientError, UsageError
 from orchestrator.planning.update_record import learn
-from orchestrator.ssh.copy import fetch, send
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
@@ -69,40 +66,6 @@ def _in_job(session: Session, line: str | None, *, on_vm: bool) -> str | None:
     if session.spec.job.run_on != ("vm" if on_vm else "tpu"):
         return line
     return elevated("tpuctl", IN_JOB, session.ssh.settings.root, *(("--", line) if line else ()))
-
-
-@dataclass(frozen=True)
-class Copied:
-    """Hold which file was copied to where, and its size in bytes."""
-
-    machine: str
-    target: str
-    size: int
-
-
-def copy(
-    choice: Choice, worker: int, source: str, target: str, reporter: Reporter, *, on_vm: bool
-) -> Copied:  # fmt: skip
-    """Copy a file between this computer and a machine; the path on the machine begins with a colon."""
-    if source.startswith(":") == target.startswith(":"):
-        raise UsageError(
-            "one of the two paths must be on the machine: it begins with a colon",
-            hint="for example: tpuctl cp :run.log .", changed="nothing was copied", code="TPU-101",
-        )  # fmt: skip
-    outward, here = not source.startswith(":"), Path(target if source.startswith(":") else source)
-    if outward and not here.is_file():
-        more = "; for folders: tpuctl ssh-config, then scp -r or rsync" if here.is_dir() else ""
-        raise UsageError(
-            f"{here} is no file", hint=f"name a file{more}", changed="nothing was copied", code="TPU-101"
-        )
-    session = Session(choice, reporter)
-    host, root = the_vm(session) if on_vm else worker_host_of(session, worker), session.ssh.settings.root
-    if outward:
-        send(session.ssh.connect(host), here, target[1:] or ".", root)
-        return Copied(host.name, target, here.stat().st_size)
-    here = here / Path(source[1:]).name if here.is_dir() else here
-    fetch(session.ssh.connect(host), source[1:], here, root)
-    return Copied(host.name, str(here), here.stat().st_size)
 
 
 def look(session: Session) -> World:

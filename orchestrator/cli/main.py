@@ -47,7 +47,7 @@ GROUPS = {
     "Reach the machines": {
         "ssh": "Open a shell on a worker or on the VM.",
         "exec": "Run a command on every worker.",
-        "cp": "Copy a file to or from a machine.",
+        "cp": "Copy a file or a folder to or from a machine.",
         "ssh-config": "Let ssh, scp, rsync and VS Code reach the machines.",
         "tunnel": "Reach TensorBoard, JupyterLab or a port of a machine.",
     },

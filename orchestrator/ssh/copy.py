@@ -15,11 +15,11 @@ from orchestrator.ssh.upload import map_file
 if TYPE_CHECKING:
     from orchestrator.ssh.connection import Connection
 
-_PLACE = r"""
+PLACE = r"""
 set -euo pipefail
 if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi
 """
-_TAKE = rf"""{_PLACE}
+_TAKE = rf"""{PLACE}
 target=$2 digest=$3 name=$4
 case $target in */) mkdir -p "$target" ;; esac
 [ ! -d "$target" ] || target=${{target%/}}/$name
@@ -29,9 +29,9 @@ sum=$(tee --output-error=exit "$part" | sha256sum)
 [ "${{sum%% *}}" = "$digest" ] || {{ echo "what arrived is not what was sent" >&2; exit 1; }}
 mv -fT "$part" "$target"
 """
-_GIVE = rf"""{_PLACE}
+_GIVE = rf"""{PLACE}
 [ -e "$2" ] || {{ echo "there is no $2 in $PWD" >&2; exit 1; }}
-[ -f "$2" ] || {{ echo "$2 is no plain file; for folders: tpuctl ssh-config, then scp -r or rsync" >&2; exit 1; }}
+[ -f "$2" ] || {{ echo "$2 is no plain file; for a folder: tpuctl cp -r" >&2; exit 1; }}
 sum=$(sha256sum <"$2")
 echo "${{sum%% *}}"
 cat -- "$2"
@@ -53,7 +53,7 @@ def send(connection: "Connection", source: Path, target: str, root: str) -> None
         if isinstance(data, mmap.mmap):
             data.close()
     if done.exit_code:
-        raise _failed(connection, done.stderr.strip(), f"{target} on it")
+        raise failed(connection, done.stderr.strip(), f"{target} on it")
 
 
 def fetch(connection: "Connection", source: str, target: Path, root: str) -> None:
@@ -68,10 +68,11 @@ def fetch(connection: "Connection", source: str, target: Path, root: str) -> Non
             file.write(data[missing:])
         said = errors_of(channel)
         if exit_code(connection, channel):
-            raise _failed(connection, said, str(target))
+            raise failed(connection, said, str(target))
         if head.decode(errors="replace") != f"{found.hexdigest()}\n":
-            raise _failed(connection, f"{source} changed while it was copied", str(target))
+            raise failed(connection, f"{source} changed while it was copied", str(target))
 
 
-def _failed(connection: "Connection", why: str, target: str) -> RemoteError:
+def failed(connection: "Connection", why: str, target: str) -> RemoteError:
+    """Return the error for a copy that came to nothing."""
     return RemoteError(f"copying with {connection.host.name}: {why}", changed=f"{target} is as it was")

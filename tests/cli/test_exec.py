@@ -1,5 +1,6 @@
 """`exec` on a slice of two real machines: one row for each worker, whatever became of it."""
 
+import json
 import shutil
 import subprocess
 import threading
@@ -115,7 +116,14 @@ def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monk
     for words in (("a", "b"), (":a", ":b"), ("no-such-file", ":")):
         assert cloud("cp", *words)[0] == 2
     code, _, err = cloud("cp", "src", ":")
-    assert (code, "ssh-config" in err) == (2, True)
+    assert (code, "tpuctl cp -r" in err) == (2, True)
+    # A folder to one worker that is named, and one of each worker to a folder of its own.
+    assert cloud("cp", "-r", "src", "w1:sub/")[0] == 0
+    code, out, _ = cloud("cp", "-r", "--worker", "all", "--json", ":sub", "both")
+    assert (code, [json.loads(line)["files"] for line in out.splitlines()]) == (0, [1, 1])
+    found = sorted(str(path.relative_to(tmp_path / "both")) for path in (tmp_path / "both").rglob("*.*"))
+    assert (found, (tmp_path / "both/w0/sub/empty").exists()) == (["w1/sub/src/note.txt"], True)
+    assert cloud("cp", "-r", "w1:sub", "both/w1")[0] == 2, "it is there already"
     # What is cut under way has another checksum, and gets no name.
     monkeypatch.setattr("orchestrator.ssh.copy.sha256_of", lambda _: "0" * 64)
     assert cloud("cp", "big.bin", ":cut.bin")[0] == 1

@@ -1,33 +1,51 @@
-"""tpuctl cp: one file to or from a machine."""
+"""tpuctl cp: a file or a folder to or from a machine."""
 
 import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
+from orchestrator.errors import UsageError
+
+
+def _worker(_: click.Context, __: click.Parameter, text: str) -> int | None:
+    """Return the number of a worker, None for all of them."""
+    if text != "all" and not (text.isascii() and text.isdigit()):
+        raise UsageError(
+            f"--worker {text}: no number of a worker", hint="write a number, or all", code="TPU-101"
+        )
+    return None if text == "all" else int(text)
 
 
 @click.command("cp", cls=Command)
 @deployment_options
-@click.option("--worker", type=int, default=0, show_default=True, help="Number of the TPU worker.")
+@click.option("-r", "--recursive", is_flag=True, help="Copy a folder.")
+@click.option(
+    "--worker",
+    default="0",
+    show_default=True,
+    callback=_worker,
+    metavar="N|all",
+    help="The TPU worker, or all.",
+)
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU.")
 @click.argument("source")
 @click.argument("target")
-def command(choice: Choice, worker: int, on_vm: bool, source: str, target: str) -> None:
+def command(
+    choice: Choice, recursive: bool, worker: int | None, on_vm: bool, source: str, target: str
+) -> None:  # fmt: skip
     """
-    Copy a file to or from a machine, where its path begins with a colon.
+    Copy a file or a folder to or from a machine, where its path begins with a colon: `:`, `w1:` or `vm:`.
 
-    For example `tpuctl cp notes.txt :data/` and `tpuctl cp :run.log .`. A relative path there is one of the
-    job's folder. The copy is compared by its checksum, and has its name only when it is complete. For
-    whole folders use scp or rsync with `tpuctl ssh-config`.
+    For example `tpuctl cp notes.txt :data/`, `tpuctl cp -r vm:results .` and `tpuctl cp --worker all :run.log
+    logs`, which makes logs/w0, logs/w1, ... A relative path there is one of the job's folder. The copy has its
+    name only when it is complete. A file replaces one of its name, a folder does not.
     """
-    from orchestrator.app.workers import copy
-    from orchestrator.cli.console import print_json, say
+    from orchestrator.app.cp import CopyOrder, copy
+    from orchestrator.cli.views import cp as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    done = copy(choice, worker, source, target, EventPrinter(as_json=choice.as_json), on_vm=on_vm)
-    if choice.as_json:
-        print_json(
-            "cp", {"machine": done.machine, "source": source, "target": done.target, "bytes": done.size}
-        )
-    else:
-        say(f"{source} -> {done.target} ({done.machine}, {done.size:,} bytes, checksum verified)")
+    order = CopyOrder(source, target, worker, on_vm, recursive)
+    done = copy(choice, order, EventPrinter(as_json=choice.as_json))
+    view.show(done, as_json=choice.as_json)
+    if any(one.fault for one in done):
+        raise click.exceptions.Exit(1)

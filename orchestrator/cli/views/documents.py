@@ -189,7 +189,10 @@ KINDS: Mapping[str, Any] = {
             "code": maybe(str),
         }],
     },
-    "cp": {"machine": str, "source": str, "target": str, "bytes": int},
+    "cp": {
+        "machine": str, "source": str, "target": str, "bytes": int, "files": int, "changed": [str],
+        "left_out": [str], "error?": object,
+    },
     "ssh-config": {
         "hosts": [str], "config": str, "file": maybe(str), "user_config?": str, "changed?": bool,
         "backup?": maybe(str),

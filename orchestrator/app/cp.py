@@ -1,0 +1,153 @@
+"""Copy a file or a folder between this computer and machines."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.app.workers import the_vm, worker_hosts
+from orchestrator.domain.amounts import size_text
+from orchestrator.domain.ports import Host
+from orchestrator.errors import RemoteError, UsageError
+from orchestrator.ssh.copy import fetch, send
+from orchestrator.ssh.tree import Progress, TreeCopied, fetch_tree, send_tree
+
+_PLACE = re.compile(r"(?P<machine>w\d+|vm)?:(?P<path>.*)", re.DOTALL)
+UNTOUCHED = "nothing was copied"
+
+
+@dataclass(frozen=True)
+class CopyOrder:
+    """
+    Say what is copied to where. The path on the machine begins with `:`, `w0:` or `vm:`.
+
+    *worker* is for a path that names no machine: a number, or None for all workers. *tree* is for a folder.
+    """
+
+    source: str
+    target: str
+    worker: int | None = 0
+    on_vm: bool = False
+    tree: bool = False
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Say what was copied between which machine and which place, or how it failed."""
+
+    machine: str
+    source: str
+    target: str
+    what: TreeCopied = field(default_factory=TreeCopied)
+    fault: RemoteError | None = None
+
+
+def copy(choice: Choice, order: CopyOrder, reporter: Reporter) -> list[Copied]:
+    """
+    Copy, and return what became of it for each machine. Of several machines one that fails keeps no other back.
+
+    Raise UsageError, RemoteError of the only machine, and OSError.
+    """
+    there, back = _PLACE.fullmatch(order.source), _PLACE.fullmatch(order.target)
+    place = there or back
+    if place is None or (there and back):
+        raise UsageError(
+            "one of the two paths must be on a machine: it begins with a colon, or with w0: or vm:",
+            hint="for example: tpuctl cp :run.log .", changed=UNTOUCHED, code="TPU-101",
+        )  # fmt: skip
+    here = Path(order.target if there else order.source)
+    if back:
+        _refuse_unreadable(here, tree=order.tree)
+    session = Session(choice, reporter)
+    hosts = _hosts(session, order, place["machine"])
+    several = order.worker is None and not order.on_vm
+    work: Callable[[Host, Path], Copied]
+    if back:
+        work = lambda host, _: _send(session, order, host, here, place["path"] or ".")  # noqa: E731
+    else:
+        work = lambda host, into: _fetch(session, order, host, place["path"] or ".", into)  # noqa: E731
+    done = []
+    with reporter:
+        for number, host in enumerate(hosts):
+            into = here
+            if several and there:
+                # Each worker has files of the same names.
+                into = here / f"w{number}"
+                into.mkdir(parents=True, exist_ok=True)
+            try:
+                done.append(work(host, into))
+            except RemoteError as error:
+                if not several:
+                    raise
+                done.append(Copied(host.name, order.source, order.target, fault=error))
+    return done
+
+
+def _hosts(session: Session, order: CopyOrder, named: str | None) -> list[Host]:
+    if named and (order.on_vm or order.worker != 0):
+        raise UsageError(
+            f"{named}: names the machine already", hint="leave out --worker and --vm", changed=UNTOUCHED,
+            code="TPU-101",
+        )  # fmt: skip
+    if named == "vm" or order.on_vm:
+        return [the_vm(session)]
+    hosts = worker_hosts(session)
+    number = int(named[1:]) if named else order.worker
+    if number is None:
+        return hosts
+    if not 0 <= number < len(hosts):
+        raise UsageError(
+            f"worker {number}: there are workers 0 to {len(hosts) - 1}", changed=UNTOUCHED, code="TPU-132"
+        )
+    return [hosts[number]]
+
+
+def _refuse_unreadable(here: Path, *, tree: bool) -> None:
+    if tree and not here.is_dir():
+        raise UsageError(f"{here} is no folder", hint="leave out -r", changed=UNTOUCHED, code="TPU-101")
+    if not tree and not here.is_file():
+        hint = "for a folder: tpuctl cp -r" if here.is_dir() else "name a file"
+        raise UsageError(f"{here} is no file", hint=hint, changed=UNTOUCHED, code="TPU-101")
+
+
+def _send(session: Session, order: CopyOrder, host: Host, here: Path, path: str) -> Copied:
+    connection, root = session.ssh.connect(host), session.ssh_settings.root
+    if order.tree:
+        done = send_tree(connection, here, path, root, _progress(session, host))
+    else:
+        send(connection, here, path, root)
+        done = TreeCopied(1, here.stat().st_size)
+    return Copied(host.name, order.source, order.target, done)
+
+
+def _fetch(session: Session, order: CopyOrder, host: Host, path: str, into: Path) -> Copied:
+    connection, root = session.ssh.connect(host), session.ssh_settings.root
+    target = into / PurePosixPath(path).name if into.is_dir() else into
+    if not order.tree:
+        fetch(connection, path, target, root)
+        return Copied(host.name, order.source, str(target), TreeCopied(1, target.stat().st_size))
+    if target.exists() or target.is_symlink():
+        raise UsageError(
+            f"there is {target} already", hint="name a folder that is not there yet; to bring one up to date: "
+            "tpuctl ssh-config --write, then rsync", changed=UNTOUCHED, code="TPU-101",
+        )  # fmt: skip
+    done = fetch_tree(connection, path, target, root, _progress(session, host))
+    return Copied(host.name, order.source, str(target), done)
+
+
+def _progress(session: Session, host: Host) -> Progress:
+    """Return what shows how far a folder is: on a terminal at once, elsewhere a line each half minute."""
+    said_at = session.clock.now()
+
+    def tell(size: int, name: str) -> None:
+        nonlocal said_at
+        text = f"{host.name}: {size_text(size)} copied, now {name}"
+        session.reporter.now(text)
+        if session.clock.now() - said_at >= 30:
+            said_at = session.clock.now()
+            session.reporter.say(text)
+
+    return tell

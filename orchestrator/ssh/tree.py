@@ -1,0 +1,354 @@
+"""
+Copy a folder to or from a machine: all of it under its name, or nothing.
+
+What a machine sends is read as a stranger's: nothing is written outside of the new folder, links are made last and
+only where they stay inside, and no header makes this computer keep much in memory.
+"""
+
+import os
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from orchestrator.errors import UNFORESEEN, RemoteError
+from orchestrator.ssh.copy import PLACE, failed
+from orchestrator.ssh.elevate import elevated
+from orchestrator.ssh.run import drain, exit_code, read
+
+if TYPE_CHECKING:
+    import paramiko
+
+    from orchestrator.ssh.connection import Connection
+
+_GIVE = rf"""{PLACE}
+[ -d "$2" ] || {{ echo "there is no folder $2 in $PWD" >&2; exit 3; }}
+cd -- "$2" || exit 3
+exec tar --create --hard-dereference --format=gnu --file=- .
+"""
+_TAKE = rf"""{PLACE}
+target=$2 name=$3 mark=$4
+case $target in */) mkdir -p -- "$target" ;; esac
+[ ! -d "$target" ] || target=${{target%/}}/$name
+[ ! -e "$target" ] && [ ! -L "$target" ] || {{ echo "there is $target already" >&2; exit 3; }}
+part=$(mktemp -d -- "$(dirname -- "$target")/.tpuctl-part.XXXXXX")
+trap 'rm -rf -- "$part"' EXIT
+tar --extract --file=- --directory="$part" --no-same-owner
+# A stream that was cut between two files looks whole to tar.
+[ -f "$part/$mark" ] || {{ echo "not all of it arrived" >&2; exit 3; }}
+rm -- "$part/$mark"
+chmod 755 -- "$part"
+mv -T -- "$part" "$target"
+"""
+_CHANGED = 1
+"""What GNU tar ends with when a file changed while it was read: the others are whole."""
+_CHUNK = 256 * 1024
+_MOST_HEADER = 1 << 20
+"""Bytes of a header, such as a long name, and of what may follow the last file."""
+_MOST_NAMED = 20
+_SAID = 64 << 10
+
+Progress = Callable[[int, str], None]
+"""Is told the bytes so far and the file that is being copied."""
+
+
+@dataclass
+class TreeCopied:
+    """
+    Say how much was copied; *changed* files were written to meanwhile, *left_out* are not copied at all.
+
+    Both name the first few only. What is left out: devices, sockets, and links that lead out of the folder.
+    """
+
+    files: int = 0
+    size: int = 0
+    changed: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def fetch_tree(
+    connection: "Connection", source: str, target: Path, root: str, progress: Progress
+) -> TreeCopied:
+    """Copy the folder *source* of the machine to the new folder *target*. Raise RemoteError and OSError."""
+    part = target.with_name(f".{target.name}.tpuctl-part-{os.urandom(4).hex()}")
+    part.mkdir()
+    try:
+        with connection:
+            channel = connection.execute(elevated("tpuctl-cp", _GIVE, root, source))
+            said, listener = _listen(channel)
+            stream = Incoming(read(connection, channel))
+            try:
+                done = unpack(stream, part, progress)
+            except (tarfile.TarError, *UNFORESEEN) as error:
+                # What never ends is cut; what has ended had its reason.
+                if not stream.over:
+                    channel.close()
+                listener.join()
+                why = _words(said) or f"what it sent is no archive ({type(error).__name__})"
+                raise failed(connection, why, str(target)) from error
+            listener.join()
+            done.changed = _changed(connection, exit_code(connection, channel), _words(said), target)
+        part.rename(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return done
+
+
+def _changed(connection: "Connection", code: int, words: str, target: Path) -> list[str]:
+    """Return what tar says has changed while it was read. Raise RemoteError when it has failed."""
+    if code not in (0, _CHANGED):
+        raise failed(connection, words or f"tar ends with {code}", str(target))
+    return words.splitlines()[:_MOST_NAMED] if code == _CHANGED else []
+
+
+def send_tree(
+    connection: "Connection", source: Path, target: str, root: str, progress: Progress
+) -> TreeCopied:
+    """Copy the folder *source* to the new folder *target* of the machine, into it where that is one. As above."""
+    mark, done = f".tpuctl-whole-{os.urandom(8).hex()}", TreeCopied()
+    with connection:
+        command = elevated("tpuctl-cp", _TAKE, root, target, source.resolve().name, mark)
+        channel = connection.execute(command)
+        said, listener = _listen(channel)
+        sink: Any = _Outgoing(connection, channel)
+        # What has gone wrong there is known better by the machine than by the broken pipe.
+        with suppress(_GoneError), tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT) as tar:
+            pack(tar, source, done, progress)
+            tar.addfile(tarfile.TarInfo(mark))
+        sink.end()
+        listener.join()
+        code = exit_code(connection, channel)
+    if code:
+        raise failed(connection, _words(said) or f"status {code}", f"{target} on it")
+    return done
+
+
+def unpack(stream: "Incoming", into: Path, progress: Progress) -> TreeCopied:
+    """
+    Write the archive in *stream* below the empty folder *into*.
+
+    Raise RemoteError for one that nobody makes in good faith, tarfile's errors and OSError.
+    """
+    done, links = TreeCopied(), list[tuple[str, str]]()
+    archive: Any = tarfile.TarFile
+    with archive(fileobj=stream) as tar:
+        while (member := tar.next()) is not None:
+            # It remembers every one of them.
+            tar.members.clear()
+            parts = _parts(member.name)
+            place = into.joinpath(*parts)
+            try:
+                if member.isdir():
+                    place.mkdir(parents=True, exist_ok=True)
+                elif member.issym():
+                    links.append(("/".join(parts), member.linkname))
+                # A sparse file of a few bytes could fill the disk.
+                elif member.isreg() and not member.issparse():
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    _write(stream, place, member, progress, done.size)
+                    done.files, done.size = done.files + 1, done.size + member.size
+                else:
+                    _note(done, "/".join(parts))
+            except (FileExistsError, NotADirectoryError) as error:
+                raise RemoteError(f"the machine sent {member.name!r} twice") from error
+    stream.end()
+    _link_all(into, links, done)
+    return done
+
+
+def _link_all(into: Path, links: list[tuple[str, str]], done: TreeCopied) -> None:
+    """Make the links, last of all: while files are written, none leads anywhere."""
+    try:
+        # All folders before the first link: none is then made behind a link, where its steps up begin elsewhere.
+        for name, _ in links:
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+        for name, leads_to in links:
+            if stays_inside(name, leads_to):
+                (into / name).symlink_to(leads_to)
+            else:
+                _note(done, name)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RemoteError(f"the machine sent {name!r} twice") from error
+
+
+def pack(tar: Any, source: Path, done: TreeCopied, progress: Progress) -> None:
+    """Put what is in the folder *source* into an archive. Raise OSError, and RemoteError when a file shrinks."""
+    for folder, folders, files in os.walk(source, onerror=_raise):
+        folders.sort()
+        linked = [name for name in folders if Path(folder, name).is_symlink()]
+        plain = [name for name in folders if name not in linked]
+        for name in (*sorted([*files, *linked]), *plain):
+            path = Path(folder, name)
+            inside = path.relative_to(source).as_posix()
+            # A second link to a file would name the first one, and be no file of its own.
+            tar.inodes.clear()
+            info = tar.gettarinfo(path, inside)
+            if info is None or not (info.isreg() or info.isdir() or info.issym()):
+                _note(done, inside)
+                continue
+            info.uid = info.gid = 0
+            info.uname = info.gname = ""
+            if info.issym() and not stays_inside(inside, info.linkname):
+                _note(done, inside)
+            elif info.isreg():
+                progress(done.size, inside)
+                with path.open("rb") as file:
+                    tar.addfile(info, _Whole(file, inside))
+                    now = os.fstat(file.fileno())
+                if (now.st_size, int(now.st_mtime)) != (info.size, int(info.mtime)):
+                    done.changed = [*done.changed, inside][:_MOST_NAMED]
+                done.files, done.size = done.files + 1, done.size + info.size
+            else:
+                tar.addfile(info)
+
+
+def stays_inside(name: str, leads_to: str) -> bool:
+    """
+    Say whether a link at the relative path *name* leads to a place inside of the folder it is copied with.
+
+    Steps up come first, or not at all: after a name they could begin anywhere, since that may be a link itself.
+    """
+    steps = leads_to.split("/")
+    up = 0
+    while up < len(steps) and steps[up] in ("..", "."):
+        up += 1
+    climbs = steps[:up].count("..")
+    return (
+        bool(leads_to)
+        and not leads_to.startswith("/")
+        and climbs <= name.count("/")
+        and ".." not in steps[up:]
+    )
+
+
+class Incoming:
+    """Give tarfile what comes from the machine, and never much of it at once."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._held = bytearray()
+        self._at = 0
+        self.over = False
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, fewer at the end only. Raise RemoteError for more than a header may have."""
+        if size > _MOST_HEADER:
+            raise RemoteError(f"the machine sent a header of {size:,} bytes")
+        while len(self._held) < size:
+            data = next(self._chunks, b"")
+            if not data:
+                self.over = True
+                break
+            self._held += data
+        found = bytes(self._held[:size])
+        del self._held[:size]
+        self._at += len(found)
+        return found
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._at
+
+    def seek(self, place: int) -> None:
+        """Read on up to *place*. Raise ReadError."""
+        while self._at < place:
+            if not self.read(min(_CHUNK, place - self._at)):
+                raise tarfile.ReadError("it ends too early")
+
+    def end(self) -> None:
+        """Read what pads the archive; more than that is no archive of tar's."""
+        rest = _MOST_HEADER
+        while data := self.read(_CHUNK):
+            rest -= len(data)
+            if rest < 0:
+                raise RemoteError("the machine does not stop to send")
+
+
+class _GoneError(Exception):
+    """Say that the machine takes no more."""
+
+
+class _Outgoing:
+    """Take from tarfile what goes to the machine."""
+
+    def __init__(self, connection: "Connection", channel: "paramiko.Channel") -> None:
+        self._connection = connection
+        self._channel = channel
+
+    def write(self, data: bytes) -> int:
+        try:
+            self._channel.sendall(data)
+        except (OSError, EOFError) as error:
+            raise _GoneError from error
+        self._connection.touch()
+        return len(data)
+
+    def end(self) -> None:
+        with suppress(OSError, EOFError):
+            self._channel.shutdown_write()
+
+
+class _Whole:
+    """Read a file of which tarfile wants as many bytes as it had."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        if len(data) < size:
+            raise RemoteError(f"{self._name} became shorter while it was copied")
+        return data
+
+
+def _listen(channel: "paramiko.Channel") -> tuple[bytearray, threading.Thread]:
+    """Read what the command says on its error stream beside its output, or it would wait for us."""
+    said = bytearray()
+    thread = threading.Thread(target=drain, args=(channel, said, _SAID), daemon=True)
+    thread.start()
+    return said, thread
+
+
+def _words(said: bytearray) -> str:
+    return bytes(said).decode(errors="replace").strip()[-600:]
+
+
+def _parts(name: str) -> list[str]:
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise RemoteError(f"the machine sent a path that leads out of the folder: {name[:200]!r}")
+    return parts
+
+
+def _write(
+    stream: Incoming, place: Path, member: tarfile.TarInfo, progress: Progress, before: int
+) -> None:  # fmt: skip
+    # Never setuid, and the umask of this user holds.
+    mode = 0o777 if member.mode & 0o100 else 0o666
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(place, flags, mode), "wb") as file:
+        done = 0
+        while done < member.size:
+            progress(before + done, place.name)
+            data = stream.read(min(_CHUNK, member.size - done))
+            if not data:
+                raise tarfile.ReadError("it ends too early")
+            file.write(data)
+            done += len(data)
+    with suppress(OSError, OverflowError, ValueError):
+        os.utime(place, (member.mtime, member.mtime))
+
+
+def _note(done: TreeCopied, name: str) -> None:
+    if len(done.left_out) < _MOST_NAMED:
+        done.left_out.append(name)
+
+
+def _raise(error: OSError) -> Any:
+    raise error

@@ -1,0 +1,241 @@
+"""Folders travel whole or not at all, and a machine that sends an archive writes nowhere but where it was told."""
+
+import io
+import os
+import shutil
+import socket
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import RemoteError, TpuctlError
+from orchestrator.ssh import tree
+from orchestrator.ssh.elevate import elevated
+from orchestrator.ssh.run import run_on
+from orchestrator.ssh.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
+
+LONG = "n" * 200
+
+
+def nobody(_size, _name):
+    """Look at no progress."""
+
+
+def made(folder: Path) -> Path:
+    """Make a folder with all that is copied, and some that is not."""
+    (folder / "sub" / LONG).mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "sub" / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "sub" / "run.sh").chmod(0o755)
+    (folder / "sub" / LONG / "안녕").write_bytes(os.urandom(700_000))
+    (folder / "-rf").touch()
+    os.link(folder / "sub" / "run.sh", folder / "twin")
+    (folder / "latest").symlink_to("sub/run.sh")
+    (folder / "sub" / "up").symlink_to("../empty")
+    (folder / "host").symlink_to("/etc/hosts")
+    (folder / "beside").symlink_to("../elsewhere")
+    with socket.socket(socket.AF_UNIX) as one:
+        here = Path.cwd()
+        os.chdir(folder)
+        one.bind("socket")
+        os.chdir(here)
+    return folder
+
+
+def shape(folder: Path) -> dict:
+    """Return what is in a folder: where each link leads, each file's content and whether it can be run."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            what = f"-> {path.readlink()}"
+        else:
+            what = (path.read_bytes(), os.access(path, os.X_OK)) if path.is_file() else "folder"
+        found[str(path.relative_to(folder))] = what
+    return found
+
+
+def test_a_folder_there_and_back_is_the_same(any_machine, ssh, tmp_path):
+    """With empty folders, long names, modes and the links that stay inside; what is left out is named."""
+    source = made(tmp_path / "source")
+    sent = send_tree(ssh.connect(any_machine.host), source, "kept", str(any_machine.root), nobody)
+    assert sorted(sent.left_out) == ["beside", "host", "socket"]
+    wanted = shape(source)
+    for name in sent.left_out:
+        del wanted[name]
+    assert shape(any_machine.root / "kept") == wanted
+    (any_machine.root / "kept" / "out").symlink_to("/etc")
+    os.mkfifo(any_machine.root / "kept" / "pipe")
+    back = fetch_tree(ssh.connect(any_machine.host), "kept", tmp_path / "back", str(any_machine.root), nobody)
+    assert shape(tmp_path / "back") == wanted
+    assert (sorted(back.left_out), back.files, back.size) == (["out", "pipe"], sent.files, sent.size)
+
+
+def test_into_a_folder_that_is_there_and_never_over_it(machine, ssh, tmp_path):
+    """As `cp -r` does; a second time is refused, there as here nothing is mixed."""
+    source = made(tmp_path / "source")
+    (machine.root / "data").mkdir(parents=True)
+    send_tree(ssh.connect(machine.host), source, "data", str(machine.root), nobody)
+    before = shape(machine.root / "data")
+    assert "source/empty" in before
+    with pytest.raises(RemoteError, match="there is data/source already") as caught:
+        send_tree(ssh.connect(machine.host), source, "data", str(machine.root), nobody)
+    assert "data on it is as it was" in caught.value.changed
+    assert shape(machine.root / "data") == before
+
+
+def test_what_is_missing_there_leaves_nothing_here(machine, ssh, tmp_path):
+    """The message is the machine's, and the folder does not appear."""
+    with pytest.raises(RemoteError, match="there is no folder gone"):
+        fetch_tree(ssh.connect(machine.host), "gone", tmp_path / "back", str(machine.root), nobody)
+    assert list(tmp_path.glob("*back*")) == list(tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize("way", ["to", "from"])
+def test_a_link_that_breaks_leaves_no_part(openssh, ssh, tmp_path, relay, way):
+    """Neither on the machine nor here, whatever the last file was."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(40):
+        (source / f"{number:02}").write_bytes(os.urandom(100_000))
+    shutil.copytree(source, openssh.root / "theirs")
+    wire, host = relay(openssh, None, "close")
+    root = str(openssh.root)
+
+    def cut(size, _name):
+        if size > 1_500_000:
+            wire.break_now()
+
+    ways = {
+        "to": lambda: send_tree(ssh.connect(host), source, "mine", root, cut),
+        "from": lambda: fetch_tree(ssh.connect(host), "theirs", tmp_path / "back", root, cut),
+    }
+    with pytest.raises(TpuctlError):
+        ways[way]()
+    assert list(tmp_path.glob("*back*")) == []
+    assert not (openssh.root / "mine").exists()
+
+
+def member(name, kind=tarfile.REGTYPE, **more):
+    """Return a header."""
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info
+
+
+def archive(*members):
+    """Return an archive of headers, each with its content."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return data.getvalue()
+
+
+def test_a_stream_that_ends_between_two_files_is_not_whole(machine, ssh):
+    """For tar it would be: so the last thing that is sent says that it is the last."""
+    command = elevated("tpuctl-cp", tree._TAKE, str(machine.root), "mine", "source", "mark")
+    whole = archive((member("a"), b"x"), (member("mark"), b""))
+    for cut, code in ((1024, 3), (1536, 0)):
+        with ssh.connect(machine.host) as connection:
+            done = run_on(connection, command, whole[:cut])
+        assert (done.exit_code, "not all of it arrived" in done.stderr) == (code, bool(code))
+        assert (machine.root / "mine").exists() is not bool(code)
+
+
+LINK = tarfile.SYMTYPE
+ATTACKS = {
+    "a path from the root": [(member("/tmp/tpuctl-evil"), b"x")],
+    "a path up": [(member("../evil"), b"x")],
+    "a path up in the middle": [(member("a/../../evil"), b"x")],
+    "a file through a link": [(member("a", LINK, linkname="b"), b""), (member("a/evil"), b"x")],
+    "a link through a link": [
+        (member("d/e/keep"), b""), (member("l", LINK, linkname="d/e"), b""),
+        (member("l/x", LINK, linkname="../y"), b""),
+    ],
+    "a file in the place of a link": [(member("a", LINK, linkname="b"), b""), (member("a"), b"x")],
+    "a folder in the place of a file": [(member("a"), b"x"), (member("a", tarfile.DIRTYPE), b"")],
+    "one name twice": [(member("a"), b"x"), (member("a"), b"y")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_archive_of_an_attacker_writes_nothing_elsewhere(tmp_path, attack):
+    """A machine runs other people's code, which may have replaced its tar."""
+    into = tmp_path / "deep" / "into"
+    into.mkdir(parents=True)
+    with pytest.raises(RemoteError):
+        unpack(Incoming(iter([archive(*ATTACKS[attack])])), into, nobody)
+    assert [path.name for path in tmp_path.rglob("*") if into not in path.parents] == ["deep", "into"]
+
+
+def test_devices_hard_links_and_programs_of_root_come_as_nothing(tmp_path):
+    """A device is left out, as is a hard link, which may name any file; setuid is not taken over."""
+    data = archive(
+        (member("dev", tarfile.CHRTYPE, devmajor=1, devminor=3), b""),
+        (member("hard", tarfile.LNKTYPE, linkname="/etc/shadow"), b""),
+        (member("su", mode=0o4777), b"#!"),
+    )
+    done = unpack(Incoming(iter([data])), tmp_path, nobody)
+    assert done.left_out == ["dev", "hard"]
+    assert [path.name for path in tmp_path.iterdir()] == ["su"]
+    assert (tmp_path / "su").stat().st_mode & 0o7000 == 0
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE])
+def test_a_header_without_end_does_not_fill_the_memory(tmp_path, kind):
+    """It is refused by its size, before it is read."""
+    head = member("x", kind)
+    head.size = 1 << 40
+    sent = 0
+
+    def machine():
+        nonlocal sent
+        yield head.tobuf(tarfile.GNU_FORMAT)
+        while True:
+            sent += 1 << 16
+            yield bytes(1 << 16)
+
+    with pytest.raises(RemoteError, match="header"):
+        unpack(Incoming(machine()), tmp_path, nobody)
+    assert sent < 1 << 22
+
+
+def test_a_sparse_file_does_not_fill_the_disk(tmp_path):
+    """Some bytes of a header would become a terabyte of zeros here."""
+    head = member("holes")
+    head.pax_headers = {"GNU.sparse.size": str(1 << 40), "GNU.sparse.map": "0,0", "GNU.sparse.name": "holes"}
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(head)
+    done = unpack(Incoming(iter([data.getvalue()])), tmp_path, nobody)
+    assert (done.files, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_machine_that_goes_on_after_the_end_is_cut(tmp_path):
+    """Nothing after the last block is of use to anybody."""
+
+    def machine():
+        yield archive((member("a"), b"x"))
+        while True:
+            yield bytes(1 << 16)
+
+    with pytest.raises(RemoteError, match="does not stop"):
+        unpack(Incoming(machine()), tmp_path, nobody)
+
+
+@pytest.mark.parametrize(
+    ("name", "leads_to", "inside"),
+    [
+        ("a", "b", True), ("a", "b/c", True), ("d/a", "../b", True), ("d/a", "..", True), ("a", ".", True),
+        ("a", "..", False), ("d/a", "../../b", False), ("a", "/b", False), ("a", "", False),
+        # b may be a link to somewhere higher up.
+        ("d/a", "b/../../c", False), ("a", "./../b", False),
+    ],
+)  # fmt: skip
+def test_a_link_may_lead_to_its_own_folder_only(name, leads_to, inside):
+    """Judged by its words alone."""
+    assert stays_inside(name, leads_to) is inside
