@@ -141,7 +141,7 @@ def test_every_folder_of_the_package_states_its_rule():
         assert len(tree.body) == 1 or folder == ROOT / "orchestrator", folder
 
 
-def test_no_room_is_left_out_where_the_local_cloud_may_not_go():
+def test_no_room_is_skipped_where_the_local_cloud_may_not_go():
     """A new room of the package is either forbidden to it, or one of the few that it stands on."""
     pattern = r'source_modules = \["orchestrator.emulator"\]\nforbidden_modules = \[(.*?)\]'
     (contract,) = re.findall(pattern, PYPROJECT, re.DOTALL)

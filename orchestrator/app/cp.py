@@ -142,7 +142,7 @@ def _progress(session: Session, host: Host) -> Progress:
     """Return what shows how far a folder is: on a terminal at once, elsewhere a line each half minute."""
     said_at = session.clock.now()
 
-    def tell(size: int, name: str) -> None:
+    def report(size: int, name: str) -> None:
         nonlocal said_at
         text = f"{host.name}: {size_text(size)} copied, now {name}"
         session.reporter.now(text)
@@ -150,4 +150,4 @@ def _progress(session: Session, host: Host) -> Progress:
             said_at = session.clock.now()
             session.reporter.say(text)
 
-    return tell
+    return report

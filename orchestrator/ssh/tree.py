@@ -59,7 +59,7 @@ Progress = Callable[[int, str], None]
 @dataclass
 class TreeCopied:
     """
-    Say how much was copied; *changed* files were written to meanwhile, *left_out* are not copied at all.
+    Say how much was copied; *changed* files were written to meanwhile, *skipped* are not copied at all.
 
     Both name the first few only. What is left out: devices, sockets, and links that lead out of the folder.
     """
@@ -67,7 +67,7 @@ class TreeCopied:
     files: int = 0
     size: int = 0
     changed: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
 
 def fetch_tree(
@@ -346,8 +346,8 @@ def _write(
 
 
 def _note(done: TreeCopied, name: str) -> None:
-    if len(done.left_out) < _MOST_NAMED:
-        done.left_out.append(name)
+    if len(done.skipped) < _MOST_NAMED:
+        done.skipped.append(name)
 
 
 def _raise(error: OSError) -> Any:

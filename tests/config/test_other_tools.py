@@ -45,7 +45,7 @@ def test_each_tool_has_ten_files():
 
 
 @pytest.mark.parametrize("path", FILES, ids=ids)
-def test_what_the_file_says_is_mapped_left_out_or_to_decide(path):
+def test_what_the_file_says_is_mapped_skipped_or_to_decide(path):
     """Settings by their value as our own reader sees it, the rest by its row."""
     found = converted(path)
     assert found.tool == TOOLS[path.parent.name]
@@ -85,7 +85,7 @@ def test_no_key_of_the_file_is_passed_over(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=ids)
-def test_every_left_out_row_says_why_and_stands_in_the_file(path):
+def test_every_skipped_row_says_why_and_stands_in_the_file(path):
     """Whoever opens tpuctl.yaml a month later sees what is missing."""
     found = converted(path)
     comments = re.sub(r"\s*\n# *", " ", found.text)

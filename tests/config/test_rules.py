@@ -169,7 +169,7 @@ def test_what_may_still_work_is_a_warning(overrides, key):
     assert (found.key, found.fatal) == (key, False)
 
 
-def test_a_rule_is_left_out_where_its_setting_is_broken():
+def test_a_rule_is_skipped_where_its_setting_is_broken():
     """A stand-in for a broken value must not be blamed."""
     spec = make_spec(tpu__type="v4-8")
     assert check(spec, load_catalog(), {"tpu.type"}) == []

@@ -150,7 +150,7 @@ def a_vm_goes_through_its_statuses(way):
 
 
 @case()
-def nodes_of_others_are_left_out(way):
+def nodes_of_others_are_skipped(way):
     """Only the label and the value that were asked for."""
     for name, labels in (("ours-tpu-g1", {LABEL: "demo"}), ("else-tpu-g1", {LABEL: "else"}), ("bare", {})):
         way.ok(way.nodes.create, a_node(name=name, labels=labels))
@@ -158,7 +158,7 @@ def nodes_of_others_are_left_out(way):
 
 
 @case()
-def vms_of_others_are_left_out(way):
+def vms_of_others_are_skipped(way):
     """The same for VMs."""
     for name, labels in (("ours", {LABEL: "demo"}), ("else", {LABEL: "else"}), ("bare", {})):
         way.ok(way.vms.create, a_vm(name=name, labels=labels))

@@ -25,7 +25,7 @@ def test_it_is_read_as_the_schema_has_it():
         {"windowStartTime": "soon", "windowEndTime": 7, "later": [{}]},
     ],
 )
-def test_what_cannot_be_read_is_left_out(shown):
+def test_what_cannot_be_read_is_skipped(shown):
     """It is a hint only; an answer of tomorrow breaks nothing."""
     assert maintenance_of(shown) == Maintenance()
 

@@ -125,7 +125,7 @@ def test_a_package_that_the_computer_lacks_is_not_installed_there(tmp_path, make
         assert "apt-get install no-such-package-of-ours" in str(done.stderr)
 
 
-def test_gcloud_can_be_left_out_where_the_computers_is_not_seen(tmp_path, monkeypatch):
+def test_gcloud_can_be_skipped_where_the_computers_is_not_seen(tmp_path, monkeypatch):
     """A process sees the computer's system folders: with a gcloud there, the wish is refused."""
     settings = HostSettings(tmp_path, "c", "", 1, 2, absent=frozenset({"gcloud"}))
     monkeypatch.setattr(host_kinds, "SYSTEM_PATH", str(tmp_path / "empty"))

@@ -36,7 +36,7 @@ def test_no_event_is_lost_when_two_moments_are_the_same(lab):
     assert len(read_events(controller.cloud.store)) == len(controller.events)
 
 
-def test_an_unreadable_event_is_left_out(lab):
+def test_an_unreadable_event_is_skipped(lab):
     """One bad object does not take the story away."""
     controller = lab.up()
     count = len(read_events(controller.cloud.store))

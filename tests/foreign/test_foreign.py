@@ -64,10 +64,10 @@ def shell(tmp_path_factory):
         one.run("tpuctl", "local", "reset")
 
 
-def keep(client: str, run: int, failed: list[str], left_out: int = 0) -> None:
+def keep(client: str, run: int, failed: list[str], skipped: int = 0) -> None:
     """Write one row of docs/clients.md: the last run of this client."""
     day = datetime.now(timezone.utc).date()
-    row = f"| {client} | {run} | {run - len(failed)} | {len(failed)} | {left_out} | {day} |"
+    row = f"| {client} | {run} | {run - len(failed)} | {len(failed)} | {skipped} | {day} |"
     text = PAGE.read_text()
     old = re.compile(rf"^\| {re.escape(client.partition(' ')[0])} .*$", re.MULTILINE)
     PAGE.write_text(old.sub(row, text) if old.search(text) else f"{text.rstrip()}\n{row}\n")

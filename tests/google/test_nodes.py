@@ -47,7 +47,7 @@ def test_a_slice_shows_its_workers_in_order():
     assert len({w.internal_ip for w in node.workers}) == 4
 
 
-def test_nodes_of_others_are_left_out():
+def test_nodes_of_others_are_skipped():
     """Only nodes with the label and value that was asked for are listed."""
     lab = a_lab()
     lab.nodes.create(a_node())

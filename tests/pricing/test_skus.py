@@ -47,7 +47,7 @@ def test_older_generations_are_sold_by_four_chips_and_pods_have_a_rate_of_their_
         sku(serviceRegions=None), sku(units="x"),
     ],
 )  # fmt: skip
-def test_what_is_no_price_of_ours_is_left_out(other):
+def test_what_is_no_price_of_ours_is_skipped(other):
     """Reservations, commitments, other machines, and what nobody understands."""
     assert prices_of([other]) == {}
 

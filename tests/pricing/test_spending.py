@@ -181,7 +181,7 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     assert (over.ttl_left, over.to_ttl_usd) == (None, None)
 
 
-def test_a_price_that_nobody_knows_is_named_and_left_out():
+def test_a_price_that_nobody_knows_is_named_and_skipped():
     """The rest is still told."""
     mars = Span(Kind.NODE, "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
     found = spending(SPEC, CATALOG, record(spans=(mars, VM)), [], T0 + 3600)

@@ -109,7 +109,7 @@ def test_a_record_in_the_bucket_is_whole_or_replaced_by_the_one_here(state, tmp_
     assert outcomes["detected"] > 0.99 * len(data)
 
 
-def test_an_entry_of_the_journal_is_whole_or_left_out(state):
+def test_an_entry_of_the_journal_is_whole_or_skipped(state):
     """A record is rebuilt from these entries: a changed zone or number in one would be believed."""
     outcomes, sizes = Counter(), b""
     for name in (name for name in state.objects(JOURNAL) if name.endswith(".intent.json")):

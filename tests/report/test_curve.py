@@ -51,7 +51,7 @@ def test_own_patterns_count_in_the_report_too():
 
 
 @pytest.mark.parametrize("loss", [nan, inf, -inf, 1e308, -1e308, 1e31, None])
-def test_a_loss_that_cannot_be_drawn_is_left_out(loss):
+def test_a_loss_that_cannot_be_drawn_is_skipped(loss):
     """From whoever it comes."""
     beat = Heartbeat(1, 0, Phase.RUN, 1.0, step=3, loss=loss)
     assert losses([(0.0, 1, loss, 1), (0.0, 2, 1.0, 1)], [beat]) == {1: [(2, 1.0)]}

@@ -61,7 +61,7 @@ def test_a_recovery_is_told_by_its_parts():
     assert way.total == pytest.approx(40)
 
 
-def test_a_recovery_with_a_missing_mark_is_left_out():
+def test_a_recovery_with_a_missing_mark_is_skipped():
     """Half a measurement is none."""
     assert summary([beat(1, 57), beat(2, 100, 50, timings={"boot": T})]).recoveries == ()
 

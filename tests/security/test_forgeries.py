@@ -368,7 +368,7 @@ def test_a_forged_lease_is_somebodys_and_no_more(field):
 
 
 @pytest.mark.parametrize("value", EVIL)
-def test_a_forged_curve_is_drawn_or_left_out(lab, value):
+def test_a_forged_curve_is_drawn_or_skipped(lab, value):
     """Points of a curve are numbers, or there is no curve."""
     controller = lab.up()
     for point in ([value, 1, 1.0, 1], [1.0, value, 1.0, 1], [1.0, 1, value, 1], [1.0, 1, 1.0, value], value):

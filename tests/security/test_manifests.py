@@ -119,7 +119,7 @@ def test_links_that_an_agent_has_written_are_made_again():
     assert [list(pair) for pair in found.links] == links
 
 
-def test_a_link_where_no_folder_can_be_is_left_out(tmp_path):
+def test_a_link_where_no_folder_can_be_is_skipped(tmp_path):
     """The rest of the checkpoint is restored all the same."""
     (tmp_path / "weights").write_bytes(b"w")
     make_links(tmp_path, [("weights/x", "a"), ("latest", "weights")])

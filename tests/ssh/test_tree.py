@@ -59,16 +59,16 @@ def test_a_folder_there_and_back_is_the_same(any_machine, ssh, tmp_path):
     """With empty folders, long names, modes and the links that stay inside; what is left out is named."""
     source = made(tmp_path / "source")
     sent = send_tree(ssh.connect(any_machine.host), source, "kept", str(any_machine.root), nobody)
-    assert sorted(sent.left_out) == ["beside", "host", "socket"]
+    assert sorted(sent.skipped) == ["beside", "host", "socket"]
     wanted = shape(source)
-    for name in sent.left_out:
+    for name in sent.skipped:
         del wanted[name]
     assert shape(any_machine.root / "kept") == wanted
     (any_machine.root / "kept" / "out").symlink_to("/etc")
     os.mkfifo(any_machine.root / "kept" / "pipe")
     back = fetch_tree(ssh.connect(any_machine.host), "kept", tmp_path / "back", str(any_machine.root), nobody)
     assert shape(tmp_path / "back") == wanted
-    assert (sorted(back.left_out), back.files, back.size) == (["out", "pipe"], sent.files, sent.size)
+    assert (sorted(back.skipped), back.files, back.size) == (["out", "pipe"], sent.files, sent.size)
 
 
 def test_into_a_folder_that_is_there_and_never_over_it(machine, ssh, tmp_path):
@@ -180,7 +180,7 @@ def test_devices_hard_links_and_programs_of_root_come_as_nothing(tmp_path):
         (member("su", mode=0o4777), b"#!"),
     )
     done = unpack(Incoming(iter([data])), tmp_path, nobody)
-    assert done.left_out == ["dev", "hard"]
+    assert done.skipped == ["dev", "hard"]
     assert [path.name for path in tmp_path.iterdir()] == ["su"]
     assert (tmp_path / "su").stat().st_mode & 0o7000 == 0
 

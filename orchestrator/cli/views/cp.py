@@ -23,7 +23,7 @@ def _say(one: Copied) -> None:
     say(f"{one.source} -> {one.target} ({one.machine}, {files}{what.size:,} bytes)")
     for text, names in (
         ("changed while it was copied, so a copy may be half old and half new", what.changed),
-        ("not copied: devices, sockets, and links that lead out of the folder", what.left_out),
+        ("not copied: devices, sockets, and links that lead out of the folder", what.skipped),
     ):
         if names:
             say(f"  {text}: {', '.join(names)}", style="yellow")
@@ -32,5 +32,5 @@ def _say(one: Copied) -> None:
 def _print(one: Copied) -> None:
     what = one.what
     body = {"machine": one.machine, "source": one.source, "target": one.target, "bytes": what.size}
-    more = {"files": what.files, "changed": what.changed, "left_out": what.left_out}
+    more = {"files": what.files, "changed": what.changed, "skipped": what.skipped}
     print_json("cp", body | more | ({"error": one.fault.as_dict()} if one.fault else {}))

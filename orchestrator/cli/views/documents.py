@@ -191,7 +191,7 @@ KINDS: Mapping[str, Any] = {
     },
     "cp": {
         "machine": str, "source": str, "target": str, "bytes": int, "files": int, "changed": [str],
-        "left_out": [str], "error?": object,
+        "skipped": [str], "error?": object,
     },
     "ssh-config": {
         "hosts": [str], "config": str, "file": maybe(str), "user_config?": str, "changed?": bool,
