@@ -11,9 +11,8 @@ import pytest
 from orchestrator.emulator.machines import namespaces
 from orchestrator.emulator.machines.docker_standin import install_docker
 from tests.agent.agent_lab import Lab, Machine, is_alive
-from tests.kit.images import Registry, layer, registry, small_image
+from tests.kit.images import JOB, Registry, layer, registry, small_image
 
-JOB = Path(__file__).parents[1] / "kit/image_job.sh"
 pytestmark = pytest.mark.skipif(
     bool(namespaces.refused()), reason=f"no containers here: {namespaces.refused()}"
 )

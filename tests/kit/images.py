@@ -22,6 +22,8 @@ from pathlib import Path
 
 from orchestrator.emulator.machines.registry_client import architecture
 
+JOB = Path(__file__).with_name("image_job.sh")
+"""A training program for these images."""
 PROGRAMS = ("bash", "cat", "mkdir", "mv", "rm", "sleep", "touch", "ls", "id", "readlink")
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -15,6 +15,8 @@ from orchestrator.domain.clean_text import clean
 WIDTH = 80
 FEW = 4
 """Workers of which each has a line of its own; of more only the slowest has one."""
+DIGEST = len("sha256:") + 12
+"""Characters of a digest that people compare; `--json` has all."""
 LABEL = 13
 """Characters before the text of a line."""
 OLD_SNAPSHOT = "--fresh asks the cloud"
@@ -120,7 +122,8 @@ def _job(body: dict[str, Any]) -> list[str]:
         lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
         lines += [f"saves: {body['saves']['text']}"] if body.get("saves") else []
     # More than one for a moment after a push.
-    lines += [f"image: {image}" for image in sorted({w["image"] for w in body["workers"] if w.get("image")})]
+    images = sorted({w["image"] for w in body["workers"] if w.get("image")})
+    lines += [f"image: {name}@{digest[:DIGEST]}" for name, _, digest in (one.partition("@") for one in images)]
     return [*lines, *_unreported(body)]
 
 
