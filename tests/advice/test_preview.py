@@ -7,7 +7,7 @@ from orchestrator.advice.preview import preview
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.domain.scopes import MACHINE_SCOPES
+from orchestrator.domain.scopes import MACHINE_SCOPES, node_scopes
 from tests.planning.planning_kit import make_spec
 
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g3", "there is none yet", "europe-west4-a", 3)
@@ -107,3 +107,13 @@ def test_unknown_prices_are_null_for_programs():
     assert price["billed_usd_hour"] is None
     assert price["to_ttl_usd"] is None
     assert "VM e2-small" in price["unknown"]
+
+
+def test_the_plan_says_what_pulling_the_image_needs():
+    """Scopes stay narrow; the role on the repository is the user's to grant, and only for Google's registries."""
+    wanted = {"europe-docker.pkg.dev/p/r/train:1": True, "docker.io/me/train:1": False}
+    for image, is_googles in wanted.items():
+        details = view(NODE, job__image=image).details(NODE)
+        assert details["image"] == f"{image}, by its tag, pinned at the first pull"
+        assert ("roles/artifactregistry.reader" in details.get("to pull the image", "")) is is_googles
+        assert node_scopes(make_spec(job__image=image)) == MACHINE_SCOPES

@@ -1,21 +1,21 @@
 """`job.image`: setup and job run in a container, and everything that job and agent agree on holds as without."""
 
+import base64
+import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines import namespaces
 from orchestrator.emulator.machines.docker_standin import install_docker
 from tests.agent.agent_lab import Lab, Machine, is_alive
-from tests.kit.images import JOB, Registry, layer, registry, small_image
+from tests.kit.images import JOB, Registry, layer, needs_containers, registry, small_image
 
-pytestmark = pytest.mark.skipif(
-    bool(namespaces.refused()), reason=f"no containers here: {namespaces.refused()}"
-)
+pytestmark = needs_containers
 
 
 @pytest.fixture
@@ -169,8 +169,6 @@ def test_a_machine_without_docker_says_so(lab: Lab, images: Registry, tmp_path: 
 
 def test_only_our_own_containers_are_removed(lab: Lab, images: Registry) -> None:
     """A container that somebody else runs on the machine lives on."""
-    import subprocess
-
     one = machine(lab, images, _STEPS=20)
     program = lab.folder / "docker1/docker"
     words = [
@@ -194,3 +192,26 @@ def test_only_our_own_containers_are_removed(lab: Lab, images: Registry) -> None
         finally:
             subprocess.run([program, "rm", "-f", "mine"], check=True)
             other.wait()
+
+
+def test_a_registry_of_googles_gets_the_machines_token_in_a_file(lab: Lab, images: Registry) -> None:
+    """Docker reads it where only root can; no argument and no log has it, and no other registry is given it."""
+    record = lab.folder / "asked"
+    spy = f'#!/bin/bash\necho "$* config: $(cat "$DOCKER_CONFIG/config.json")" >>{record}; exit 1\n'
+    for number, name in enumerate(("europe-docker.pkg.dev/p/r/train:1", "registry.example.com/p/train:1"), 1):
+        one = machine(lab, images, number, IMAGE=name, FAILURES=1)
+        (lab.folder / f"docker{number}/docker").write_text(spy)
+        one.start().wait()
+        assert "docker pull" in one.heartbeat()["message"]
+
+    auth = base64.b64encode(b"oauth2accesstoken:lab").decode()
+    googles, other = (
+        [line for line in record.read_text().splitlines() if f"{name} config" in line]
+        for name in ("pkg.dev/p/r/train:1", "example.com/p/train:1")
+    )
+    assert {line.partition(" config: ")[2] for line in googles} == {
+        json.dumps({"auths": {"europe-docker.pkg.dev": {"auth": auth}}})
+    }
+    assert {line.partition(" config: ")[2] for line in other} == {"{}"}
+    assert not any(auth in line.partition(" config: ")[0] for line in googles)
+    assert auth not in lab.log() + lab.log(2)

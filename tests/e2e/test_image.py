@@ -2,13 +2,9 @@
 
 import pytest
 
-from orchestrator.emulator.machines import namespaces
-from tests.kit.images import JOB, registry, small_image
+from tests.kit.images import JOB, needs_containers, registry, small_image
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(bool(namespaces.refused()), reason=f"no containers here: {namespaces.refused()}"),
-]
+pytestmark = [pytest.mark.e2e, needs_containers]
 
 
 def test_a_job_in_an_image_survives_a_notice_and_a_kill(stage):

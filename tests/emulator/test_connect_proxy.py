@@ -171,6 +171,7 @@ def test_headers_are_spelled_as_google_spells_them():
         ("CONNECT storage.googleapis.com:80 HTTP/1.1", 403, 403),
         ("CONNECT bucket.storage.googleapis.com:443 HTTP/1.1", 403, 403),
         ("CONNECT oauth2.googleapis.com:443 HTTP/1.1", 403, 403),
+        ("CONNECT europe-docker.pkg.dev:443 HTTP/1.1", 403, 403),
         ("CONNECT metadata.google.internal:443 HTTP/1.1", 403, 403),
         ("CONNECT storage.cloud.google.com:443 HTTP/1.1", 403, 403),
         ("GET http://storage.googleapis.com/bkt/o HTTP/1.1", 403, 403),

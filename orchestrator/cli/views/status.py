@@ -123,7 +123,9 @@ def _job(body: dict[str, Any]) -> list[str]:
         lines += [f"saves: {body['saves']['text']}"] if body.get("saves") else []
     # More than one for a moment after a push.
     images = sorted({w["image"] for w in body["workers"] if w.get("image")})
-    lines += [f"image: {name}@{digest[:DIGEST]}" for name, _, digest in (one.partition("@") for one in images)]
+    lines += [
+        f"image: {name}@{digest[:DIGEST]}" for name, _, digest in (one.partition("@") for one in images)
+    ]
     return [*lines, *_unreported(body)]
 
 

@@ -34,7 +34,7 @@ Copy: TypeAlias = Callable[[Reader, Writer], Awaitable[None]]
 IDENTITY = b"identity"
 LONGEST_HEAD = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS = 30.0
-GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal")
+GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal", "pkg.dev", "gcr.io")
 METADATA = ("fd20:ce::254", "fd00:ec2::254")
 """Metadata servers by IPv6 (cloud.google.com/compute/docs/metadata/querying-metadata; AWS IMDS)."""
 METADATA_NAMES = ("metadata.google.internal", "169.254.169.254")
