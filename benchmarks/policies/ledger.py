@@ -1,9 +1,14 @@
 """The account of one replay: what was kept, what was paid, and how long recoveries took."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.policies.market import Market
 from orchestrator.contract.interval import UNKNOWN_ZONE, Life, ZoneLives
+
+ASYNCHRONOUS = 0.5
+"""Seconds for which a save stops the training that another thread writes: a scenario, not a measurement."""
+INTERVALS = (60.0, 100.0, 150.0, 200.0, 250.0, 300.0, 400.0, 600.0, 900.0, 1800.0, 3600.0)
+"""Seconds between two saves, of which the best is chosen in hindsight."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +29,19 @@ class Ledger:
     """
     Collect what a policy does in a market.
 
-    *kept* is with a save each `every` seconds, *paced* what the same machines would have kept with `every: auto`.
-    *used* counts machines whose job made a step.
+    *kept* is with a save each `every` seconds. With *spaced* also what the same machines would have
+    kept: *paced* with `every: auto`, *swift* with that and asynchronous saves, *free* if saves cost nothing and no
+    work were lost, *fixed* with a save each INTERVALS seconds. *used* counts machines whose job made a step.
     """
 
     market: Market
     noticed: bool = False
+    spaced: bool = True
     kept: float = 0.0
     paced: float = 0.0
+    swift: float = 0.0
+    free: float = 0.0
+    fixed: list[float] = field(default_factory=lambda: [0.0] * len(INTERVALS))
     paid: float = 0.0
     usd: float = 0.0
     creates: int = 0
@@ -84,12 +94,11 @@ class Ledger:
         if first >= min(stop, death):
             return 0.0
         self.used += 1
-        saved, unsaved = latency.worked(first, until)
-        kept = saved + (unsaved if told else 0.0)
+        kept = _survives(latency.worked(first, until), last=told)
         self.kept += kept
+        if self.spaced:
+            self._space(first, until, zone, last=told)
         known = self.zones.get(zone, UNKNOWN_ZONE)
-        saved, unsaved = latency.paced(first, until, self.lives, known)
-        self.paced += saved + (unsaved if told else 0.0)
         self.zones[zone] = ZoneLives(known.lived + min(stop, death) - ready, known.losses + 1)
         self.lives.append(Life(max(0.0, until - first), lost=not told))
         if self.lost_at is not None:
@@ -97,6 +106,16 @@ class Ledger:
             self.recoveries.append(Recovery(first - self.lost_at - latency.floor - without, self.taken))
         self.lost_at, self.taken = death if told else min(stop, death), 0
         return kept
+
+    def _space(self, first: float, until: float, zone: int, *, last: bool) -> None:
+        """Book what other spacings of saves would have kept of a machine."""
+        latency, known = self.market.latency, self.zones.get(zone, UNKNOWN_ZONE)
+        swift = replace(latency, save=ASYNCHRONOUS)
+        self.free += until - first
+        self.paced += _survives(latency.paced(first, until, self.lives, known), last=last)
+        self.swift += _survives(swift.paced(first, until, self.lives, known), last=last)
+        for number, every in enumerate(INTERVALS):
+            self.fixed[number] += _survives(replace(latency, every=every).worked(first, until), last=last)
 
     def spare(self, zone: int, ready: float, stop: float, *, spot: bool = True) -> None:
         """Book a machine that was paid for and never used."""
@@ -107,3 +126,8 @@ class Ledger:
             self.paid += stop - ready
             full = self.market.trace.on_demand * (stop - ready) / 3600
             self.usd += self.market.usd(zone, ready, stop) if spot else full
+
+
+def _survives(work: tuple[float, float], *, last: bool) -> float:
+    """Return the seconds of training that outlive a machine: what was saved, and the rest after a *last* save."""
+    return sum(work) if last else work[0]

@@ -8,7 +8,7 @@ from random import Random
 
 from benchmarks.policies import ours, peers
 from benchmarks.policies.bound import most_kept
-from benchmarks.policies.ledger import Ledger, Recovery
+from benchmarks.policies.ledger import INTERVALS, Ledger, Recovery
 from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.trace import Trace
 
@@ -47,6 +47,8 @@ SEEDS = 3
 AUTO = ", every: auto"
 """What is added to the name of a policy of ours for the row in which its job saves with `every: auto`."""
 
+SWIFT = f"{NO_NOTICE}{AUTO}, async saves"
+
 
 @dataclass(frozen=True)
 class Task:
@@ -63,7 +65,7 @@ class Task:
 @dataclass
 class Result:
     """
-    Hold what came of replays, added up. *paced* is what was kept with `every: auto`.
+    Hold what came of replays, added up. *paced*, *swift*, *free* and *fixed* are as in `Ledger`.
 
     *parts* holds what each replay alone kept, as a share of its wall-clock time.
     """
@@ -71,6 +73,9 @@ class Result:
     wall: float = 0.0
     kept: float = 0.0
     paced: float = 0.0
+    swift: float = 0.0
+    free: float = 0.0
+    fixed: list[float] = field(default_factory=lambda: [0.0] * len(INTERVALS))
     paid: float = 0.0
     usd: float = 0.0
     creates: int = 0
@@ -84,6 +89,7 @@ class Result:
         """Add the result of other replays."""
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.fixed = [a + b for a, b in zip(self.fixed, other.fixed, strict=True)]
         self.recoveries += other.recoveries
         self.parts += other.parts
 
@@ -92,10 +98,10 @@ class Result:
         """Return what an hour of kept progress costs."""
         return self.usd / self.kept * 3600 if self.kept else float("nan")
 
-    def with_auto(self) -> "Result":
-        """Return the same with the job saving with `every: auto`."""
-        parts = [part * self.paced / self.kept if self.kept else 0.0 for part in self.parts]
-        return replace(self, kept=self.paced, parts=parts)
+    def instead(self, kept: float) -> "Result":
+        """Return the same machines with a job that saves at other times and so keeps *kept*."""
+        parts = [part * kept / self.kept if self.kept else 0.0 for part in self.parts]
+        return replace(self, kept=kept, parts=parts)
 
     def delay(self, share: float) -> float:
         """Return the policy-added delay that a share of the recoveries stayed below, in seconds."""
@@ -103,7 +109,7 @@ class Result:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
-SUMS = ("wall", "kept", "paced", "paid", "usd", "creates", "used", "waited", "soonest")
+SUMS = ("wall", "kept", "paced", "swift", "free", "paid", "usd", "creates", "used", "waited", "soonest")
 
 
 def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
@@ -119,9 +125,9 @@ def replay(task: Task) -> Result:
     policy, total = BY_NAME[task.policy], Result()
     for part in groups(task.trace, policy.each):
         market = Market(task.trace.only(*part), task.latency, task.stress, task.seed, task.lived)
-        ledger = Ledger(market, noticed=policy.noticed)
+        ledger = Ledger(market, noticed=policy.noticed, spaced=policy.name.startswith(RACE))
         policy.run(ledger, Random(f"{task.seed} {part}"))
-        one = Result(market.end, recoveries=ledger.recoveries)
+        one = Result(market.end, recoveries=ledger.recoveries, fixed=ledger.fixed)
         for name in SUMS[1:]:
             setattr(one, name, getattr(ledger, name))
         total.add(one)
@@ -191,7 +197,11 @@ def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
         sums = {name: Result() for name in scene.policies}
         for task in scene.tasks():
             sums[task.policy].add(next(done))
-        paced = {f"{name}{AUTO}": one.with_auto() for name, one in sums.items() if name.startswith(RACE)}
+        paced = {
+            f"{name}{AUTO}": one.instead(one.paced) for name, one in sums.items() if name.startswith(RACE)
+        }
+        if NO_NOTICE in sums:
+            paced[SWIFT] = sums[NO_NOTICE].instead(sums[NO_NOTICE].swift)
         parts = windows(scene.trace, scene.hours, scene.seeds)
         most = [most_kept(part, scene.latency) for part in parts]
         bounds = [kept / part.seconds for kept, part in zip(most, parts, strict=True)]

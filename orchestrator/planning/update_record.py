@@ -81,11 +81,15 @@ def _up_to(record: Record, now: float) -> Record:
         node=updated(record.node, requested_at=min(record.node.requested_at, now)),
         bucket=updated(record.bucket, granted_at=min(record.bucket.granted_at, now)),
         ssh=updated(ssh, failed_since=failed_since, next_try_at=next_try_at),
-        refusals=tuple(updated(r, at=min(r.at, now)) for r in record.refusals if now - r.at < FORGIVEN),
+        refusals=tuple(_not_after(r, now) for r in record.refusals if now - r.at < FORGIVEN),
         first_seen={state: min(since, now) for state, since in record.first_seen.items()},
         silence=updated(record.silence, never_reported=tuple((n, min(at, now)) for n, at in silent)),
         operations=tuple(updated(o, started_at=min(o.started_at, now)) for o in record.operations),
     )
+
+
+def _not_after(refusal: Refusal, now: float) -> Refusal:
+    return refusal if refusal.at <= now else replace(refusal, at=now)
 
 
 def _adopt(record: Record, world: World) -> Record:
@@ -339,11 +343,11 @@ def _shared(places: Places, record: Record, world: World) -> Places:
 def _refusals(places: Places, record: Record) -> Places:
     last = {one.zone: max(one.out_at, one.granted_at) for one in places if one.type == record.node.type}
     for refusal in record.refusals:
-        if refusal.full and not refusal.on_demand:
+        if refusal.kind is not Kind.NODE or refusal.on_demand:
+            continue
+        if refusal.full:
             places = after_full(places, refusal.zone, record.node.type, refusal.at)
-        lacking = refusal.kind is Kind.NODE and refusal.retry in LACKING
-        lacking = lacking and not refusal.full and not refusal.on_demand
-        if lacking and refusal.at > last.get(refusal.zone, 0.0):
+        elif refusal.at > last.get(refusal.zone, 0.0) and refusal.retry in LACKING:
             places = after_refusal(places, refusal.zone, record.node.type, refusal.at)
             last[refusal.zone] = refusal.at
     return places
