@@ -44,7 +44,8 @@ class Summary:
 
     *redone_at_least* says that a machine died without a last word, so it may have redone a few steps more.
     What is None is not known: a job whose steps show in its saves only loses steps that nobody has counted.
-    *unpriced* names what has no known price and is in no sum.
+    *unpriced* names what has no known price and is in no sum. *saves_stopped* is for how many seconds saves have
+    stopped the training of worker 0, as far as that could be measured.
     """
 
     steps: int | None
@@ -58,6 +59,7 @@ class Summary:
     cost_usd: float
     ondemand_usd: float
     unpriced: tuple[str, ...] = ()
+    saves_stopped: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the summary as `--json` prints it."""
@@ -89,6 +91,7 @@ def summarise(
     recoveries = [_recovery(before, after, events) for before, after in ways]
     followed = {before.incarnation: after for before, after in ways}
     useful = sum(_useful_seconds(beat, followed.get(beat.incarnation)) for beat in chain)
+    stopped = [beat.save_stalled for beat in chain if beat.save_stalled is not None]
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
@@ -101,6 +104,7 @@ def summarise(
         cost_usd=cost_usd,
         ondemand_usd=ondemand_usd,
         unpriced=unpriced,
+        saves_stopped=sum(stopped) if stopped else None,
     )
 
 

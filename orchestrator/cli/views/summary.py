@@ -28,6 +28,11 @@ def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
             else f"{summary.goodput:.0%} of {wall} went into steps that count",
         ),
     ]
+    if summary.saves_stopped is not None and summary.wall_seconds:
+        share = summary.saves_stopped / summary.wall_seconds
+        rows.append(
+            ("saves", f"stopped the training for {span_text(summary.saves_stopped)}, {share:.1%} of the time")
+        )
     rows.append(("would have cost" if rehearsed else "cost", _cost_text(summary)))
     return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)
 
