@@ -67,10 +67,9 @@ def expected_life(lives: Iterable[Life], zone: ZoneLives = UNKNOWN_ZONE) -> floa
     recent = list(lives)[-RECENT:]
     observed = sum(max(0.0, life.seconds) for life in recent)
     ends, lost = 1 + sum(life.ended for life in recent), 1 + sum(life.lost for life in recent)
-    # This job's own lives, in whatever zone they were, weigh as one life of this zone.
-    mean = ((PRIOR_LIFE + observed) / ends + zone.lived) / (1 + zone.losses)
     # The zone's memory does not know which ends took work. The job does: after a notice that left time
     # to save, nothing is lost, and saving more often would have won nothing.
+    mean = (PRIOR_LIFE + observed + zone.lived) / (ends + zone.losses)
     return mean * ends / lost
 
 
