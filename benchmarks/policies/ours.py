@@ -17,7 +17,7 @@ from benchmarks.policies.light_cloud import EPOCH, LightCloud, zone_name
 from orchestrator.domain import names
 from orchestrator.domain.observation import World
 from orchestrator.domain.ports import NodeOrder
-from orchestrator.domain.record import Record
+from orchestrator.domain.record import Record, race_to_win
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.domain.units import Duration, Until
 from orchestrator.domain.updated import updated
@@ -63,7 +63,7 @@ class Blueprint:
     def node_order(self, record: Record, zone: str, incarnation: int) -> NodeOrder:
         """Return the order for the node of one incarnation."""
         name = names.node_name(self.spec, incarnation)
-        marks = names.labels(self.spec, "tpu", incarnation, record.race.round)
+        marks = names.labels(self.spec, "tpu", incarnation, race_to_win(record, incarnation))
         spot = incarnation not in record.deadline.on_demand
         return NodeOrder(name, zone, self.spec.tpu.type, "", spot, True, marks, {}, "", ())
 

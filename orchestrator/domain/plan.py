@@ -58,7 +58,7 @@ class Change:
     *round* is the race that a TPU is asked for in, 0 for none. *type* is its type, *substitute* says that the
     file prefers another one. *on_demand* says that it is asked for on demand for the deadline's sake though the
     file says spot, *flex_start* that it then is as flex-start. *never_reported* says that a TPU is deleted for
-    its silence.
+    its silence. *beside* says that the TPU before it works on until the new one is named.
     """
 
     kind: Kind
@@ -73,6 +73,7 @@ class Change:
     on_demand: bool = False
     flex_start: bool = False
     never_reported: bool = False
+    beside: bool = False
 
     @property
     def details(self) -> dict[str, str]:
@@ -90,6 +91,7 @@ class Change:
         """Return the change as `--json` prints it."""
         race: dict[str, object] = {"round": self.round} if self.round else {}
         kind = {"type": self.type} if self.substitute else {}
+        beside = {"beside": True} if self.beside else {}
         return {
             "kind": self.kind.value,
             "verb": self.verb.word,
@@ -100,6 +102,7 @@ class Change:
             "details": self.details,
             **race,
             **kind,
+            **beside,
         }
 
 

@@ -147,7 +147,8 @@ class RaceRecord:
     """
     Remember the race that the newest TPU was asked for in, and whether it is known to have won.
 
-    *rivals* are the other TPUs, as long as they may be there.
+    *rivals* are the other TPUs, as long as they may be there. A *round* above the newest TPU is a race of its
+    successors: it works until one of them is named.
     """
 
     round: int = 0
@@ -325,6 +326,17 @@ def as_absent(record: Record, incarnation: int | None) -> Record:
         return replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
     rivals = tuple(rival for rival in record.race.rivals if rival.incarnation != incarnation)
     return replace(record, race=replace(record.race, rivals=rivals))
+
+
+def succeeded(record: Record) -> bool:
+    """Say whether successors of the newest TPU were asked for beside it, of which none has been named."""
+    return 0 < record.node.incarnation < record.race.round and not record.race.claimed
+
+
+def race_to_win(record: Record, incarnation: int) -> int:
+    """Return the race that a TPU of the record has to win before it begins, 0 for none."""
+    # The one beside which its successors were asked for has won its own long ago.
+    return record.race.round if incarnation >= record.race.round else 0
 
 
 def deletion_asked(record: Record, name: str, now: float) -> Record:

@@ -9,7 +9,7 @@ from orchestrator.domain.data_disks import data_disks
 from orchestrator.domain.observation import Node
 from orchestrator.domain.ports import BucketOrder, CloudAccount, NetworkInterface, NodeOrder, VmOrder
 from orchestrator.domain.queued_resource import LONGEST_RUN
-from orchestrator.domain.record import Record
+from orchestrator.domain.record import Record, race_to_win
 from orchestrator.domain.scopes import node_scopes, vm_scopes
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
@@ -102,7 +102,7 @@ class Blueprint:
             runtime=(tpu.runtime if kind == tpu.type else load_catalog().runtime_for(kind)) or "",
             spot=tpu.spot and not on_demand,
             external_ip=tpu.external_ip,
-            labels=names.labels(self.spec, "tpu", incarnation, record.race.round),
+            labels=names.labels(self.spec, "tpu", incarnation, race_to_win(record, incarnation)),
             metadata=self._metadata(scripts),
             service_account=self.service_account,
             scopes=node_scopes(self.spec),
@@ -146,7 +146,7 @@ class Blueprint:
             zone=zone,
             tpu_address=address,
             heartbeat=heartbeat_interval(self.spec),
-            round=record.race.round if role == "tpu" else 0,
+            round=race_to_win(record, incarnation or record.node.incarnation) if role == "tpu" else 0,
             disks=data_disks(self.spec) if role == "tpu" else (),
             expires_at=record.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
             # Bucket and machines of a new deployment are made side by side: roles come with its beginning.

@@ -5,9 +5,9 @@ from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
 from orchestrator.domain.ports import Store
-from orchestrator.domain.record import Record, current_node
+from orchestrator.domain.record import Record, current_node, succeeded
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
-from orchestrator.planning.race import candidates, undecided
+from orchestrator.planning.race import candidates, open_race
 
 
 def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
@@ -16,7 +16,7 @@ def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
     newest = max((round_of(node.labels) for node in listed), default=0)
     if newest > record.race.round:
         return newest
-    return record.race.round if undecided(record) else 0
+    return record.race.round if open_race(record) else 0
 
 
 def read_claim(store: Store, race: int, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
@@ -60,13 +60,15 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
     A claim that names nobody is replaced: any machine could have put it there before the race, and no other
     can come to be beside it.
     """
-    node = current_node(world, record)
     # Unknown is not absent: while the claim cannot be read, nobody else may be named.
-    if not undecided(record) or not isinstance(world.claim, Absent):
+    if not open_race(record) or not isinstance(world.claim, Absent):
         return world.claim
-    if node is None or node.state is not NodeState.READY or not node.healthy:
+    node = next(
+        (node for node in _runners(record, world) if node.state is NodeState.READY and node.healthy), None
+    )
+    if node is None:
         return world.claim
-    name, data = claim_name(record.race.round), claim_of(record.node.incarnation)
+    name, data = claim_name(record.race.round), claim_of(node.incarnation or 0)
     try:
         found = store.read(name, limit=limits.CLAIM + 1)
         before = (
@@ -81,4 +83,13 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
         return read_claim(store, record.race.round, record, world.nodes)
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
-    return Present(Claim(record.race.round, record.node.incarnation))
+    return Present(Claim(record.race.round, node.incarnation or 0))
+
+
+def _runners(record: Record, world: World) -> tuple[Node, ...]:
+    """Return the TPUs in sight that may be named: the newest one, or else those asked for beside it."""
+    if not succeeded(record):
+        node = current_node(world, record)
+        return () if node is None else (node,)
+    numbers = {one.incarnation for one in candidates(record)}
+    return tuple(node for node in world.known_nodes if node.incarnation in numbers)

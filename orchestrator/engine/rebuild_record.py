@@ -77,4 +77,5 @@ def _after(record: Record, entry: dict[str, Any]) -> Record:
     zone, incarnation = str(entry.get("zone", "")), int(entry.get("incarnation") or 0)
     race = int(entry.get("round") or 0)
     number = incarnation if race else max(newest_incarnation(record), incarnation)
-    return accepted(asked_for(record, zone, number, race, entry["at"], str(entry.get("type") or "")), number)
+    kind, beside = str(entry.get("type") or ""), entry.get("beside") is True
+    return accepted(asked_for(record, zone, number, race, entry["at"], kind, beside=beside), number)

@@ -83,15 +83,17 @@ def _succeed(
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
         number = change.incarnation or 0
-        record = asked_for(record, change.zone, number, change.round, world.observed_at, change.type)
+        record = asked_for(
+            record, change.zone, number, change.round, world.observed_at, change.type, beside=change.beside
+        )
         record = accepted(record, number)
         record = replace(record, sidecars=with_settings(record, spec, "tpu"))
         # Of a race the first one wins; the others have no time to become READY.
-        first = number == record.node.incarnation
+        first = number == (change.round if change.beside else record.node.incarnation)
         shows = NodeState.READY if first else NodeState.CREATING
         labels = names.labels(spec, "tpu", number, change.round)
         node = Node(change.name, change.zone, shows, number, workers=workers, labels=labels)
-        claim = Present(Claim(record.race.round, record.node.incarnation))
+        claim = Present(Claim(record.race.round, max(record.node.incarnation, record.race.round)))
         return replace(
             world, nodes=Present((*world.known_nodes, node)), heartbeats=Present(()), claim=claim
         ), record

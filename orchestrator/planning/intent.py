@@ -31,7 +31,7 @@ def _with_intent(record: Record, change: Change, *, queued: bool, now: float) ->
     if change.verb is Verb.DELETE:
         return with_silent_tpu(deletion_asked(record, change.name, now), change, now)
     number = change.incarnation or 0
-    asked = asked_for(record, change.zone, number, change.round, now, change.type)
+    asked = asked_for(record, change.zone, number, change.round, now, change.type, beside=change.beside)
     on_demand = {*asked.deadline.on_demand, number} if change.on_demand else asked.deadline.on_demand
     flex = {*asked.deadline.flex_start, number} if change.flex_start else asked.deadline.flex_start
     asked = replace(

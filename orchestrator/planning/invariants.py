@@ -34,7 +34,7 @@ def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple
         if plan.outcome is not None and change.verb in MAKING:
             yield "an ended deployment makes nothing", what
         if change.kind is Kind.NODE and change.verb is Verb.CREATE:
-            yield from _second(plan, change, world, record)
+            yield from _second(spec, plan, change, world, record)
             yield from _reused(spec, change, record)
         if change.kind is Kind.NODE and change.verb is Verb.DELETE and not _ours(spec, change, world):
             yield "what is not ours is left alone", what
@@ -46,12 +46,14 @@ def _unseen(change: Change, world: World) -> bool:
     return isinstance(sights.get(change.kind), Unknown)
 
 
-def _second(plan: Plan, change: Change, world: World, record: Record) -> Iterator[tuple[str, str]]:
+def _second(
+    spec: Spec, plan: Plan, change: Change, world: World, record: Record
+) -> Iterator[tuple[str, str]]:
     """Find a TPU beside the one that is to be made: in sight, or made by the same plan."""
     gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
     asked = {o.name for o in record.operations if o.verb is Verb.DELETE}
     for node in world.known_nodes:
-        if _rivals(change, node, record):
+        if _rivals(change, node, record) or _works_on(spec, change, node, world, record):
             continue
         # What is surely on its way out does not count as a second TPU.
         going = node.state in GOING or of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
@@ -69,6 +71,19 @@ def _rivals(change: Change, node: Node, record: Record) -> bool:
     return 0 < change.round == names.round_of(node.labels) and not (
         record.race.claimed and record.race.round == change.round
     )
+
+
+def _works_on(spec: Spec, change: Change, node: Node, world: World, record: Record) -> bool:
+    """
+    Say whether a TPU may work on while its successor is made: its end is known, or a deadline pays for it.
+
+    The successor has to be of a later race, so that it begins only when it was named; and only one works.
+    """
+    if not change.beside or change.on_demand or node.incarnation != record.node.incarnation:
+        return False
+    told = any(beat.preempted for beat in world.beats_of(node.incarnation))
+    sure = record.race.round == 0 or record.race.claimed or record.race.round > node.incarnation
+    return sure and change.round > node.incarnation and (told or spec.watch.deadline is not None)
 
 
 def _reused(spec: Spec, change: Change, record: Record) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from orchestrator.domain.first_seen import Sign, of_name
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Kind, Step
-from orchestrator.domain.record import Record, Refusal
+from orchestrator.domain.record import Record, Refusal, succeeded
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import Retry
 
@@ -150,8 +150,10 @@ def hopeless(record: Record) -> Refusal | None:
     Return the refusal after which asking again is pointless, or None.
 
     Capacity comes back by itself and is asked for without end; a permission does not. As long as another
-    zone only lacks capacity, a zone without quota ends nothing.
+    zone only lacks capacity, a zone without quota ends nothing; nor does a refusal beside a TPU that works.
     """
+    if succeeded(record):
+        return None
     # A deadline may ask for what the project has no quota for; spot goes on without it.
     refusals = [r for r in record.refusals if not r.on_demand]
     if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in refusals):

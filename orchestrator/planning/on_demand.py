@@ -106,9 +106,9 @@ def deadline_status(spec: Spec, world: World, record: Record) -> dict[str, str] 
     return {"due": due, "forecast": forecast, "runs_on": found.mode.value}
 
 
-def to_leave(spec: Spec, world: World, record: Record) -> str:
+def to_leave(spec: Spec, world: World, record: Record) -> tuple[str, Mode]:
     """
-    Say why the present TPU is to be replaced for the deadline's or the money's sake; empty to keep it.
+    Say why the present TPU is to be replaced for the deadline's or the money's sake, and by what; empty to keep it.
 
     An order that no list shows is kept, since it may exist; so is a TPU whose heartbeats could not be read,
     since it may be at work.
@@ -116,13 +116,13 @@ def to_leave(spec: Spec, world: World, record: Record) -> str:
     found = _open(spec, world, record)
     # Unknown is not idle: a TPU whose workers could not be asked may be at work.
     if found is None or _live(world, record) is None or not isinstance(world.heartbeats, Present):
-        return ""
+        return "", Mode.WAIT
     choice = choose(found)
     if choice.mode in {found.mode, Mode.WAIT}:
-        return ""
+        return "", Mode.WAIT
     if choice.mode is Mode.ON_DEMAND and _barred(spec, world, record, on_demand=True):
-        return ""
-    return f"{choice.why} (deadline)"
+        return "", Mode.WAIT
+    return f"{choice.why} (deadline)", choice.mode
 
 
 def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:

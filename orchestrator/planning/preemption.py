@@ -13,6 +13,13 @@ def noticed(world: World, node: Node) -> bool:
     return any(b.notice and world.observed_at - b.updated < FRESH for b in world.beats_of(node.incarnation))
 
 
+def being_taken(world: World, node: Node) -> bool:
+    """Say whether a worker of *node* has just said that it is preempted; a notice alone may be of a reboot."""
+    return any(
+        b.preempted and world.observed_at - b.updated < FRESH for b in world.beats_of(node.incarnation)
+    )
+
+
 def stopped_for_good(spec: Spec, world: World, node: Node) -> bool:
     """
     Say whether nothing trains on *node* any more, nor will again: a replacement then trains alone.

@@ -9,15 +9,20 @@ first or by the controller for the first TPU that it sees READY. Who is not name
 from dataclasses import replace
 
 from orchestrator.domain import names
+from orchestrator.domain.data_disks import data_disks
+from orchestrator.domain.first_seen import Sign, of_name, of_node
 from orchestrator.domain.names import region_of, round_of
 from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import (
     Candidate,
+    RaceRecord,
     Record,
     Refusal,
     as_absent,
+    current_node,
     newest_incarnation,
+    succeeded,
     surely_absent,
 )
 from orchestrator.domain.spec import Spec
@@ -40,14 +45,19 @@ def races(spec: Spec) -> bool:
     return spec.tpu.strategy != "failover" and len(spec.tpu.zones) > 1
 
 
-def undecided(record: Record) -> bool:
-    """Say whether a race is under way whose winner is not known."""
+def open_race(record: Record) -> bool:
+    """Say whether a race is under way whose winner is not known: of the newest TPU, or of its successors."""
     return record.race.round > 0 and not record.race.claimed
+
+
+def undecided(record: Record) -> bool:
+    """Say whether the newest TPU is in a race that it may yet lose."""
+    return open_race(record) and not succeeded(record)
 
 
 def candidates(record: Record) -> tuple[Candidate, ...]:
     """Return the TPUs that may still win beside the newest one."""
-    rivals = record.race.rivals if undecided(record) else ()
+    rivals = record.race.rivals if open_race(record) else ()
     return tuple(r for r in rivals if r.incarnation >= record.race.round)
 
 
@@ -57,11 +67,21 @@ def may_win(node: Node, record: Record) -> bool:
     return node.incarnation in found and node.state not in LOST
 
 
-def asked_for(record: Record, zone: str, incarnation: int, race: int, now: float, kind: str = "") -> Record:
+def asked_for(
+    record: Record,
+    zone: str,
+    incarnation: int,
+    race: int,
+    now: float,
+    kind: str = "",
+    *,
+    beside: bool = False,
+) -> Record:
     """
     Return the record that a TPU is about to be asked for: what a killed controller must find.
 
-    *kind* is its type, empty where it is not known, as in the journal of an earlier version.
+    *kind* is its type, empty where it is not known, as in the journal of an earlier version. With *beside* the
+    newest TPU stays the one that works.
     """
     zones = record.zones_used if zone in record.zones_used else (*record.zones_used, zone)
     record = replace(
@@ -70,10 +90,12 @@ def asked_for(record: Record, zone: str, incarnation: int, race: int, now: float
         node=replace(record.node, highest=max(newest_incarnation(record), incarnation)),
         ssh=replace(record.ssh, failed_since=None, next_try_at=0.0),
     )
-    # One more runner of the race under way: the newest TPU stays the one that it was.
-    if race and race == record.race.round and incarnation != record.node.incarnation:
+    # One more runner of the race under way, or of one that only begins: the newest TPU stays the one that it was.
+    again = race == record.race.round
+    if race and incarnation != record.node.incarnation and (again or beside):
+        claimed = record.race.claimed and again
         rivals = (*record.race.rivals, Candidate(incarnation, zone, now))
-        return replace(record, race=replace(record.race, rivals=rivals))
+        return replace(record, race=RaceRecord(race, claimed, rivals))
     return replace(
         record,
         node=replace(
@@ -122,12 +144,12 @@ def learn_race(record: Record, world: World) -> Record:
         for r in record.race.rivals
     )
     record = updated(record, race=updated(record.race, rivals=rivals))
-    if undecided(record):
+    if open_race(record):
         # The claim decides, not what we saw first: a machine may have begun the job while we were away.
         claim = world.claim.value if isinstance(world.claim, Present) else None
         if claim is not None and claim.round == record.race.round:
             record = _won(record, claim.incarnation, listed, world.observed_at)
-        elif isinstance(world.nodes, Present):
+        elif isinstance(world.nodes, Present) and (undecided(record) or _ended(record, world)):
             record = _led(record, listed)
     return _without_the_gone(record, world)
 
@@ -142,11 +164,27 @@ def _won(record: Record, incarnation: int, listed: dict[int | None, Node], now: 
     return replace(record, race=replace(record.race, claimed=True))
 
 
+def _ended(record: Record, world: World) -> bool:
+    """
+    Say whether the newest TPU, whose successors are asked for, is surely gone or going.
+
+    Not in the look that shows it first: then its loss is still to be told and counted.
+    """
+    number, node = record.node.incarnation, current_node(world, record)
+    if node is None:
+        return record.node.requested_at == 0 or surely_absent(record, world, number)
+    seen = {of_node(number, node.state), of_name(node.name, Sign.DELETION_ASKED)} & record.first_seen.keys()
+    return node.state in LOST and bool(seen)
+
+
 def _led(record: Record, listed: dict[int | None, Node]) -> Record:
     """Make the candidate that is closest to READY the newest TPU."""
     leader = _newest(record)
     refused = _refused(record)
-    best = max((leader, *candidates(record)), key=lambda c: _rank(c, listed, gone=refused and c is leader))
+    # Successors take over from a TPU that has ended, whatever the list still shows of it.
+    runners = candidates(record) if succeeded(record) else (leader, *candidates(record))
+    ranked = {c: _rank(c, listed, gone=refused and c is leader) for c in runners}
+    best = max(ranked, key=lambda c: ranked[c], default=leader)
     return record if best is leader else _promoted(record, best, forget=refused)
 
 
@@ -197,7 +235,8 @@ def _without_the_gone(record: Record, world: World) -> Record:
         return record
     # Being created, listed, or still able to win: each alone is a reason to keep watching it.
     here = {n.incarnation for n in world.known_nodes}
-    racing = {r.incarnation for r in candidates(record)}
+    # A race goes on with whoever is there; a TPU that works waits for no successor that was never made.
+    racing = set() if succeeded(record) else {r.incarnation for r in candidates(record)}
     coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == (Kind.NODE, Verb.CREATE)}
     rivals = tuple(
         r
@@ -214,6 +253,23 @@ def width(record: Record) -> int:
     while wide <= refused and wide < WIDEST:
         refused, wide = refused - wide, 2 * wide
     return min(wide, WIDEST)
+
+
+def beside(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
+    """Ask for successors of a TPU that works on until one of them is named."""
+    # The winner is named in the bucket.
+    sure = isinstance(world.bucket, Present) and not isinstance(world.claim, Unknown)
+    if not sure or candidates(record):
+        return ()
+    found = new_round(spec, world, record, why).changes
+    return tuple(replace(change, beside=True) for change in (found if races(spec) else found[:1]))
+
+
+def may_overlap(spec: Spec) -> bool:
+    """Say whether a TPU can be made while the one before it works."""
+    # A disk that the job writes to is free only when the TPU is gone; orders in a queue keep their own time.
+    apart = spec.tpu.request != "node" or any(disk.writable for disk in data_disks(spec))
+    return spec.job.run_on == "tpu" and not apart
 
 
 def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:

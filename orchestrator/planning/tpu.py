@@ -15,6 +15,8 @@ from orchestrator.domain.record import (
     current_node,
     lasted,
     newest_incarnation,
+    race_to_win,
+    succeeded,
     surely_absent,
     unrecorded_nodes,
 )
@@ -22,6 +24,7 @@ from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry
+from orchestrator.planning.deadline import Mode
 from orchestrator.planning.job import NARROW, job_digest, out_of_reach, reports
 from orchestrator.planning.never_reported import (
     as_never_reported,
@@ -39,9 +42,19 @@ from orchestrator.planning.next_zone import (
     why_there,
 )
 from orchestrator.planning.on_demand import as_on_demand, of_mode, to_leave, wants_flex_start, wants_on_demand
-from orchestrator.planning.preemption import noticed, stopped_for_good
+from orchestrator.planning.preemption import being_taken, noticed, stopped_for_good
 from orchestrator.planning.queued_tpu import judge_place
-from orchestrator.planning.race import joining, may_win, new_round, races, undecided
+from orchestrator.planning.race import (
+    beside,
+    candidates,
+    joining,
+    may_overlap,
+    may_win,
+    new_round,
+    open_race,
+    races,
+    undecided,
+)
 from orchestrator.planning.tpu_types import current_type, next_type
 from orchestrator.planning.unclaimed import lost_text
 
@@ -55,9 +68,9 @@ DELETE_AGAIN = 600.0
 """Seconds after which a node that is still DELETING is deleted once more."""
 DELETE_SETTLES = 30.0
 """Seconds after which a node that shows no sign of its deletion is deleted once more."""
-
 NOTICE_POLL = 2.0
 """Seconds between two looks at a node that has had its notice."""
+NEXT_COMES = "TPU: the next one is being made, and takes over when it is READY"
 
 
 class NodeVerdict(Enum):
@@ -65,13 +78,14 @@ class NodeVerdict(Enum):
     Say what becomes of the current node.
 
     CREATE asks once more under its name, as long as nothing was made under it; REPLACE asks under a new name,
-    also where nothing is there any more.
+    also where nothing is there any more; SUCCEED asks for the next one too, and keeps this one until it is there.
     """
 
     KEEP = "keep"
     WAIT = "wait"
     CREATE = "create"
     REPLACE = "replace"
+    SUCCEED = "succeed"
 
 
 @dataclass(frozen=True)
@@ -91,16 +105,21 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     # An old list may show a TPU of an earlier life under a larger number: looked at twice before it counts.
     unknown = unrecorded_nodes(world, record)
     superseded = [
-        n for n in world.known_nodes if n is not current and n not in unknown and not may_win(n, record)
+        n
+        for n in world.known_nodes
+        if n is not current and n not in unknown and (not may_win(n, record) or _overdue(n, world, record))
     ]
     # Losers, and what an earlier process left: they cost
     # money, so they go even while nothing else is decided.
     old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
-    if judgement.verdict is NodeVerdict.KEEP:
+    if judgement.verdict is NodeVerdict.SUCCEED and not unknown:
+        removals += _succeed(spec, world, record, judgement.why)
+    if judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.SUCCEED}:
         closely = current is not None and noticed(world, current)
         waiting = "TPU: it has yet to win its race" if undecided(record) else ""
+        waiting = NEXT_COMES if succeeded(record) and candidates(record) else waiting
         return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely or waiting else None)
     if judgement.verdict is NodeVerdict.WAIT:
         age = world.observed_at - record.node.requested_at
@@ -117,13 +136,23 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
         removals.append(gone)
         # The next one is asked for in the same plan, and not where this one was silent.
         record = with_silent_tpu(record, gone, world.observed_at)
+    if succeeded(record) and candidates(record):
+        return Step(tuple(removals), NEXT_COMES, wake_in=NOTICE_POLL)
     creation = _create(spec, world, record, judgement)
     return replace(creation, changes=(*removals, *creation.changes))
+
+
+def _overdue(node: Node, world: World, record: Record) -> bool:
+    """Say whether a successor was not named in the time that a creation is given: others may be asked for then."""
+    asked = {one.incarnation: one.requested_at for one in candidates(record)} if succeeded(record) else {}
+    return world.observed_at - asked.get(node.incarnation or 0, world.observed_at) >= CREATE_DEADLINE
 
 
 def _why_old(node: Node, record: Record) -> str:
     if 0 < record.race.round == names.round_of(node.labels) and record.race.claimed:
         return f"incarnation {record.node.incarnation} has won the race"
+    if 0 < record.race.round == names.round_of(node.labels) and succeeded(record):
+        return f"incarnation {node.incarnation} has not taken over in {CREATE_DEADLINE / 60:.0f} min"
     return f"incarnation {node.incarnation} is not the newest"
 
 
@@ -199,19 +228,24 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
 
 def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJudgement:
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
-    return (
-        NodeJudgement(NodeVerdict.REPLACE, f"READY, but {lost}", silent=True)
-        if lost
-        else NodeJudgement(NodeVerdict.KEEP)
-    )
+    if lost:
+        return NodeJudgement(NodeVerdict.REPLACE, f"READY, but {lost}", silent=True)
+    # Its end is certain: while it saves, the next one is being made.
+    if may_overlap(spec) and being_taken(world, node) and not undecided(record):
+        return NodeJudgement(NodeVerdict.SUCCEED, "it is being preempted, and saves")
+    return NodeJudgement(NodeVerdict.KEEP)
 
 
 def _in_time(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> NodeJudgement:
     """Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake."""
     # In a race nothing is left for money's sake: which TPU is ours is not known yet.
     stays = judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.WAIT} and not undecided(record)
-    why = to_leave(spec, world, record) if stays else ""
-    return NodeJudgement(NodeVerdict.REPLACE, why) if why else judgement
+    why, mode = to_leave(spec, world, record) if stays else ("", Mode.WAIT)
+    if not why:
+        return judgement
+    # Time that is lost on demand is the dearest: it works until spot is there.
+    works = judgement.verdict is NodeVerdict.KEEP and mode is Mode.SPOT and may_overlap(spec)
+    return NodeJudgement(NodeVerdict.SUCCEED if works else NodeVerdict.REPLACE, why)
 
 
 def _judge_missing(world: World, record: Record) -> NodeJudgement:
@@ -251,6 +285,19 @@ def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) 
     return as_on_demand(asked, flex=flex) if on_demand else asked
 
 
+def _succeed(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
+    """Ask for the TPU after one that works; not in a zone that is just taking it away."""
+    node = current_node(world, record)
+    going = node is not None and being_taken(world, node)
+    zones = tuple(zone for zone in spec.tpu.zones if not going or zone != record.node.zone)
+    # What a deadline wants on demand is asked for when spot is gone: only spot may be had beside another one.
+    if not zones or (going and wants_on_demand(spec, world, record)):
+        return ()
+    return beside(
+        replace(spec, tpu=replace(spec.tpu, zones=zones)), world, of_mode(record, on_demand=False), why
+    )
+
+
 def _without_vm(spec: Spec, record: Record) -> Refusal | None:
     """Return why the first VM is refused for good: then a TPU would be billed that the user does not want alone."""
     if spec.vm == "none" or record.vm.accepted:
@@ -268,7 +315,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     if vm is not None:
         return Step(waiting=f"TPU: not requested without the VM, which was refused ({vm.text})")
     # A TPU that has already won would be doubled by a new one.
-    if undecided(record) and isinstance(world.claim, Unknown):
+    if open_race(record) and isinstance(world.claim, Unknown):
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
@@ -284,7 +331,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     if quota_held(world, record, zone):
         return waits_for_quota(zone)
     name = names.node_name(spec, incarnation)
-    race = 0 if fresh else record.race.round
+    race = 0 if fresh else race_to_win(record, incarnation)
     why = judgement.why + (why_there(spec, record, world.observed_at, zone, world.prices) if fresh else "")
     change = Change(
         Kind.NODE, Verb.CREATE, name, why, zone, incarnation, race, kind, substitute=kind != spec.tpu.type

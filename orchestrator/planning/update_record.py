@@ -27,6 +27,7 @@ from orchestrator.domain.record import (
     forgiven,
     lasted,
     newest_incarnation,
+    succeeded,
     unrecorded_nodes,
 )
 from orchestrator.domain.updated import updated
@@ -182,8 +183,9 @@ def _refused(record: Record, result: OperationResult, now: float) -> tuple[Refus
 def _learn_success(record: Record, world: World) -> Record:
     node, vm = current_node(world, record), world.vm
     if node is not None and node.state is NodeState.READY:
-        # Only READY forgives: a create that was taken can still end in the same refusal.
-        record = forgiven(record, Kind.NODE)
+        # Only READY forgives: a create that was taken can still end in the same refusal. One that works says
+        # nothing of its successors.
+        record = record if succeeded(record) else forgiven(record, Kind.NODE)
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
         record = forgiven(record, Kind.VM)
     return record

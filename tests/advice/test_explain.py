@@ -113,6 +113,9 @@ CASES = {
         seen(record(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
         "CREATING",
     ),
+    "tpu.next": (
+        "TPU", seen(**report(phase=Phase.STOPPING, notice=True, preempted=True)), "create node demo-tpu-g2",
+    ),
     "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
     "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
     "tpu.reports": (

@@ -35,6 +35,9 @@ RACE = a_spec(
 )
 
 
+PAIR = replace(RACE, tpu=replace(RACE.tpu, strategy="failover", zones=RACE.tpu.zones[:2]))
+
+
 @dataclass(frozen=True)
 class Way:
     """Name a way to go on after a kill, and what must hold at its end."""
@@ -52,7 +55,8 @@ class Scenario:
     *nodes* is how many nodes of ours are ever paid for, whatever is killed where. *again* is
     who looks once more at the end, *journal* says that somebody may have to read the journal.
     *swept* says that any later command of the computer ends it once it has expired: not where the record
-    cannot be read there, which is said then. The first of the ways is the same command again.
+    cannot be read there, which is said then. In a *relay* a TPU works on while the next one is made. The first of
+    the ways is the same command again.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Scenario:
     journal: bool = False
     swept: bool = True
     race: bool = False
+    relay: bool = False
     settings: dict = field(default_factory=dict)
 
 
@@ -137,6 +142,12 @@ def preempted(stage):
     running(stage)
     stage.cloud.preempt("demo-tpu-g1", notice=False)
     stage.cloud.preempt("demo-vm", notice=False)
+
+
+def told(stage):
+    """The TPU has had its notice, and saves; there is another zone."""
+    running(stage, PAIR)
+    stage.machines.report(phase="stopping", notice=True, preempted=True)
 
 
 def suspended(stage):
@@ -322,6 +333,7 @@ SCENARIOS = (
     Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
     Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
     Scenario("race", strangers, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
+    Scenario("notice", told, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=PAIR, relay=True),
     Scenario(
         "adopt",
         theirs,

@@ -106,7 +106,11 @@ def test_a_stockout_of_spot_leads_to_on_demand_in_time(lab):
 
 
 def test_spot_that_comes_back_is_taken_again(lab):
-    """Spot, on demand in between, and spot again when its last refusal is an hour old: in time."""
+    """
+    Spot, on demand in between, and spot again when its last refusal is an hour old: in time.
+
+    The one on demand works until the next one is READY: nothing is lost between the two.
+    """
     lab.training.target = 2 * STEPS
     controller = lab.controller(due("5h", job__target_steps=2 * STEPS))
     controller.want()
@@ -119,6 +123,8 @@ def test_spot_that_comes_back_is_taken_again(lab):
     assert lab.training.saved >= 2 * STEPS - SAVE
     assert took < 5 * HOUR
     assert tiers(lab) == [True, False, True]
+    _, dear, cheap = (use for use in lab.cloud.kernel.state.usage if "tpu" in use.resource)
+    assert dear.end >= cheap.start
 
 
 def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):

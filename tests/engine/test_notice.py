@@ -83,6 +83,61 @@ def test_the_replacement_is_asked_for_when_the_old_job_rests_not_before(tmp_path
     assert controller.record.node.preemptions == len(wanted) // 2
 
 
+PAIR = {"tpu__zones": [ZONE, OTHER_ZONE], "vm": "none"}
+
+
+def test_where_there_is_another_zone_the_next_tpu_is_asked_for_while_the_old_one_saves(tmp_path):
+    """It is no second trainer: it begins when it is named, and the old one goes with its last save."""
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up(a_spec(**PAIR))
+    lab.machines.report(notice=True, preempted=True, phase="stopping")
+    plan = controller.one_pass().plan
+    assert [(c.verb.name, c.incarnation, c.zone) for c in plan.changes] == [("CREATE", 2, OTHER_ZONE)]
+    assert controller.record.node.incarnation == 1
+    assert controller.one_pass().plan.changes == ()
+    lab.machines.report(phase="stopped")
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    assert [(c.verb.name, c.incarnation) for c in controller.one_pass().plan.changes] == [("DELETE", 1)]
+    controller.run(
+        lambda r: controller.record.race.claimed and r.plan.empty and not r.plan.waiting, seconds=900
+    )
+    assert list(lab.nodes()) == ["demo-tpu-g2"]
+    assert sorted(lab.machines.starts.values()) == [1, 1]
+    assert (controller.record.node.preemptions, controller.kinds().count("preempted")) == (1, 1)
+
+
+def test_a_successor_that_boots_first_is_named_and_the_old_one_goes(tmp_path):
+    """A cloud that is quicker than the notice is long: one of them has the job at any time."""
+    lab = Lab(tmp_path, latency="scaled")
+    controller = lab.up(a_spec(**PAIR))
+    lab.machines.report(notice=True, preempted=True, phase="stopping")
+    controller.run(
+        lambda r: controller.record.race.claimed and r.plan.empty and not r.plan.waiting, seconds=900
+    )
+    lab.wait(60)
+    controller.one_pass()
+    assert list(lab.nodes()) == ["demo-tpu-g2"]
+    assert [m for m in lab.machines.running if "-g1-" in m] == []
+
+
+def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
+    """The next controller learns from the bucket who has the job, also where record and journal must tell."""
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up(a_spec(**PAIR))
+    lab.machines.report(notice=True, preempted=True, phase="stopping")
+    controller.one_pass()
+    lab.put(object_names.RECORD, b"torn")
+    (lab.folder / "state" / "record.json").unlink()
+    again = lab.controller(a_spec(**PAIR))
+    assert (again.record.node.incarnation, again.record.race.round) == (1, 2)
+    lab.wait(900)
+    again.run(lambda r: r.plan.empty and not r.plan.waiting, seconds=900)
+    lab.wait(60)
+    again.one_pass()
+    assert list(lab.nodes()) == ["demo-tpu-g2"]
+    assert again.record.node.incarnation == 2
+
+
 def test_a_slice_is_left_only_when_its_last_worker_rests(tmp_path):
     """One worker that still trains keeps the node: two nodes must never train at once."""
     lab = Lab(tmp_path, latency="realistic")

@@ -10,6 +10,7 @@ from orchestrator.domain.catalog import Price
 from orchestrator.domain.node_price import Prices, prices
 from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Kind, Verb
+from orchestrator.planning.deadline import Mode
 from orchestrator.planning.decide import decide
 from orchestrator.planning.on_demand import SPOT_PRICE, situation, to_leave
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
@@ -72,7 +73,7 @@ def test_what_is_remembered_of_a_zone_counts_for_it_alone():
 
 
 def on_demand_since(hours_left, table):
-    """Say why a TPU on demand is left whose job has so many hours of work left, and twelve of slack."""
+    """Say why and for what a TPU on demand is left, with so many hours of work left and twelve of slack."""
     known = replace(KNOWN, step=int(1000 - hours_left * 100))
     was = begun(2, type=KIND, on_demand=(1,), progress=known)
     report = beat(step=known.step, committed_step=known.step, timings={"first_step": NOW - HOUR})
@@ -82,9 +83,10 @@ def on_demand_since(hours_left, table):
 
 def test_on_demand_is_left_only_when_the_saving_is_larger_than_what_the_change_costs():
     """The same job and slack: it depends on the price of spot, and on how much work is left."""
-    assert "spot is back" in on_demand_since(4, priced(3.0, 9.6))
-    assert on_demand_since(4, priced(9.2, 9.6)) == ""
-    assert on_demand_since(0.3, priced(3.0, 9.6)) == ""
+    why, mode = on_demand_since(4, priced(3.0, 9.6))
+    assert ("spot is back" in why, mode) == (True, Mode.SPOT)
+    assert on_demand_since(4, priced(9.2, 9.6))[0] == ""
+    assert on_demand_since(0.3, priced(3.0, 9.6))[0] == ""
 
 
 def test_of_zones_that_are_as_good_the_cheap_one_is_asked_first():

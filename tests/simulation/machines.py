@@ -45,7 +45,7 @@ class Gang:
         self.attempt, self.phase, self.since, self.base = None, "boot", fleet.now(), 0
         self.over, self.silent, self.message, self.bundle = False, False, "", ""
         self.committed = None
-        self.booted, self.beaten = False, 0
+        self.booted, self.beaten, self.told = False, 0, False
         self._turn = 0
 
     # The life of the job.
@@ -240,8 +240,8 @@ class Gang:
         self._report(phase)
         self.message = message or self.message
         self.beat()
-        if not self.silent and (phase in {"done", "unclaimed", "failed"} or message == "notice"):
-            self.bucket.put(f"{object_names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
+        if phase in {"done", "unclaimed", "failed"} or message == "notice":
+            self._ring()
         self.over = True
 
     def _tell_the_end(self):
@@ -263,13 +263,30 @@ class Gang:
 
     def notice(self):
         """Stop in good order, as the warning asks."""
-        if self.phase == "run" and not self.over and not self._frozen() and not self._fenced():
+        if self.over:
+            return
+        saves = self.phase == "run" and not self._frozen() and not self._fenced()
+        self._turn += 1
+        self.told = True
+        self._report("stopping")
+        self.beat()
+        self._ring()
+        # Some seconds that differ from one TPU to the next, up to the last ones of a notice.
+        self._after(1 + 11 * self.incarnation % 29, lambda: self._leave(saves))
+
+    def _leave(self, saves):
+        """Save what the job had at the notice, and end."""
+        if saves and not self._frozen() and not self._fenced():
             step = self.step()
             for worker in range(self.workers):
                 self.commit_part(worker, step)
             self.fleet.changed(self)
         if not self.over:
             self._end("stopped", "notice")
+
+    def _ring(self):
+        if not self.silent:
+            self.bucket.put(f"{object_names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
 
     def rest(self):
         """Save and end nothing more, but go on: what is planned is forgotten."""
@@ -286,7 +303,7 @@ class Gang:
                 "incarnation": self.incarnation, "worker": worker, "workers": self.workers, "schema": 1,
                 "phase": self.phase, "bundle": self.bundle, "step": self.step(), "message": self.message,
                 "committed_step": self.committed, "attempt": self.attempt.attempt if self.attempt else 0,
-                "notice": self.message == "notice", "preempted": self.message == "notice",
+                "notice": self.told, "preempted": self.told,
                 "script": begun,
             }  # fmt: skip
             name = f"{object_names.HEARTBEAT}{self.incarnation}/{worker}"

@@ -229,6 +229,7 @@ RULES: Final[dict[str, str]] = {
     "tpu.lost": "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once.",
     "tpu.left": "A TPU whose workers all had their notice and rest is replaced before it is gone.",
     "tpu.race": "Of several TPUs the first one READY, or the first machine to boot, is named; the others go.",
+    "tpu.next": "A TPU that is being preempted, or that a deadline paid for, works until the next one is READY.",
     "tpu.creating": "A TPU may stay CREATING for 30 min before it is replaced.",
     "tpu.queued": "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last 30 min.",
     "tpu.passing": "A passing state (REPAIRING, RESTARTING ...) may last 5 min before the TPU is replaced.",

@@ -25,7 +25,7 @@ from orchestrator.domain.observation import (
     VmState,
 )
 from orchestrator.domain.plan import Kind, Step
-from orchestrator.domain.record import TERMINAL, Record, Refusal, current_node
+from orchestrator.domain.record import TERMINAL, Record, Refusal, current_node, succeeded
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
@@ -120,6 +120,9 @@ def _node_rule(node: Node | None, facts: DeploymentFacts, judgement: NodeJudgeme
     # The order of the planner itself: the first rule that applies is the one that has decided.
     if undecided(record) and candidates(record):
         return "tpu.race"
+    making = any(change.beside for change in step.changes)
+    if node is not None and (making or (succeeded(record) and candidates(record))):
+        return "tpu.next"
     if node is None:
         return "tpu.make" if step.changes or not record.node.accepted else "sight.twice"
     gone = node.state in TERMINAL or node.state is NodeState.DELETING

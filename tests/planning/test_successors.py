@@ -1,0 +1,207 @@
+"""The next TPU is asked for while the one before it still works: at its notice, and when spot is back."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.observation import Absent, Claim, NodeState, Phase, Present, Unknown
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.record import Candidate, Refusal, race_to_win, succeeded
+from orchestrator.errors import Retry
+from orchestrator.planning.decide import decide
+from orchestrator.planning.forecast import foresee
+from orchestrator.planning.intent import intended
+from orchestrator.planning.invariants import broken
+from orchestrator.planning.next_zone import hopeless
+from orchestrator.planning.race import candidates, undecided
+from orchestrator.planning.update_record import learn
+from tests.kit.records import changed
+from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
+
+TOLD = beat(phase=Phase.STOPPING, notice=True, preempted=True)
+AT_REST = beat(phase=Phase.STOPPED, notice=True, preempted=True)
+WORKS = beat(step=5, committed_step=5, timings={"first_step": NOW - HOUR})
+LABELS = {"tpuctl-deployment": "demo", "tpuctl-round": "2"}
+FIRST = node(labels={"tpuctl-deployment": "demo"})
+
+
+def second(state=NodeState.CREATING, **more):
+    """The TPU that was asked for beside the first one."""
+    return node(2, state=state, zone=OTHER_ZONE, labels=LABELS, **more)
+
+
+def seen(*nodes, report=TOLD, **more):
+    """A world with these TPUs, and a report of the first one."""
+    return world(nodes=Present(nodes), heartbeats=Present((report,)), **{"claim": Absent(), **more})
+
+
+def asked(**more):
+    """The record of a TPU whose successor was asked for half a minute ago."""
+    rivals = (Candidate(2, OTHER_ZONE, NOW - 30, accepted=True),)
+    return record(**{"round": 2, "rivals": rivals, "highest": 2, **more})
+
+
+def nodes_of(plan):
+    """Return what a plan makes and deletes of TPUs."""
+    mine = [c for c in plan.changes if c.kind is Kind.NODE]
+    made = [(c.incarnation, c.zone, c.round, c.beside) for c in mine if c.verb is Verb.CREATE]
+    return made, [c.incarnation for c in mine if c.verb is Verb.DELETE]
+
+
+def test_at_the_notice_the_next_one_is_asked_for_and_the_old_one_saves_on():
+    """In a race of its own, so that it begins only when it was named; not in the zone that takes its TPU back."""
+    now = seen(FIRST)
+    plan = decide(spec(), now, record())
+    assert nodes_of(plan) == ([(2, OTHER_ZONE, 2, True)], [])
+    assert broken(spec(), plan, now, record()) == ""
+    noted = intended(record(), plan.changes, queued=False, now=NOW)
+    assert (noted.node.incarnation, noted.race.round) == (1, 2)
+    assert succeeded(noted)
+    assert not undecided(noted)
+    assert [race_to_win(noted, number) for number in (1, 2)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "wants",
+    [
+        spec(tpu=replace(spec().tpu, zones=(ZONE,))),
+        spec(tpu=replace(spec().tpu, request="queued")),
+        spec(tpu=replace(spec().tpu, disks=("data:read-write",))),
+        spec(job=replace(spec().job, run_on="vm")),
+    ],
+)
+def test_where_two_cannot_be_there_the_old_one_goes_first(wants):
+    """One zone that is taking it back, a queue, a disk that the job writes to, a job that runs elsewhere."""
+    assert nodes_of(decide(wants, seen(FIRST), record()))[0] == []
+
+
+def test_a_notice_that_may_be_of_a_reboot_asks_for_nothing():
+    """The machine comes back, and trains on."""
+    reboots = beat(phase=Phase.STOPPING, notice=True)
+    assert nodes_of(decide(spec(), seen(FIRST, report=reboots), record())) == ([], [])
+
+
+def test_a_race_has_as_many_successors_as_any_other_race():
+    """Two at first; all in one round."""
+    zones = (ZONE, OTHER_ZONE, "us-central1-c")
+    wants = spec(tpu=replace(spec().tpu, zones=zones, strategy="race"))
+    made, _ = nodes_of(plan := decide(wants, seen(FIRST), record()))
+    assert made == [(2, OTHER_ZONE, 2, True), (3, "us-central1-c", 2, True)]
+    assert broken(wants, plan, seen(FIRST), record()) == ""
+
+
+def test_nothing_more_is_asked_for_while_a_successor_is_being_made():
+    """Also by a process that comes later, and before any list shows it."""
+    for shown in ((FIRST, second()), (FIRST,)):
+        plan = decide(spec(), seen(*shown), learn(asked(), seen(*shown)))
+        assert nodes_of(plan) == ([], [])
+        assert any("takes over when it is READY" in text for text in plan.waiting)
+
+
+def test_the_first_one_goes_when_the_other_is_named():
+    """Not before: READY alone is no winner."""
+    both = (FIRST, second(NodeState.READY))
+    assert nodes_of(decide(spec(), seen(*both), learn(asked(), seen(*both)))) == ([], [])
+    named = seen(*both, claim=Present(Claim(2, 2)))
+    made = learn(asked(), named)
+    assert (made.node.incarnation, made.race.claimed) == (2, True)
+    assert nodes_of(decide(spec(), named, made)) == ([], [1])
+
+
+def test_one_that_has_saved_goes_at_once_and_nothing_is_asked_for_twice():
+    """Its successor takes its place in the record in the look after that, when the loss is counted."""
+    rest = seen(FIRST, second(), report=AT_REST)
+    made = learn(asked(), rest)
+    assert made.node.incarnation == 1
+    plan = decide(spec(), rest, made)
+    assert nodes_of(plan) == ([], [1])
+    later = seen(replace(FIRST, state=NodeState.DELETING), second(), report=AT_REST)
+    made = learn(intended(made, plan.changes, queued=False, now=NOW), later)
+    assert (made.node.incarnation, undecided(made)) == (2, True)
+    assert nodes_of(decide(spec(), later, made)) == ([], [])
+
+
+def test_one_that_is_gone_before_it_has_saved_is_followed_too():
+    """The look that shows it lost tells of the loss; the next one has the successor."""
+    lost = seen(replace(FIRST, state=NodeState.PREEMPTED), second())
+    made = learn(asked(), lost)
+    assert made.node.incarnation == 1
+    assert nodes_of(decide(spec(), lost, made)) == ([], [1])
+    assert learn(made, lost).node.incarnation == 2
+
+
+def test_one_that_is_out_of_sight_for_a_moment_is_not_followed():
+    """Unknown is not absent, and one list is no evidence."""
+    hidden = seen(second())
+    assert learn(asked(), hidden).node.incarnation == 1
+    unsure = replace(hidden, nodes=Unknown("503"))
+    assert learn(asked(), unsure).node.incarnation == 1
+    gone = asked(sightings={"node:1:absent": NOW - 31})
+    assert learn(gone, hidden).node.incarnation == 2
+
+
+def test_a_refused_successor_is_asked_for_anew_after_its_pause():
+    """The TPU that works forgives nothing that was refused beside it, and ends nothing either."""
+    refused = (Refusal(NOW - 1, OTHER_ZONE, Retry.PERMANENT),)
+    known = learn(asked(rivals=(), refusals=refused), seen(FIRST))
+    assert len(known.refusals) == 1
+    assert hopeless(known) is None
+    assert nodes_of(decide(spec(), seen(FIRST), known)) == ([], [])
+    again = replace(seen(FIRST, report=replace(TOLD, updated=NOW + 100)), observed_at=NOW + 100)
+    assert nodes_of(decide(spec(), again, known))[0] == [(3, OTHER_ZONE, 3, True)]
+
+
+def test_a_successor_that_was_never_made_is_forgotten():
+    """A process was killed between its intent and the call: the TPU that works waits for nobody."""
+    known = asked(sightings={"node:1:ready": NOW - 900, "node:2:absent": NOW - 31})
+    assert candidates(learn(known, seen(FIRST))) == ()
+
+
+def test_a_successor_that_never_comes_makes_room_for_another():
+    """Half an hour after it was asked for."""
+    late = (Candidate(2, OTHER_ZONE, NOW - 1801, accepted=True),)
+    assert nodes_of(decide(spec(), seen(FIRST, second()), asked(rivals=late)))[1] == [2]
+
+
+def test_a_tpu_on_demand_works_until_spot_is_there():
+    """The hours of a deadline are the dearest: none is lost between two TPUs."""
+    dear = begun(1, on_demand=(1,))
+    now = seen(FIRST, report=WORKS)
+    plan = decide(due(), now, dear)
+    assert nodes_of(plan) == ([(2, ZONE, 2, True)], [])
+    assert not plan.changes[0].on_demand
+    assert broken(due(), plan, now, dear) == ""
+
+
+def test_one_that_a_deadline_is_about_to_miss_has_its_successor_on_demand_when_it_is_gone():
+    """Only spot is asked for beside another one: on demand is always to be had."""
+    assert nodes_of(decide(due(), seen(FIRST), begun(9.9))) == ([], [])
+    assert nodes_of(decide(due(), seen(FIRST), begun(1)))[0] == [(2, OTHER_ZONE, 2, True)]
+
+
+@pytest.mark.parametrize(
+    ("change", "report", "was"),
+    [
+        ({}, beat(), record()),
+        ({}, beat(phase=Phase.STOPPING, notice=True), record()),
+        ({"beside": False}, TOLD, record()),
+        ({"round": 0}, TOLD, record()),
+        ({"on_demand": True}, TOLD, record()),
+        ({}, TOLD, record(round=1, rivals=())),
+        ({}, TOLD, record(incarnation=3)),
+    ],
+)
+def test_the_guard_lets_nothing_else_be_made_beside_a_tpu(change, report, was):
+    """No notice, a reboot, unmarked, in no race, on demand, beside a race that is open, beside one of the past."""
+    now = seen(FIRST, report=report)
+    (made,) = decide(spec(), seen(FIRST), record()).changes
+    plan = replace(decide(spec(), seen(FIRST), record()), changes=(replace(made, **change),))
+    assert "one TPU, never two" in broken(spec(), plan, now, was)
+
+
+def test_a_plan_shows_who_takes_over():
+    """The next one is made, then the old one goes."""
+    dear = begun(1, on_demand=(1,), progress=KNOWN)
+    plan = foresee(due(), None, seen(FIRST, report=WORKS), changed(dear, uploaded="b:a"))
+    assert nodes_of(plan) == ([(2, ZONE, 2, True)], [1])
