@@ -147,6 +147,7 @@ def preempted(stage):
 def told(stage):
     """The TPU has had its notice, and saves; there is another zone."""
     running(stage, PAIR)
+    stage.cloud.preempt("demo-tpu-g1", notice=True)
     stage.machines.report(phase="stopping", notice=True, preempted=True)
 
 
