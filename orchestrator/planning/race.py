@@ -173,8 +173,8 @@ def _ended(record: Record, world: World) -> bool:
     number, node = record.node.incarnation, current_node(world, record)
     if node is None:
         return record.node.requested_at == 0 or surely_absent(record, world, number)
-    seen = {of_node(number, node.state), of_name(node.name, Sign.DELETION_ASKED)} & record.first_seen.keys()
-    return node.state in LOST and bool(seen)
+    signs = {of_node(number, node.state), of_name(node.name, Sign.DELETION_ASKED)} & record.first_seen.keys()
+    return node.state in LOST and bool(signs)
 
 
 def _led(record: Record, listed: dict[int | None, Node]) -> Record:
