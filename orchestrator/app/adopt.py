@@ -4,14 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter, leaving
+from orchestrator.app.same_place import check_place
 from orchestrator.app.session import Session
+from orchestrator.app.state_folders import SPEC_FILE
 from orchestrator.app.up import Goal, bring_up
 from orchestrator.app.workers import look
-from orchestrator.domain.observation import ForeignNode, Present, Unknown, World
-from orchestrator.engine.adopt import Adoption
+from orchestrator.domain import names
+from orchestrator.domain.observation import ForeignBucket, ForeignNode, Present, Unknown, World
+from orchestrator.engine.adopt import Adoption, take_bucket
 from orchestrator.errors import NotFoundError, TpuctlError, TransientError, UnknownCloudError, UsageError
-from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles
+from orchestrator.planning.adoption import bucket_obstacles, differing_lines, is_adopted, obstacles
 
 UNTOUCHED = "nothing was changed"
 
@@ -27,12 +31,14 @@ class Adopted:
 
 
 def adopt(
-    choice: Choice, name: str, zone: str | None, reporter: Reporter, approve: Callable[[ForeignNode], None]
-) -> Adopted:
+    choice: Choice, name: str, zone: str | None, at_down: str, reporter: Reporter,
+    approve: Callable[[ForeignNode], None],
+) -> Adopted:  # fmt: skip
     """
     Check that the TPU *name* fits, let *approve* look at it, take it over and start the job on it.
 
-    *zone* is where it is, None for any zone of the file. Raise UsageError for what does not fit.
+    *zone* is where it is, None for any zone of the file, *at_down* what `down` is to do with it, `yes` where it
+    is to ask. Raise UsageError for what does not fit.
     """
     session = Session(choice, reporter)
     with reporter:
@@ -47,20 +53,85 @@ def adopt(
         session = Session(choice, reporter)
         stays = "the TPU carries no label of the deployment yet, or is its own"
         with leaving(stays, f"tpuctl adopt {name}"), session.alone("adopt"), reporter:
-            number = _take(session, found)
+            number = _take(session, found, at_down)
     else:
         number = found.node.incarnation or 0
     done = bring_up(choice, reporter)
     return Adopted(name, found.node.zone, number, done.changes)
 
 
-def _take(session: Session, found: ForeignNode) -> int:
+def adopt_bucket(
+    choice: Choice, name: str, at_down: str, reporter: Reporter, approve: Callable[[ForeignBucket], None]
+) -> ForeignBucket:
+    """
+    Check that the bucket *name* fits, let *approve* look at it, and label it: the next `up` uses it as its own.
+
+    *at_down* is what `down --delete-data` is to do with it. Raise UsageError for what does not fit.
+    """
+    session = Session(choice, reporter)
+    check_place(choice, session.spec.name, session.project, session.folder)
+    with reporter:
+        found = _fitting_bucket(session, name, at_down)
+    if found.bucket.labels.get(names.DEPLOYMENT_LABEL) == session.spec.name:
+        return found
+    approve(found)
+    stays = f"bucket {name} carries the deployment's label, or is as it was"
+    with leaving(stays, f"tpuctl adopt --bucket {name}"), reporter:
+        try:
+            take_bucket(session.deployment, found, at_down)
+        except TpuctlError as error:
+            error.changed = error.changed or UNTOUCHED
+            error.hint = error.hint or f"run it again: tpuctl adopt --bucket {name}"
+            raise
+    return found
+
+
+def _fitting_bucket(session: Session, name: str, at_down: str) -> ForeignBucket:
+    sight = session.cloud.buckets.inspect(name)
+    if isinstance(sight, Unknown):
+        raise TransientError(
+            f"bucket {name} cannot be looked at: {sight.why}", hint=sight.hint, changed=UNTOUCHED
+        )
+    if not isinstance(sight, Present):
+        raise UsageError(
+            f"there is no bucket {name}",
+            hint="see: gcloud storage buckets list",
+            changed=UNTOUCHED,
+            code="TPU-147",
+        )
+    spec, found = session.spec, sight.value
+    stored = session.folder / SPEC_FILE
+    # By what was brought up: the file names the new one already.
+    earlier = names.bucket_name(spec_in(stored), session.project) if stored.exists() else ""
+    _refuse(
+        f"bucket {name}", list(bucket_obstacles(spec, found, earlier, at_down)),
+        [] if spec.bucket.name == name and not spec.bucket.adopt
+        else [f"bucket.name: {name}", *(["bucket.adopt: false"] if spec.bucket.adopt else [])],
+    )  # fmt: skip
+    return found
+
+
+def _refuse(what: str, wrong: list[str], lines: list[str]) -> None:
+    """Raise UsageError with everything that keeps a thing from being this deployment's."""
+    if not wrong and not lines:
+        return
+    why = "".join(f"\n- {one}" for one in wrong)
+    if lines:
+        why += "\n- it differs from the file, which must say:" + "".join(f"\n    {line}" for line in lines)
+    hint = f"this {what.partition(' ')[0]} cannot become part of this deployment as it is"
+    raise UsageError(
+        f"{what} does not fit:{why}", hint=hint if wrong else "change these lines, then run it again",
+        changed=UNTOUCHED, code="TPU-147",
+    )  # fmt: skip
+
+
+def _take(session: Session, found: ForeignNode, at_down: str) -> int:
     # Looked at once more under the lease: another one may have been at work meanwhile.
     fresh, world = _find(session, found.node.name, found.node.zone), look(session)
     _refuse_misfit(session, fresh, world)
     adoption = Adoption(session.deployment, session.blueprint.public_key)
     try:
-        return adoption.take(fresh, world)
+        return adoption.take(fresh, world, at_down)
     except TpuctlError as error:
         if not error.changed:
             error.changed = f"{fresh.node.name} may hold this deployment's SSH key; it is not deleted"
@@ -96,17 +167,7 @@ def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
     others = [node.name for node in world.known_nodes if node.name != name]
     wrong = list(obstacles(session.spec, found, others))
     lines = list(differing_lines(session.spec, found, session.blueprint.service_account))
-    if not wrong and not lines:
-        return
-    what = "".join(f"\n- {one}" for one in wrong)
-    if lines:
-        what += "\n- it differs from the file, which must say:" + "".join(f"\n    {line}" for line in lines)
-    hint = (
-        "this TPU cannot become part of this deployment" if wrong else "change these lines, then run it again"
-    )
-    raise UsageError(
-        f"TPU {name} in {found.node.zone} does not fit:{what}", hint=hint, changed=UNTOUCHED, code="TPU-147"
-    )
+    _refuse(f"TPU {name} in {found.node.zone}", wrong, lines)
 
 
 def _refuse_unproven(session: Session, found: ForeignNode) -> None:

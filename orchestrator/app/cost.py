@@ -12,6 +12,7 @@ from orchestrator.app.state_folders import state_folder
 from orchestrator.app.status import observe_now
 from orchestrator.contract.object_names import CACHES
 from orchestrator.domain.checksum import bytes_with_checksum, verified
+from orchestrator.domain.names import is_given_back
 from orchestrator.domain.observation import Present
 from orchestrator.domain.record import Record
 from orchestrator.engine.atomic_files import write_atomically
@@ -77,7 +78,11 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
         # Counted up to this observation; machines that are gone by now are known from the record only.
         now = observe_now(session)
         # An adopted bucket holds objects of other people, whose storage is not this deployment's cost.
-        ours = isinstance(now.world.bucket, Present) and not session.spec.bucket.adopt
+        bucket = now.world.bucket
+        lent = session.spec.bucket.adopt or (
+            isinstance(bucket, Present) and is_given_back(bucket.value.labels)
+        )
+        ours = isinstance(bucket, Present) and not lent
         stored = _stored(session) if ours else ()
         spent = spending_of(session, now.record, now.world.observed_at, stored)
     return Cost(session.spec.name, now.record.node.preemptions, spent, earlier=bills)

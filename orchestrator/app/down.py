@@ -11,13 +11,14 @@ from orchestrator.app.expired import sweep_expired
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.session import Session
 from orchestrator.app.ssh_config import included_file
+from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.amounts import size_text, usd_text
-from orchestrator.domain.names import prefix_of
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
 from orchestrator.engine.delete import Leftover, Sweep
+from orchestrator.engine.delete_data import DataSweep
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import observe
 from orchestrator.engine.unclaimed import read_unclaimed
@@ -48,9 +49,9 @@ class Down:
     def raise_leftovers(self) -> None:
         """Raise LeftoverError when something is left."""
         if self.leftovers:
-            names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in self.leftovers)
+            items = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in self.leftovers)
             raise LeftoverError(
-                f"left: {names}",
+                f"left: {items}",
                 hint=f"run: {' ; '.join(self.commands)}",
                 changed="everything else is gone",
             )
@@ -59,13 +60,14 @@ class Down:
 def take_down(
     choice: Choice, reporter: Reporter, approve: Callable[[str, bool], None], *,
     delete_data: bool = False, take_over: Callable[[LeaseHeldError], None] | None = None,
-    keep: Callable[[Sequence[Node]], bool] = lambda _: True,
+    keep: Callable[[Sequence[Node]], bool] = lambda _: True, at_down: str = "",
 ) -> Down:  # fmt: skip
     """
     Delete TPU and VM, with *delete_data* the bucket too, after saying what goes and what stays.
 
     *approve* is asked before anything goes: it is given the deployment's name, and whether data goes with it,
-    and raises to end the command. *keep* is asked whether adopted TPUs are given back instead of deleted.
+    and raises to end the command. *keep* is asked whether adopted TPUs are given back instead of deleted, where
+    neither *at_down* nor who has adopted them has said so: "keep" or "delete".
     *take_over* is asked whether to go on beside whoever holds the lease.
     """
     # The command that ends costs works without lease, record and bucket: each may be what is broken.
@@ -78,7 +80,7 @@ def take_down(
         bucket = session.blueprint.bucket
         sweep = Sweep(session.deployment, alone=take_over is None)
         with reporter:
-            has_data, has_machines = _announce(session, sweep, delete_data=delete_data)
+            has_data, data_goes, has_machines = _announce(session, sweep, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
         # Before the approval: afterwards the record no longer knows what was billed.
         adopted = sweep.adopted()
@@ -88,13 +90,14 @@ def take_down(
         saved, spent = _end_of_costs(session, sweep.approved), _spent(session)
         if spent is None and has_machines:
             session.reporter.say("  what it has cost is not known: no look at its machines is recorded")
-        approve(session.spec.name, delete_data and has_data)
-        if adopted and keep(adopted):
+        approve(session.spec.name, data_goes)
+        returned = _given_back(adopted, keep, at_down)
+        if returned:
             with reporter:
-                troubles = give_back(session.deployment, sweep, adopted)
+                troubles = give_back(session.deployment, sweep, returned)
             for text in troubles:
                 reporter.say(f"  {text}")
-            for node in adopted:
+            for node in returned:
                 command = deletion_command(node, session.project)
                 reporter.say(f"  TPU {node.name} is yours again, and billed. To delete it: {command}")
         reporter.now("everything that carries our label is being deleted")
@@ -108,11 +111,23 @@ def take_down(
     stays = f"{bucket}/{session.spec.bucket.prefix}".rstrip("/")
     commands = [*(["tpuctl down"] if ours else []), *(deletion_command(n, session.project) for n in strays)]
     return Down(
-        session.spec.name, leftovers, stays if has_data and not delete_data else "", saved, spent,
+        session.spec.name, leftovers, stays if has_data and not data_goes else "", saved, spent,
         tuple(commands),
         # The local cloud stops with its last deployment, unless somebody had started it by hand.
         idle_cloud_stopped=not leftovers and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
+
+
+def _given_back(
+    adopted: Sequence[Node], keep: Callable[[Sequence[Node]], bool], at_down: str
+) -> list[Node]:  # fmt: skip
+    """Return the TPUs that are given back: as *at_down* says, else as was said at adoption, else by asking."""
+    if at_down:
+        return list(adopted) if at_down == "keep" else []
+    said = [(node, node.labels.get(names.ADOPTED_LABEL)) for node in adopted]
+    unsaid = [node for node, word in said if word not in names.AT_DOWN]
+    returned = [node for node, word in said if word == "keep"]
+    return returned + (unsaid if unsaid and keep(unsaid) else [])
 
 
 def give_back(parts: Deployment, sweep: Sweep, adopted: Sequence[Node]) -> tuple[str, ...]:
@@ -138,32 +153,40 @@ def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     sweep.begin()
     leftovers = list(sweep.machines())
     if not leftovers:
-        undeleted = sweep.bucket(bucket) if bucket else sweep.close()
+        undeleted = DataSweep(sweep.deployment, sweep.close).delete(bucket) if bucket else sweep.close()
         leftovers += [undeleted] if undeleted else []
     return leftovers
 
 
-def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> tuple[bool, bool]:
-    """Say what will be deleted and what will not; return whether there may be a bucket, and are machines."""
+def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> tuple[bool, bool, bool]:
+    """
+    Say what will be deleted and what will not.
+
+    Return whether there may be a bucket, whether its data goes, and whether there are machines.
+    """
     found = sweep.find()
     for item in found:
         session.reporter.say(f"- {item.kind} {item.name} {item.zone} {item.state}")
     bucket = session.blueprint.bucket
-    place = f"gs://{bucket}/{prefix_of(session.spec)}"
+    place = f"gs://{bucket}/{names.prefix_of(session.spec)}"
     # A bucket that cannot be looked at counts as there: nobody may lose data by an Unknown.
-    there = not isinstance(session.deployment.cloud.buckets.observe(bucket), Absent)
+    sight = session.deployment.cloud.buckets.observe(bucket)
+    there = not isinstance(sight, Absent)
+    lent = isinstance(sight, Present) and names.is_given_back(sight.value.labels)
+    goes = there and delete_data and not lent
     if there:
+        again = ": it was adopted, and is yours again" if lent and delete_data else ""
         if session.spec.bucket.prefix:
-            goes, stays = f"- the data in {place}", f"  the data in {place} is kept"
+            going, staying = f"- the data in {place}", f"  the data in {place} is kept"
         else:
-            goes, stays = f"- bucket {bucket} with all its data", f"  bucket {bucket} is kept"
-        session.reporter.say(goes if delete_data else stays)
-        _name_unclaimed(session, delete_data=delete_data)
+            going, staying = f"- bucket {bucket} with all its data", f"  bucket {bucket} is kept{again}"
+        session.reporter.say(going if goes else staying)
+        _name_unclaimed(session, delete_data=goes)
     else:
         session.reporter.say(f"  there is no bucket {bucket}")
     if not found:
         session.reporter.say("  there are no machines")
-    return there, bool(found)
+    return there, goes, bool(found)
 
 
 def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:

@@ -31,7 +31,7 @@ GROUPS = {
     },
     "Run": {
         "up": "Create bucket, VM and TPU, push the job and start it.",
-        "adopt": "Take over a TPU that was made without tpuctl.",
+        "adopt": "Take over a TPU or a bucket that was made without tpuctl.",
         "watch": "Keep the job alive through preemptions until it is done.",
         "push": "Send new code to the running job, which resumes.",
         "down": "Delete the machines; data stays unless you say so.",

@@ -12,7 +12,10 @@ INCARNATION_LABEL = "tpuctl-incarnation"
 ROLE_LABEL = "tpuctl-role"
 ROUND_LABEL = "tpuctl-round"
 ADOPTED_LABEL = "tpuctl-adopted"
-"""On a TPU that tpuctl has not made: `down` asks for it separately."""
+"""On what tpuctl has not made: what `down` does with it (see AT_DOWN), `yes` where it is asked each time."""
+AT_DOWN = ("keep", "delete")
+LABELS = (DEPLOYMENT_LABEL, ROLE_LABEL, INCARNATION_LABEL, ADOPTED_LABEL)
+"""What is taken off a thing that is given back."""
 SSH_USER = "tpuctl"
 
 
@@ -80,3 +83,8 @@ def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
     if label.isdigit():
         return int(label)
     return int(match[1]) if match else None
+
+
+def is_given_back(resource_labels: Mapping[str, str]) -> bool:
+    """Say whether the labels are those of an adopted thing that `down` gives back, unless it is told otherwise."""
+    return resource_labels.get(ADOPTED_LABEL, "delete") != "delete"

@@ -176,6 +176,29 @@ class Bucket:
     public_access_prevented: bool = True
 
 
+@dataclass(frozen=True)
+class ForeignBucket:
+    """
+    Describe a bucket that somebody else has made, as far as it matters to whoever takes it over.
+
+    *own_project* says that the project's list shows it, *retention* for how many seconds nothing can be deleted
+    or replaced, *deletes* that a lifecycle rule deletes objects, *held* that new objects are held, *public* that
+    everybody may read it. *objects* are the names of some that are in it. *version* is that of its settings.
+    """
+
+    bucket: Bucket
+    own_project: bool = True
+    storage_class: str = "STANDARD"
+    retention: int = 0
+    versioning: bool = False
+    deletes: bool = False
+    held: bool = False
+    requester_pays: bool = False
+    public: bool = False
+    objects: tuple[str, ...] = ()
+    version: int = 0
+
+
 class Phase(Enum):
     """
     Name what an agent is doing; UNKNOWN is that of a report that cannot be read, which no agent writes.

@@ -11,7 +11,16 @@ from typing import Protocol
 
 from orchestrator.domain.all_zones import Survey
 from orchestrator.domain.data_disks import DataDisk
-from orchestrator.domain.observation import Bucket, ForeignNode, Node, Operation, OperationResult, Sight, Vm
+from orchestrator.domain.observation import (
+    Bucket,
+    ForeignBucket,
+    ForeignNode,
+    Node,
+    Operation,
+    OperationResult,
+    Sight,
+    Vm,
+)
 from orchestrator.domain.queued_resource import QueuedResource
 
 
@@ -100,6 +109,15 @@ class Buckets(Protocol):
 
     def empty(self, name: str, prefix: str, keep: Container[str] = ()) -> None:
         """Delete all objects under *prefix*, but for the names *keep*; a bucket that is gone is fine."""
+
+    def inspect(self, name: str) -> Sight[ForeignBucket]:
+        """Look at one bucket of any owner, with what matters to whoever takes it over; errors become Unknown."""
+
+    def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
+        """Add *labels* to a bucket; raise ConflictError when its settings are no longer those of *version*."""
+
+    def unmark(self, order: BucketOrder, labels: Sequence[str]) -> None:
+        """Take *labels* and what `create` has granted off a bucket; one that is gone is fine."""
 
 
 class Vms(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.domain import names
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import ForeignNode, Node, Operation, World
+from orchestrator.domain.observation import ForeignBucket, ForeignNode, Node, Operation, World
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import newest_incarnation
 from orchestrator.engine.deliver import START_SECONDS, node_hosts
@@ -23,7 +23,25 @@ UPDATE_SECONDS = 180.0
 """Seconds for which an update of a node is waited for: our choice."""
 SSH_SECONDS = 180.0
 """Seconds until the machines' guest agent must have taken our key: our choice."""
-LABELS = (names.DEPLOYMENT_LABEL, names.ROLE_LABEL, names.INCARNATION_LABEL, names.ADOPTED_LABEL)
+
+
+def take_bucket(parts: Deployment, found: ForeignBucket, at_down: str) -> None:
+    """
+    Label a bucket as the deployment's; what its machines may do there comes with the next `up`.
+
+    Raise ConflictError when somebody has changed its settings since it was looked at, perhaps to adopt it.
+    """
+    bucket = found.bucket
+    change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "adopted", bucket.location)
+    # Only here: nothing of ours is written into a bucket that does not carry the label.
+    entry = parts.journal.intend(change, in_bucket=False)
+    labels = {**names.labels(parts.spec, "bucket"), names.ADOPTED_LABEL: at_down}
+    try:
+        parts.cloud.buckets.mark(bucket.name, labels, found.version)
+    except TpuctlError as error:
+        parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
+        raise
+    parts.journal.result(entry, "ok", in_bucket=False)
 
 
 @dataclass(frozen=True)
@@ -33,7 +51,7 @@ class Adoption:
     deployment: Deployment
     ssh_key: str
 
-    def take(self, found: ForeignNode, world: World) -> int:
+    def take(self, found: ForeignNode, world: World, at_down: str = "yes") -> int:
         """
         Prepare the machines, let the job start there, then label the TPU; return its incarnation.
 
@@ -55,7 +73,7 @@ class Adoption:
             parts.records.update(
                 lambda r: accepted(asked_for(r, node.zone, number, 0, now, found.type), number)
             )
-            labels = {**names.labels(parts.spec, "tpu", number), names.ADOPTED_LABEL: "yes"}
+            labels = {**names.labels(parts.spec, "tpu", number), names.ADOPTED_LABEL: at_down}
             self._settle(parts.cloud.nodes.mark(node.name, node.zone, labels, self.ssh_key))
         except TpuctlError as error:
             parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
@@ -69,7 +87,7 @@ class Adoption:
         parts = self.deployment
         change = Change(Kind.NODE, Verb.UPDATE, node.name, "released", node.zone, node.incarnation)
         entry = parts.journal.intend(change, in_bucket=False)
-        operation = parts.cloud.nodes.unmark(node.name, node.zone, LABELS, self.ssh_key)
+        operation = parts.cloud.nodes.unmark(node.name, node.zone, names.LABELS, self.ssh_key)
         if operation is not None:
             self._settle(operation)
         parts.journal.result(entry, "ok", in_bucket=False)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from orchestrator.contract.object_names import LEASE, OURS, RECORD
+from orchestrator.contract.object_names import RECORD
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, outside
 from orchestrator.domain.events import Event
@@ -25,7 +25,6 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
 from orchestrator.engine.observe import FAULTS, as_error, poll, zones_to_look_at
 from orchestrator.engine.queued_tpus import nodes_of
-from orchestrator.engine.record_format import decode
 from orchestrator.errors import (
     AuthError,
     LeaseHeldError,
@@ -38,8 +37,6 @@ M = TypeVar("M", Node, Vm)
 
 RECORD_SECONDS = 60.0
 """Seconds for which a bucket that does not take the closed record is asked again."""
-BUCKET_SECONDS = 20.0
-"""Seconds for which a bucket whose objects are not to be deleted yet is asked again."""
 DEADLINE = 600.0
 """Seconds after which `down` stops waiting and prints what is left."""
 
@@ -96,6 +93,7 @@ class Sweep:
         self.spares_adopted = False
         self.approved: frozenset[str] = frozenset()
         self.given_back: frozenset[str] = frozenset()
+        self.deployment = deployment
         self._spec = spec
         self._cloud = deployment.cloud
         self._records = deployment.records
@@ -319,58 +317,3 @@ class Sweep:
             return
         self._journal.result(entry, "ok", in_bucket=False)
         self._sink(Event(self._clock.now(), "delete", f"Deleting {what} {name}"))
-
-    def bucket(self, name: str) -> Leftover | None:
-        """Delete our bucket with its data; return it when it is still there or is not ours."""
-        observed = self._cloud.buckets.observe(name)
-        if isinstance(observed, Unknown):
-            return Leftover("bucket", name, "", f"not known: {observed.why}")
-        if not isinstance(observed, Present):
-            return None
-        if self._spec.bucket.prefix:
-            return self._folder(name)
-        if self._spec.bucket.adopt or observed.value.labels.get(names.DEPLOYMENT_LABEL) != self._spec.name:
-            return Leftover("bucket", name, observed.value.location, "not made by this deployment, kept")
-        change = Change(Kind.BUCKET, Verb.DELETE, name, "down --delete-data", observed.value.location)
-        entry = self._journal.intend(change, in_bucket=False)
-        trouble: TpuctlError | None = None
-
-        def deleted() -> bool:
-            nonlocal trouble
-            try:
-                self._cloud.buckets.delete(name)
-            except TransientError as error:
-                # An object that was written a moment ago may not be deleted yet: one change a second.
-                trouble = error
-                return False
-            return True
-
-        try:
-            gone = wait_until(deleted, self._clock, BUCKET_SECONDS, 1.0)
-        except TpuctlError as error:
-            gone, trouble = False, error
-        if not gone and trouble is not None:
-            self._journal.result(entry, f"{trouble.code} {trouble.message}", in_bucket=False)
-            return Leftover("bucket", name, observed.value.location, trouble.message)
-        self._journal.result(entry, "ok", in_bucket=False)
-        return None
-
-    def _folder(self, bucket: str) -> Leftover | None:
-        """Delete what is ours in our folder of a shared bucket, and return that folder when it could not be."""
-        prefix = names.prefix_of(self._spec)
-        place = f"gs://{bucket}/{prefix}"
-        try:
-            # The record is the proof that this folder is ours, so it goes last: who is killed here goes on with it.
-            held = self._cloud.store.read(RECORD)
-            if held is None:
-                return None
-            decode(held.data, self._spec.name)
-            change = Change(Kind.BUCKET, Verb.DELETE, place, "down --delete-data")
-            entry = self._journal.intend(change, in_bucket=False)
-            for ours in OURS:
-                self._cloud.buckets.empty(bucket, prefix + ours, {prefix + RECORD, prefix + LEASE})
-            self._cloud.store.delete(RECORD)
-            self._journal.result(entry, "ok", in_bucket=False)
-        except TpuctlError as error:
-            return Leftover("data", place, "", error.message)
-        return None

@@ -1,13 +1,13 @@
 """Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps."""
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from orchestrator.domain.bucket_grants import TITLE, Grant, grants
-from orchestrator.domain.names import DEPLOYMENT_LABEL
-from orchestrator.domain.observation import Bucket, Sight
+from orchestrator.domain.names import ADOPTED_LABEL, DEPLOYMENT_LABEL
+from orchestrator.domain.observation import Bucket, ForeignBucket, Sight
 from orchestrator.domain.ports import BucketOrder
 from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.errors import ConflictError, NotFoundError
@@ -18,6 +18,8 @@ from orchestrator.google.observations import observed
 OURS = (BUCKET_ROLE, READER_ROLE, WRITER_ROLE)
 BATCH = 100
 """Requests in one batch call, as many as Cloud Storage takes."""
+FEW = 5
+"""Objects by which a bucket shows that it is not empty."""
 POLICY_TRIES = 5
 EMPTY_TRIES = 3
 
@@ -75,6 +77,40 @@ class GcsBuckets:
         with suppress(NotFoundError):
             self._empty(name, prefix, keep)
 
+    def inspect(self, name: str) -> Sight[ForeignBucket]:
+        """Look at one bucket of any owner, with what matters to whoever takes it over; errors become Unknown."""
+
+        def look() -> ForeignBucket:
+            storage, reading = self._clients.storage, self._clients.reading
+            with translated(f"look at bucket '{name}'"):
+                bucket = storage.get_bucket(name, **reading)
+                listed = storage.list_buckets(prefix=name, **reading)
+                own = any(one.name == name for one in listed)
+                blobs = storage.list_blobs(name, versions=True, max_results=FEW, **reading)
+                policy = bucket.get_iam_policy(requested_policy_version=3, **reading)
+                return foreign_bucket(bucket, own, [blob.name for blob in blobs], policy.bindings)
+
+        return observed(look)
+
+    def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
+        """Add *labels* to a bucket; raise ConflictError when its settings are no longer those of *version*."""
+        with translated(f"label bucket '{name}'"):
+            bucket = self._clients.storage.get_bucket(name, **self._clients.reading)
+            bucket.labels = {**bucket.labels, **labels}
+            bucket.patch(if_metageneration_match=version, **self._clients.mutating)
+
+    def unmark(self, order: BucketOrder, labels: Sequence[str]) -> None:
+        """Take *labels* and what `create` has granted off a bucket; one that is gone is fine."""
+        try:
+            with translated(f"give back bucket '{order.name}'"):
+                bucket = self._clients.storage.get_bucket(order.name, **self._clients.reading)
+                # The rights first: without the label nobody comes back to take them.
+                self._grant_once(bucket, (), grants_of(order))
+                bucket.labels = {key: one for key, one in bucket.labels.items() if key not in labels}
+                bucket.patch(**self._clients.mutating)
+        except NotFoundError:
+            return
+
     def _found(self, name: str) -> Bucket | None:
         with translated(f"look at bucket '{name}'"):
             if self._adopted:
@@ -97,6 +133,9 @@ class GcsBuckets:
         mark = order.labels.get(DEPLOYMENT_LABEL)
         if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
             raise not_ours(order.name)
+        # The settings of a bucket that was adopted are its owner's.
+        if ADOPTED_LABEL in held.labels:
+            return
         if order.soft_delete and held.soft_delete_seconds != order.soft_delete:
             with translated(f"set the soft delete of bucket '{order.name}'"):
                 bucket = self._bucket(order.name)
@@ -113,11 +152,11 @@ class GcsBuckets:
                 raise
             self._grant(order, tries - 1)
 
-    def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...]) -> None:
+    def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...], unwanted: tuple[Grant, ...] = ()) -> None:
         # The policy's etag travels back with it: who wrote meanwhile makes this a ConflictError, and we read again.
         policy = bucket.get_iam_policy(requested_policy_version=3, **self._clients.reading)
         held = [{**binding, "members": set(binding["members"])} for binding in policy.bindings]
-        fresh = with_grants(held, wanted)
+        fresh = with_grants(without_grants(held, unwanted), wanted)
         if fresh == held:
             return
         policy.version = 3
@@ -163,6 +202,26 @@ def bucket_of(bucket: Any) -> Bucket:
     )
 
 
+def foreign_bucket(
+    bucket: Any, own: bool, objects: Sequence[str], bindings: Sequence[Mapping[str, Any]]
+) -> ForeignBucket:
+    """Return our value for a storage Bucket that somebody else has made."""
+    everybody = {"allUsers", "allAuthenticatedUsers"}
+    return ForeignBucket(
+        bucket_of(bucket),
+        own_project=own,
+        storage_class=bucket.storage_class or "STANDARD",
+        retention=int(bucket.retention_period or 0),
+        versioning=bool(bucket.versioning_enabled),
+        deletes=any(rule["action"]["type"] == "Delete" for rule in bucket.lifecycle_rules),
+        held=bool(bucket.default_event_based_hold),
+        requester_pays=bool(bucket.requester_pays),
+        public=any(everybody & set(binding["members"]) for binding in bindings),
+        objects=tuple(objects),
+        version=int(bucket.metageneration),
+    )
+
+
 def grants_of(order: BucketOrder) -> tuple[Grant, ...]:
     """Return what the machines of a bucket are granted on it."""
     return grants(order.name, order.writer, order.vm, loop=order.loop)
@@ -188,6 +247,18 @@ def with_grants(bindings: Sequence[dict[str, Any]], wanted: Collection[Grant]) -
         fresh.append({"role": grant.role, "members": {grant.member}, **condition})
     # The service groups bindings in its own way: without a difference nothing is written.
     return list(bindings) if _triples(fresh) == _triples(bindings) else fresh
+
+
+def without_grants(bindings: Sequence[dict[str, Any]], unwanted: Collection[Grant]) -> list[dict[str, Any]]:
+    """Return a policy's bindings, whose members are sets, without those that `with_grants` has made."""
+    grants = {(g.role, g.member, str((g.condition or {}).get("expression", ""))) for g in unwanted}
+    remaining = []
+    for binding in bindings:
+        condition = str((binding.get("condition") or {}).get("expression", ""))
+        gone = {m for m in binding["members"] if (binding["role"], m, condition) in grants}
+        if not gone or binding["members"] - gone:
+            remaining.append({**binding, "members": binding["members"] - gone})
+    return remaining
 
 
 def _triples(bindings: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain import names
-from orchestrator.domain.observation import ForeignNode, NodeState
+from orchestrator.domain.observation import ForeignBucket, ForeignNode, NodeState
 from orchestrator.domain.scopes import CLOUD_PLATFORM, STORAGE
 from orchestrator.domain.spec import Spec
 
@@ -41,6 +41,48 @@ def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator
     region = names.region_of(found.node.zone)
     if region != names.home_region(spec) and not spec.tpu.across_regions:
         yield f"it is in {region}, and the bucket in {names.home_region(spec)}: traffic is slow and billed"
+
+
+def bucket_obstacles(spec: Spec, found: ForeignBucket, earlier: str, at_down: str) -> Iterator[str]:
+    """
+    Yield what keeps a bucket from being the deployment's; *earlier* is the one that it has, or empty.
+
+    *at_down* is what `down --delete-data` is to do with it.
+    """
+    bucket, home = found.bucket, names.home_region(spec)
+    owner = bucket.labels.get(names.DEPLOYMENT_LABEL, "")
+    if owner and owner != spec.name:
+        yield f"it belongs to the deployment {owner}: run tpuctl down --delete-data there, or leave it"
+    if not found.own_project:
+        yield "it is another project's: with bucket.adopt: true in the file nothing of it is ever changed"
+    if earlier and earlier != bucket.name:
+        yield f"the deployment has the bucket {earlier}, and its checkpoints are there"
+    if bucket.location != home:
+        yield f"it is in {bucket.location}, and the TPU in {home}: traffic is slow and billed"
+    if at_down == "delete" and found.objects:
+        yield f"it is not empty ({found.objects[0]}), so it can only be kept: --at-down keep"
+    yield from _unfit_settings(spec, found)
+
+
+def _unfit_settings(spec: Spec, found: ForeignBucket) -> Iterator[str]:
+    bucket, soft = found.bucket, found.bucket.soft_delete_seconds
+    change = f"gcloud storage buckets update gs://{bucket.name}"
+    unfit = {
+        f"its class is {found.storage_class}, which bills a replaced checkpoint for its shortest time":
+            found.storage_class != "STANDARD",
+        f"nothing in it can be replaced or deleted for {found.retention} s (its retention policy)":
+            found.retention > 0,
+        f"new objects in it are held: {change} --no-default-event-based-hold": found.held,
+        "a lifecycle rule of it deletes objects, so it could delete checkpoints": found.deletes,
+        f"it keeps and bills each replaced object: {change} --no-versioning": found.versioning,
+        f"the machines would have to pay for each call: {change} --no-requester-pays": found.requester_pays,
+        f"its objects have rights of their own: {change} --uniform-bucket-level-access":
+            not bucket.uniform_access,
+        "everybody may read it, so everybody could read your code and your model": found.public,
+        f"it keeps deleted objects for {soft} s: leave bucket.soft_delete out of the file":
+            spec.bucket.soft_delete is not None and int(spec.bucket.soft_delete) != soft,
+    }  # fmt: skip
+    yield from (text for text, wrong in unfit.items() if wrong)
 
 
 def differing_lines(spec: Spec, found: ForeignNode, account: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from orchestrator.domain.bucket_grants import not_controlled
 from orchestrator.domain.observation import Absent, Unknown
 from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.errors import AuthError, ConflictError, Retry, TransientError
-from orchestrator.google.buckets import GcsBuckets
+from orchestrator.google.buckets import GcsBuckets, foreign_bucket
 from tests.google.cloud_kit import ACCOUNT, LABEL, a_bucket, a_lab
 
 MEMBER = f"serviceAccount:{ACCOUNT}"
@@ -263,3 +263,49 @@ def test_soft_delete_is_set_where_it_is_asked_for():
     assert lab.buckets.observe("demo-bucket").value.soft_delete_seconds == week
     lab.buckets.create(a_bucket(soft_delete=2 * week))
     assert lab.buckets.observe("demo-bucket").value.soft_delete_seconds == 2 * week
+
+
+def test_what_matters_of_a_foreign_bucket_is_read_as_the_api_shows_it():
+    """The client's own value, filled with an answer as the API documents it."""
+    lab = a_lab()
+    bucket = lab.clients.storage.bucket("theirs")
+    bucket._set_properties({
+        "location": "EU", "storageClass": "COLDLINE", "metageneration": "7", "defaultEventBasedHold": True,
+        "retentionPolicy": {"retentionPeriod": "86400"}, "versioning": {"enabled": True},
+        "billing": {"requesterPays": True}, "softDeletePolicy": {"retentionDurationSeconds": "604800"},
+        "lifecycle": {"rule": [{"action": {"type": "Delete"}, "condition": {"age": 30}}]},
+    })  # fmt: skip
+    bindings = [{"role": "roles/storage.objectViewer", "members": {"allUsers"}}]
+    found = foreign_bucket(bucket, False, ["a"], bindings)
+    assert (found.storage_class, found.retention, found.version) == ("COLDLINE", 86400, 7)
+    assert (found.bucket.location, found.bucket.soft_delete_seconds) == ("eu", 604800)
+    assert all((found.held, found.versioning, found.requester_pays, found.deletes, found.public))
+    plain = lab.clients.storage.bucket("plain")
+    plain._set_properties({"location": "EU", "metageneration": "1"})
+    found = foreign_bucket(plain, True, [], [{"role": "r", "members": {"user:a@example.com"}}])
+    assert not any((found.held, found.versioning, found.requester_pays, found.deletes, found.public))
+    assert (found.storage_class, found.retention) == ("STANDARD", 0)
+
+
+def test_a_bucket_that_was_changed_since_the_look_is_not_labelled():
+    """Perhaps another deployment has just taken it."""
+    lab = a_lab()
+    lab.buckets.create(a_bucket())
+    seen = lab.buckets.inspect("demo-bucket").value
+    lab.buckets.mark("demo-bucket", {"a": "b"}, seen.version)
+    with pytest.raises(ConflictError):
+        lab.buckets.mark("demo-bucket", {"a": "c"}, seen.version)
+    assert lab.buckets.observe("demo-bucket").value.labels == {LABEL: "demo", "a": "b"}
+
+
+def test_what_is_given_back_has_neither_our_labels_nor_our_grants():
+    """What others may do there stays."""
+    lab = a_lab()
+    lab.buckets.create(a_bucket())
+    held = lab.storage.buckets.policy("demo-bucket")
+    more = {"role": "roles/storage.legacyObjectReader", "members": ["user:a@example.com"]}
+    lab.storage.buckets.set_policy("demo-bucket", {**held, "bindings": [*held["bindings"], more]})
+    lab.buckets.unmark(a_bucket(), [LABEL])
+    assert roles(lab) == {(more["role"], more["members"][0], "")}
+    assert lab.storage.buckets.get("demo-bucket", "x").fields["labels"] == {}
+    lab.buckets.unmark(a_bucket(name="gone"), [LABEL])

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.observation import ForeignNode, Node, NodeState
-from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles
+from orchestrator.domain.observation import Bucket, ForeignBucket, ForeignNode, Node, NodeState
+from orchestrator.planning.adoption import bucket_obstacles, differing_lines, is_adopted, obstacles
 from tests.planning.planning_kit import make_spec
 
 ACCOUNT = "1-compute@developer.gserviceaccount.com"
@@ -80,3 +80,38 @@ def test_a_label_of_this_deployment_is_no_obstacle():
 def test_what_differs_is_a_line_to_write(found, line):
     """As it goes into the file."""
     assert list(differing_lines(spec(), found, ACCOUNT)) == [line]
+
+
+THEIRS = ForeignBucket(Bucket("theirs", "europe-west4", soft_delete_seconds=604800))
+
+
+def test_a_bucket_as_the_console_makes_it_fits():
+    """Deleted objects are kept for a week there; it is in the region, and it is empty."""
+    assert list(bucket_obstacles(spec(), THEIRS, "", "delete")) == []
+    assert list(bucket_obstacles(spec(), replace(THEIRS, objects=("a",)), "theirs", "keep")) == []
+    # No location of the bucket but the TPU's: a multi-region costs traffic, too.
+    (said,) = bucket_obstacles(spec(), replace(THEIRS, bucket=Bucket("theirs", "eu")), "", "keep")
+    assert "it is in eu" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"retention": 60}, "for 60 s"), ({"held": True}, "--no-default-event-based-hold"),
+        ({"versioning": True}, "--no-versioning"), ({"requester_pays": True}, "--no-requester-pays"),
+        ({"public": True}, "everybody may read it"), ({"deletes": True}, "lifecycle"),
+        ({"storage_class": "ARCHIVE"}, "ARCHIVE"), ({"own_project": False}, "bucket.adopt: true"),
+    ],
+)  # fmt: skip
+def test_a_bucket_that_loses_data_or_money_does_not_fit(settings, why):
+    """Each reason by itself, whatever `down` is to do with it."""
+    for at_down in ("keep", "delete"):
+        (said,) = bucket_obstacles(spec(), replace(THEIRS, **settings), "", at_down)
+        assert why in said
+
+
+def test_the_file_may_not_ask_for_another_soft_delete():
+    """Its settings are its owner's."""
+    (said,) = bucket_obstacles(spec(bucket__soft_delete="30d"), THEIRS, "", "keep")
+    assert "604800 s" in said
+    assert list(bucket_obstacles(spec(bucket__soft_delete="7d"), THEIRS, "", "keep")) == []

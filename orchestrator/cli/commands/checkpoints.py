@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.choice import Choice
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json
 from orchestrator.cli.options import Command, VerbGroup, deployment_options, name_argument, output_option
 
 
@@ -62,13 +62,8 @@ def fetch(
     without it, the one of the deployment file.
     """
     from orchestrator.app.fetch import WantedFiles, fetch_files
+    from orchestrator.cli.views import checkpoints as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    done = fetch_files(choice, name, WantedFiles(step, unclaimed, incarnation), output, EventPrinter())
-    parcel = done.parcel
-    if choice.as_json:
-        body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": parcel.size}
-        print_json("fetch", {**body, "files": len(parcel.files), "verified": parcel.checked})
-        return
-    how = "each file has the sha256 it was saved with" if parcel.checked else "no sha256 was noted"
-    say(f"{parcel.what} is in {done.folder}: {how}", style="green")
+    wanted = WantedFiles(step, unclaimed, incarnation)
+    view.show_fetched(fetch_files(choice, name, wanted, output, EventPrinter()), as_json=choice.as_json)

@@ -28,7 +28,7 @@ from orchestrator.errors import LeaseHeldError
 @click.option(
     "--adopted",
     type=click.Choice(["keep", "delete"]),
-    help="What becomes of a TPU that tpuctl has adopted. Default: ask on a terminal, else keep it.",
+    help="What becomes of an adopted TPU. Default: as said at its adoption, else ask; keep it without a terminal.",
 )
 def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopted: str | None) -> None:
     """
@@ -55,14 +55,17 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
         confirm("Go on without the lease?", yes=yes)
 
     def keep(tpus: Sequence[Node]) -> bool:
-        if adopted or yes:
-            return adopted != "delete"
+        if yes:
+            return True
         names = ", ".join(node.name for node in tpus)
         return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
 
     # Without the flag nobody is asked: a question alone would be answered in passing.
     over = go_on if take_over else None
-    down = take_down(choice, EventPrinter(), approve, delete_data=delete_data, take_over=over, keep=keep)
+    down = take_down(
+        choice, EventPrinter(), approve, delete_data=delete_data, take_over=over, keep=keep,
+        at_down=adopted or "",
+    )  # fmt: skip
     view.show(down, rehearsed=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json the list of what is left is on stdout, and the exit code is an error's.
     down.raise_leftovers()

@@ -3,7 +3,8 @@
 import click
 
 from orchestrator.app.checkpoints import CheckpointListing, Row
-from orchestrator.cli.console import put
+from orchestrator.app.fetch import Fetched
+from orchestrator.cli.console import print_json, put, say
 from orchestrator.domain.amounts import size_text, span_text
 from orchestrator.domain.clean_text import cut
 
@@ -54,3 +55,14 @@ def _state(row: Row) -> str:
     if row.resumes:
         words.append("the next start resumes here")
     return ", ".join(words)
+
+
+def show_fetched(done: Fetched, *, as_json: bool) -> None:
+    """Say what is where, and whether each file is proved."""
+    parcel = done.parcel
+    if as_json:
+        body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": parcel.size}
+        print_json("fetch", {**body, "files": len(parcel.files), "verified": parcel.checked})
+        return
+    how = "each file has the sha256 it was saved with" if parcel.checked else "no sha256 was noted"
+    say(f"{parcel.what} is in {done.folder}: {how}", style="green")
