@@ -20,6 +20,7 @@ from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import BucketSpec
+from orchestrator.engine.delete_data import DataSweep
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from tests.emulator.cloud_kit import node_body, vm_body
@@ -73,7 +74,8 @@ def test_an_adopted_bucket_is_never_changed_weakened_or_deleted(fields, tmp_path
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
     assert controller.sweep().machines() == ()
-    left = controller.sweep().bucket("theirs")
+    sweep = controller.sweep()
+    left = DataSweep(sweep.deployment, sweep.close).delete("theirs")
     assert left is not None
     assert settings(lab) == before
     assert lab.get("their/data") == b"precious"
