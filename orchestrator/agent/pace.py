@@ -27,6 +27,8 @@ from orchestrator.contract.replacing import write_atomically
 WORTH_TELLING = 0.05
 SAVES = 9
 LOOKS = 2
+RESOLUTION = 0.1
+"""Seconds between two looks at the job's step: a save that seems shorter may be as long, and is never free."""
 
 
 class Pace:
@@ -76,8 +78,8 @@ class Pace:
         """Return for how many seconds a save stops the training, and whence that is known."""
         declared = self._settings.checkpoints.save_seconds
         with self._lock:
-            reported = median(self._reported) if self._reported else None
-            stall = median(self._stalls) if self._stalls else None
+            reported = max(RESOLUTION, median(self._reported)) if self._reported else None
+            stall = max(RESOLUTION, median(self._stalls)) if self._stalls else None
         # A job may report how long it took to write, while another thread did that and the training went on.
         if stall is not None and (reported is None or stall < reported):
             return stall, "measured"

@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.agent.attempt.stalls import FEWEST, LATE, SaveStalls
+from orchestrator.agent.pace import RESOLUTION
 from tests.agent.agent_lab import Lab
 
 STEP = 0.5
@@ -132,5 +133,6 @@ def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thre
     told = float(next(line for line in lab.log().splitlines() if line.startswith("ENDS")).split()[1])
     beat = machine.heartbeat()
     assert beat["save_cost_from"] == "measured"
-    assert beat["save_cost"] < told / 2
-    assert beat["save_stalled"] >= beat["save_cost"]
+    # No save is free: one that seems so would be asked for without end.
+    assert RESOLUTION <= beat["save_cost"] < told / 2
+    assert beat["save_stalled"] is not None
