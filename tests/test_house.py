@@ -195,7 +195,17 @@ MAY_IMPORT_LATE = {
     "report/page.py": ("jinja2", "markupsafe"),  # 60 ms; the loop and `status` write no page
     "scripts/render.py": ("jinja2",),  # the same
     "scripts/wheel.py": ("tomllib",),  # not in Python 3.10
-    "app/clouds.py": ("orchestrator.emulator.own_server",),  # requests: 100 ms
+    # requests: 100 ms; a cloud is started by the first command alone
+    "app/clouds.py": ("orchestrator.emulator.own_server", "orchestrator.app.local"),
+    # Each command makes a session and looks for expired deployments; most of them only look.
+    "app/session.py": (
+        "orchestrator.app.local",
+        "orchestrator.emulator.control",
+        "orchestrator.app.notify",
+        "orchestrator.engine.notifications",
+        "orchestrator.engine.loop",
+    ),
+    "app/expired.py": ("orchestrator.engine.endings", "orchestrator.engine.reconcile"),
     "app/dashboard.py": ("uvicorn", "orchestrator.report.dashboard"),  # an extra
     "app/metrics.py": ("prometheus_client",),  # an extra
     "emulator/control.py": ("orchestrator.emulator.machines",),  # it first says which extra is missing

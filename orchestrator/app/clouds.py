@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from orchestrator.app.local import ensure_running
 from orchestrator.emulator.address import Address, address_on_machine
 from orchestrator.google.clients import Clients, CloudSettings
 
@@ -10,6 +9,8 @@ from orchestrator.google.clients import Clients, CloudSettings
 def clients_of(cloud: str, project: str | None) -> Clients:
     """Return Google's clients for *cloud*; without *project* it is that of the login. Starts a local cloud."""
     if cloud == "local":
+        from orchestrator.app.local import ensure_running
+
         return Clients(local_settings(address_on_machine() or ensure_running()[0]))
     # No impersonation here: without a deployment file nobody has named an account to act as.
     return Clients(CloudSettings(project=project or ""))

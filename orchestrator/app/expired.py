@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.app.known import billed
 from orchestrator.app.quick import keep_mark
@@ -18,11 +19,13 @@ from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.atomic_files import disk_trouble, write_atomically
-from orchestrator.engine.endings import raise_bucket_gone
 from orchestrator.engine.observe import FAULTS, as_error
-from orchestrator.engine.reconcile import Pass, Reconciler
 from orchestrator.engine.record_format import decode
 from orchestrator.errors import LeaseHeldError, TpuctlError
+
+# Most commands look for expired deployments, and hardly ever find one.
+if TYPE_CHECKING:
+    from orchestrator.engine.reconcile import Pass
 
 
 def remember(session: Session) -> None:
@@ -83,8 +86,11 @@ class Aside(Reporter):
         self._reporter.say(f"  {text}", style=style)
 
 
-def _one_try(session: Session) -> Pass:
+def _one_try(session: Session) -> "Pass":
     """Make one pass. One that breaks off is not made again: the command that was typed has work of its own."""
+    from orchestrator.engine.endings import raise_bucket_gone
+    from orchestrator.engine.reconcile import Reconciler
+
     try:
         result = Reconciler(session.deployment).one_pass()
     except OSError as error:
@@ -96,7 +102,7 @@ def _one_try(session: Session) -> Pass:
     return result
 
 
-def _doubts(result: Pass) -> list[str]:
+def _doubts(result: "Pass") -> list[str]:
     """Say what kept this pass from ending the deployment: what it could not see, and what was refused."""
     sights = (result.world.nodes, result.world.vm)
     unseen = [sight.why for sight in sights if isinstance(sight, Unknown)]

@@ -5,10 +5,6 @@ import json
 import os
 from pathlib import Path
 
-from orchestrator.advice.doctor.facts import Login
-from orchestrator.domain.observation import Present, Unknown
-from orchestrator.errors import Retry
-
 
 def credentials_file() -> Path:
     """Return where application default credentials are looked for."""
@@ -16,24 +12,20 @@ def credentials_file() -> Path:
     return Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
 
 
-def read_login(path: Path) -> Present[Login] | Unknown:
-    """Return whose credentials a file holds."""
+def read_credentials(path: Path) -> tuple[str, str] | None:
+    """Return kind and e-mail of the credentials in a file; None where it holds none."""
     try:
         body = json.loads(path.read_bytes())
         # Only type and account are taken out: tokens and keys of this file are never held or shown.
-        kind = str(body["type"])
+        return str(body["type"]), body.get("client_email") or body.get("account", "")
     except (OSError, ValueError, KeyError, TypeError):
-        return Unknown(f"{path} holds no credentials", Retry.PERMANENT)
-    words = {"authorized_user": "user", "service_account": "service account"}
-    return Present(
-        Login(words.get(kind, kind), str(path), body.get("client_email") or body.get("account", ""))
-    )
+        return None
 
 
 def account_here() -> str:
     """Return the e-mail in the credentials' file, else that of gcloud's configuration; empty for neither."""
-    found = read_login(credentials_file())
-    return (found.value.account if isinstance(found, Present) else "") or gcloud_settings()[0]
+    found = read_credentials(credentials_file())
+    return (found[1] if found else "") or gcloud_settings()[0]
 
 
 def gcloud_settings() -> tuple[str, str]:

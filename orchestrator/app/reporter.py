@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Literal
 
 from orchestrator.domain.events import Event
-from orchestrator.engine.apply import FailedChange
+from orchestrator.domain.plan import FailedChange
 from orchestrator.errors import Interrupted
 
 Style = Literal["", "title", "command", "good", "done", "warning", "bad"]

@@ -6,13 +6,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.clouds import local_adapter
 from orchestrator.app.holder import gone, this_process
 from orchestrator.app.known import spec_of
-from orchestrator.app.local import ensure_running
-from orchestrator.app.notify import receivers_in_earnest
 from orchestrator.app.prices import catalog_for
 from orchestrator.app.process_lock import only_here
 from orchestrator.app.reporter import Reporter
@@ -29,17 +28,13 @@ from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.ports import Cloud, Store
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.emulator.address import Address, address_on_machine
-from orchestrator.emulator.control import stop_if_idle
+from orchestrator.emulator.address import Address, address_on_machine, local_folder, read_address
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.create_budget_file import CreateBudget
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
-from orchestrator.engine.loop import Watcher
-from orchestrator.engine.notifications import Notifier
-from orchestrator.engine.receivers import Apprise, Hook, Webhook
 from orchestrator.engine.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, TpuctlError
 from orchestrator.google.clients import Clients, CloudSettings
@@ -49,6 +44,12 @@ from orchestrator.pricing.bill import spent
 from orchestrator.ssh.fleet import Ssh
 from orchestrator.ssh.keys import ensure_key
 from orchestrator.ssh.ssh_settings import SshSettings
+
+# Each command makes a session, and most of them only look.
+if TYPE_CHECKING:
+    from orchestrator.engine.loop import Watcher
+    from orchestrator.engine.notifications import Notifier
+    from orchestrator.engine.receivers import Apprise, Hook, Webhook
 
 
 def read_spec(choice: Choice) -> tuple[Path, Spec]:
@@ -95,9 +96,11 @@ class Session:
 
     @cached_property
     def _local(self) -> Address:
-        found = address_on_machine()
+        found = address_on_machine() or read_address(local_folder())
         if found is not None:
             return found
+        from orchestrator.app.local import ensure_running
+
         address, fresh = ensure_running()
         if fresh:
             # A look at what is gone must leave no daemon behind; with a machine in it the cloud stays.
@@ -108,6 +111,8 @@ class Session:
         return address
 
     def _stop_local(self) -> None:
+        from orchestrator.emulator.control import stop_if_idle
+
         with suppress(TpuctlError, OSError):
             if stop_if_idle():
                 self.reporter.say("the local cloud had nothing left to do and was stopped")
@@ -235,10 +240,12 @@ class Session:
         )
 
     @cached_property
-    def notifier(self) -> Notifier:
+    def notifier(self) -> "Notifier":
         """Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM."""
+        from orchestrator.app.notify import receivers_in_earnest
+        from orchestrator.engine.notifications import Notifier
 
-        def receivers() -> list[Webhook | Apprise | Hook]:
+        def receivers() -> "list[Webhook | Apprise | Hook]":
             # Evaluated when it is needed: the holder is known only once the lease is ours.
             # Of a stored spec nobody knows in which folder its hooks lie.
             hooks = self.holder.command != LOOP and self.path != Path()
@@ -249,12 +256,14 @@ class Session:
     def watcher(
         self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind), *,
         patience: float | None = None,
-    ) -> Watcher:  # fmt: skip
+    ) -> "Watcher":  # fmt: skip
         """
         Return the loop over passes; *approve* and *only* bound what they may do, as in `Deployment`.
 
         *patience* is for how many seconds the cloud may not answer.
         """
+        from orchestrator.engine.loop import Watcher
+
         return Watcher(replace(self.deployment, approve=approve, only=only), patience)
 
     @cached_property

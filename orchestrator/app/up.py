@@ -22,11 +22,10 @@ from orchestrator.app.same_place import check_place
 from orchestrator.app.session import Session
 from orchestrator.app.wanted import as_wanted, build_artifacts, ended, trained
 from orchestrator.domain.observation import Absent, Present, VmState
-from orchestrator.domain.plan import MAKING, Kind, Outcome, Plan, Verb
+from orchestrator.domain.plan import MAKING, FailedChange, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
 from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.apply import FailedChange
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.endings import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.engine.heartbeats import read_heartbeats

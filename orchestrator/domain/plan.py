@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from orchestrator.errors import TpuctlError
+
 
 class Kind(Enum):
     """Name what a change or an operation is about."""
@@ -104,6 +106,14 @@ class Change:
             **kind,
             **beside,
         }
+
+
+@dataclass(frozen=True)
+class FailedChange:
+    """Pair a change with the error that it met."""
+
+    change: Change
+    error: TpuctlError
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """
 What the user wants: the deployment file as frozen values.
 
-The dataclasses are plain; `orchestrator.config` validates them with pydantic and reads the text
-under each field as its description in the JSON Schema, so a setting is described once.
+The dataclasses are plain; `orchestrator.config` validates them with pydantic, and `config/schema.py` reads the text
+under each field as its description, so a setting is described once.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Literal
 
 from orchestrator.domain.units import Duration, Until
 
-STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+STRICT = {"extra": "forbid"}
 EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "done", "failed"]
 EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budget", "done", "failed")
 

@@ -1,14 +1,14 @@
 """Make the changes of a plan: intent, record, call, result. Only `delete` and `adopt` change resources, too."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator import threads
 from orchestrator.domain import names
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Node, Operation, Present, Unknown, World
-from orchestrator.domain.plan import MAKING, Change, Kind, Plan, Verb
+from orchestrator.domain.plan import MAKING, Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.ports import NodeOrder, Nodes, Vms
 from orchestrator.domain.record import Record, Refusal, current_node, forgiven
 from orchestrator.engine.artifacts import find_artifacts, upload
@@ -36,14 +36,6 @@ from orchestrator.planning.sidecars import with_settings
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
 UNCHANGED = "no TPU was created"
-
-
-@dataclass(frozen=True)
-class FailedChange:
-    """Pair a change with the error that it met."""
-
-    change: Change
-    error: TpuctlError
 
 
 def asks_for_tpu(change: Change) -> bool:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Present, Unknown, World
-from orchestrator.domain.plan import Kind, Outcome, Plan
+from orchestrator.domain.plan import FailedChange, Kind, Outcome, Plan
 from orchestrator.domain.record import Record
 from orchestrator.domain.updated import updated
-from orchestrator.engine.apply import Actor, FailedChange
+from orchestrator.engine.apply import Actor
 from orchestrator.engine.capacity_memory import CapacityMemory
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats

@@ -19,8 +19,7 @@ from orchestrator.config.load import read
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, World
-from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from orchestrator.engine.apply import FailedChange
+from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, RemoteError
 from orchestrator.report.summary import PARTS, Recovery, Summary

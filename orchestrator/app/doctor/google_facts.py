@@ -13,7 +13,7 @@ from orchestrator.advice.doctor.facts import Google, Login
 from orchestrator.advice.doctor.google import IAP_RANGE
 from orchestrator.app.choice import Choice
 from orchestrator.app.clouds import local_settings
-from orchestrator.app.login_here import credentials_file, gcloud_settings, read_login
+from orchestrator.app.login_here import credentials_file, gcloud_settings, read_credentials
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names, tpu_quota
 from orchestrator.domain.data_spec import bucket_sources
@@ -210,7 +210,12 @@ def find_login() -> Sight[Login]:
     path = credentials_file()
     # The order of google-auth: a file wins over the account of the machine.
     if path.exists():
-        return read_login(path)
+        found = read_credentials(path)
+        if found is None:
+            return Unknown(f"{path} holds no credentials", Retry.PERMANENT)
+        kind, account = found
+        words = {"authorized_user": "user", "service_account": "service account"}
+        return Present(Login(words.get(kind, kind), str(path), account))
     if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
         hint = "unset GOOGLE_APPLICATION_CREDENTIALS, or set it to a file that exists"
         why = f"GOOGLE_APPLICATION_CREDENTIALS names {path}, which does not exist"

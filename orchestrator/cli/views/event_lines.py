@@ -17,8 +17,7 @@ from orchestrator.cli.console import talk
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.clean_text import clean, cut, indented
 from orchestrator.domain.events import Event
-from orchestrator.domain.plan import Kind
-from orchestrator.engine.apply import FailedChange
+from orchestrator.domain.plan import FailedChange, Kind
 from orchestrator.errors import NotFoundError
 
 if TYPE_CHECKING:
