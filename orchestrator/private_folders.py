@@ -14,6 +14,8 @@ def private_folder(path: Path) -> None:
 
     Who may write to a folder above may put another one in its place, with settings that run as its user.
     """
+    if path.is_dir():
+        return
     missing = [one for one in (path, *path.parents) if not one.exists()]
     for one in reversed(missing):
         with suppress(FileExistsError):

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import google_crc32c
+
 from benchmarks import document
 from benchmarks.storage.service import BUCKET
 from benchmarks.table import table, words
@@ -60,11 +62,13 @@ class Bench:
     def __init__(self, folder: Path, url: str, service: int, options: argparse.Namespace) -> None:
         self.folder, self.url, self.service, self.options = folder, url, service, options
         self.copy = folder / "copy"
+        self.checksums: dict[float, float] = {}
 
     def rows(self, size: int, turns: int) -> dict[str, tuple[Spent, Spent]]:
         """Return what each way up and each way down takes, by name."""
         source = self.folder / "source"
         fill(source, size)
+        self.checksums[size / GB] = checksums(source)
         ways = self.ways(source, few=size > 2 * GB)
         taken: dict[str, list[tuple[Spent, Spent]]] = {name: [] for name in ways}
         for _ in range(turns):
@@ -191,6 +195,19 @@ def fill(path: Path, size: int) -> None:
         os.fsync(file.fileno())
 
 
+def checksums(path: Path) -> float:
+    """Return the seconds of computing that the checksums of a save take by themselves, on both sides."""
+    sums, crc = [hashlib.new(one) for one in ("sha256", "md5", "md5")], google_crc32c.Checksum()
+    seconds = 0.0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            begun = time.process_time()
+            for one in (*sums, crc):
+                one.update(block)
+            seconds += time.process_time() - begun
+    return seconds
+
+
 def dd(source: Path, target: Path) -> None:
     """Copy on the disk."""
     copy = ["dd", f"if={source}", f"of={target}", "bs=1M", "conv=fsync", "status=none"]
@@ -264,7 +281,9 @@ def service(folder: Path) -> Iterator[tuple[str, int]]:
         process.wait()
 
 
-def page(found: dict[float, dict[str, tuple[Spent, Spent]]], shared: dict[str, Spent]) -> str:
+def page(
+    found: dict[float, dict[str, tuple[Spent, Spent]]], shared: dict[str, Spent], sums: dict[float, float]
+) -> str:
     """Return the tables and what they say about the goal."""
     about = words(
         "A file of random bytes goes to the storage of the local cloud and comes back; every way is a whole",
@@ -288,6 +307,13 @@ def page(found: dict[float, dict[str, tuple[Spent, Spent]]], shared: dict[str, S
         heads = (f"{size:g} GB", "save, s", "ratio", "computing, s", "restore, s", "ratio", "computing, s")
         parts.append(table(heads, lines))
         goals += [_goal(size, rows, number, what) for number, what in enumerate(("save", "restore"))]
+        goals.append(
+            words(
+                f"The checksums of a save of {size:g} GB alone are {sums[size]:.1f} s of computing: sha256 and MD5",
+                "by the agent, MD5 and CRC32C by the service. The rest is reading, the connection and writing.",
+                item=True,
+            )
+        )
     alone = next(iter(shared.values())).seconds
     lines_ = [
         (name, f"{one.seconds:.1f}", f"{one.seconds / alone:.2f}", f"{one.computing:.1f}")
@@ -348,7 +374,7 @@ def main() -> None:
             shared, found = bench.slice(int(SHARED * GB)), {}
             for size in options.gb or (1.0, 10.0):
                 found[size] = bench.rows(int(size * GB), options.turns if size <= 2 else 1)
-                text = page(found, shared)
+                text = page(found, shared, bench.checksums)
                 print(text, flush=True)
                 # After each size: the largest takes many minutes.
                 if not options.print:
