@@ -57,7 +57,7 @@ class Situation:
 
     *done* counts what a complete checkpoint has, *unsaved* what a change would lose. *mode* and *place*
     are what the job has now, also while it starts. *gap* is how long no spot is to be had, on average.
-    *starting* says that what it has now has not begun to work.
+    *starting* says that what it has now has not begun to work, *overlaps* that it works on while spot is asked for.
     """
 
     now: float
@@ -74,6 +74,7 @@ class Situation:
     unsaved: float = 0.0
     gap: float = 3600.0
     starting: bool = False
+    overlaps: bool = False
 
     @property
     def remaining(self) -> float:
@@ -165,7 +166,8 @@ def _on_demand(s: Situation) -> ModeChoice:
     offer = next(o for o in s.offers if o.place == found.place)
     # Short lives so far are no reason never to look again: the pauses between tries double, so they stay cheap.
     saved = (s.on_demand_usd_hour - offer.usd_hour) * min(max(offer.life, USUAL), s.remaining)
-    saved *= 1.0 if offer.up else offer.share
+    # Where a refusal costs nothing, only what a grant brings counts.
+    saved *= 1.0 if offer.up or s.overlaps else offer.share
     spent = offer.usd_hour * s.cold + s.on_demand_usd_hour * (s.cold + s.unsaved)
     return found if saved > spent else ModeChoice(Mode.ON_DEMAND, s.place, "a move to spot would not pay")
 

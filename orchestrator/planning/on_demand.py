@@ -31,6 +31,7 @@ from orchestrator.planning.deadline import (
     share_of,
 )
 from orchestrator.planning.next_zone import create_gate, hopeless
+from orchestrator.planning.race import may_overlap
 
 FIRST_COLD, FIRST_LOSS = 900.0, 900.0
 """Seconds that a start and the work between two saves are held to take before any was seen."""
@@ -40,8 +41,10 @@ FIRST_SHARE = 0.5
 """Share of the whole time that the work is held to need before a pace was seen."""
 SPOT_PRICE = 0.4
 """Price of spot where on demand costs 1, if one is unknown; the tables say 0.3 to 0.5 for most types."""
+AGAIN = 600.0
+"""Seconds between two tries of spot beside a TPU on demand that works: each costs a call or two."""
 BELIEVED = 3600.0
-"""Seconds for which a refusal of spot is believed while a TPU on demand works; twice as long after each."""
+"""The same where it has to be deleted first; twice as long after each try in vain."""
 
 
 def due_at(spec: Spec, record: Record) -> float | None:
@@ -93,6 +96,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
         place=node.zone if node else "",
         unsaved=max(0, at - known.step) * pace,
         starting=not waits and not works,
+        overlaps=may_overlap(spec),
     )
 
 
@@ -204,8 +208,9 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
     life = life_of(sum((s.until or world.observed_at) - s.since for s in spans), record.node.preemptions)
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
     age = world.observed_at - record.deadline.progress.spot_refused_at
-    # Each try of spot in vain costs a start, so a refusal is believed twice as long after each.
-    doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
+    # Where a try of spot in vain costs a start, a refusal is believed twice as long after each.
+    believed = AGAIN if may_overlap(spec) else BELIEVED * 2.0 ** (vain - 1)
+    doubted = mode is Mode.ON_DEMAND and age < believed
     doubted = doubted or _in_queue(_live(world, record))
     usd = rates(spec, world, record)
 

@@ -107,7 +107,7 @@ def test_a_stockout_of_spot_leads_to_on_demand_in_time(lab):
 
 def test_spot_that_comes_back_is_taken_again(lab):
     """
-    Spot, on demand in between, and spot again when its last refusal is an hour old: in time.
+    Spot, on demand in between, and spot again some minutes after its last refusal: in time.
 
     The one on demand works until the next one is READY: nothing is lost between the two.
     """

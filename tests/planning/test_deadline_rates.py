@@ -85,8 +85,8 @@ def test_on_demand_is_left_only_when_the_saving_is_larger_than_what_the_change_c
     """The same job and slack: it depends on the price of spot, and on how much work is left."""
     why, mode = on_demand_since(4, priced(3.0, 9.6))
     assert ("spot is back" in why, mode) == (True, Mode.SPOT)
-    assert on_demand_since(4, priced(9.2, 9.6))[0] == ""
-    assert on_demand_since(0.3, priced(3.0, 9.6))[0] == ""
+    assert on_demand_since(4, priced(9.4, 9.6))[0] == ""
+    assert on_demand_since(0.1, priced(3.0, 9.6))[0] == ""
 
 
 def test_of_zones_that_are_as_good_the_cheap_one_is_asked_first():

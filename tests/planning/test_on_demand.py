@@ -118,19 +118,23 @@ def test_a_create_whose_answer_is_open_is_not_doubled():
     assert asked(due(), begun(9.9, accepted=True, requested_at=NOW - 5)) is None
 
 
-def test_on_demand_is_left_for_spot_and_not_again_within_the_hour():
-    """The refusals of spot are believed for an hour, then for two."""
+@pytest.mark.parametrize(("request_as", "hours"), [("node", 1 / 6), ("queued", 1.0)])
+def test_spot_is_asked_for_again_while_on_demand_works_but_not_at_once(request_as, hours):
+    """Ten minutes after a refusal; where on demand has to go first, a refusal is believed for an hour, then two."""
     dear = begun(1, on_demand=(1,), incarnation=1)
     works = {"nodes": Present((node(),)), "heartbeats": Present((beat(step=5, committed_step=5),))}
-    assert asked(due(), dear, **works).on_demand is False
+    wants = due(request=request_as)
+    assert asked(wants, dear, **works).on_demand is False
     for ago, again in ((0.9, False), (1.1, True)):
-        refused = changed(dear, progress=replace(KNOWN, spot_refused_at=NOW - ago * HOUR))
-        assert (asked(due(), refused, **works) is not None) == again
+        refused = changed(dear, progress=replace(KNOWN, spot_refused_at=NOW - ago * hours * HOUR))
+        assert (asked(wants, refused, **works) is not None) == again
+    if request_as == "node":
+        return
     twice = changed(dear, on_demand=(1, 0), progress=replace(KNOWN, spot_refused_at=NOW - 1.1 * HOUR))
     twice = changed(
         twice, spans=(Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 9, spot=False),), on_demand=(1, 2)
     )
-    assert asked(due(), twice, **works) is None
+    assert asked(wants, twice, **works) is None
 
 
 def test_a_refusal_of_on_demand_says_nothing_about_spot():
