@@ -60,10 +60,12 @@ class Down:
 def take_down(
     choice: Choice, reporter: Reporter, approve: Callable[[str, bool], None], *,
     delete_data: bool = False, take_over: Callable[[LeaseHeldError], None] | None = None,
-    keep: Callable[[Sequence[Node]], bool] = lambda _: True, at_down: str = "",
+    keep: Callable[[Sequence[Node]], bool] = lambda _: True, at_down: str = "", session: Session | None = None,
 ) -> Down:  # fmt: skip
     """
     Delete TPU and VM, with *delete_data* the bucket too, after saying what goes and what stays.
+
+    It is the deployment of the file, or that of *session*, which must be a forgiving one.
 
     *approve* is asked before anything goes: it is given the deployment's name, and whether data goes with it,
     and raises to end the command. *keep* is asked whether adopted TPUs are given back instead of deleted, where
@@ -71,7 +73,7 @@ def take_down(
     *take_over* is asked whether to go on beside whoever holds the lease.
     """
     # The command that ends costs works without lease, record and bucket: each may be what is broken.
-    session = Session(choice, reporter, forgiving=True)
+    session = session or Session(choice, reporter, forgiving=True)
     sweep_expired(session)
     with (
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
@@ -173,7 +175,8 @@ def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> tuple[boo
     sight = session.deployment.cloud.buckets.observe(bucket)
     there = not isinstance(sight, Absent)
     lent = isinstance(sight, Present) and names.is_given_back(sight.value.labels)
-    goes = there and delete_data and not lent
+    # Our folder of a shared bucket is ours, whoever has the bucket.
+    goes = there and delete_data and (bool(session.spec.bucket.prefix) or not lent)
     if there:
         again = ": it was adopted, and is yours again" if lent and delete_data else ""
         if session.spec.bucket.prefix:

@@ -1,6 +1,7 @@
 """The one place where real parts meet: clock, cloud, SSH, record, engine."""
 
 import atexit
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -36,7 +37,7 @@ from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease, claim_record
 from orchestrator.engine.record_store import RecordStore
-from orchestrator.errors import LeaseHeldError, TpuctlError
+from orchestrator.errors import LeaseHeldError, TpuctlError, UsageError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from orchestrator.google.shared_lists import ZoneLists
@@ -52,13 +53,38 @@ if TYPE_CHECKING:
     from orchestrator.engine.receivers import Apprise, Hook, Webhook
 
 
-def read_spec(choice: Choice) -> tuple[Path, Spec]:
-    """Return the deployment file and the spec with the catalogue's runtime filled in."""
+def read_spec(choice: Choice, *, fleet: bool = False) -> tuple[Path, Spec]:
+    """
+    Return the deployment file and the spec with the catalogue's runtime filled in.
+
+    Raise UsageError for one that describes a fleet, with *fleet* for one that describes none.
+    """
     # An explicit --file wins; the search goes upwards, so that a command works in a folder of the project.
     path = choice.file or find(Path.cwd())
     spec = load(path, overrides_of(choice.settings))
+    if fleet != bool(spec.fleet):
+        kind, way = (
+            ("no fleet", "tpuctl up") if fleet else ("a fleet", "tpuctl fleet up, see tpuctl fleet --help")
+        )
+        raise UsageError(
+            f"{path.name} describes {kind}", hint=f"run: {way}", changed="nothing was changed", code="TPU-101"
+        )
     runtime = spec.tpu.runtime or load_catalog().runtime_for(spec.tpu.type)
     return path, replace(spec, tpu=replace(spec.tpu, runtime=runtime))
+
+
+class Together:
+    """Sum up what several deployments have spent that have one budget, from what each has said last."""
+
+    def __init__(self) -> None:
+        self._usd: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def with_others(self, name: str, usd: float) -> float:
+        """Note what one has spent, and return the sum."""
+        with self._lock:
+            self._usd[name] = usd
+            return sum(self._usd.values())
 
 
 class Session:
@@ -67,18 +93,20 @@ class Session:
 
     *path* names the deployment file of a *spec* that was read before. A *forgiving* one goes on without lease
     and record, as `down` must; one that *only_looks* asks for nothing that only changes need. *lists* are
-    shared with other sessions.
+    shared with other sessions, and so is the budget in *together*.
     """
 
     def __init__(
         self, choice: Choice, reporter: Reporter, spec: Spec | None = None, path: Path | None = None, *,
         forgiving: bool = False, only_looks: bool = False, lists: ZoneLists | None = None,
+        together: Together | None = None,
     ) -> None:  # fmt: skip
         self.choice = choice
         self.reporter = reporter
         self._forgiving = forgiving
         self._only_looks = only_looks
         self._lists = lists
+        self._together = together
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
         # Time to live and budget are measured with it: a clock that is set back must not give hours away.
@@ -216,8 +244,13 @@ class Session:
         return spent(self.spec, self.catalog, record, now).unknown
 
     def cost_at_most(self, record: Record, now: float) -> float:
-        """Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it."""
-        return spent(self.spec, self.catalog, record, now).most_usd
+        """
+        Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it.
+
+        Of a fleet it is that of all its nodes, since they have one budget.
+        """
+        own = spent(self.spec, self.catalog, record, now).most_usd
+        return own if self._together is None else self._together.with_others(self.spec.name, own)
 
     @cached_property
     def deployment(self) -> Deployment:

@@ -97,10 +97,12 @@ class UpPrice:
 
 def bring_up(
     choice: Choice, reporter: Reporter, *, wait: bool = False, plan: Path | None = None, goal: Goal = Goal.JOB,
-    show_price: Callable[[UpPrice], None] = lambda _: None, first: bool = False,
+    show_price: Callable[[UpPrice], None] = lambda _: None, first: bool = False, session: Session | None = None,
 ) -> Up:  # fmt: skip
     """
     Run passes until *goal* is reached; with *plan*, do nothing beyond that file.
+
+    It is the deployment of the file, or that of *session*.
 
     *show_price* is given the price before the first machine is made. With *first* that is before anything is done
     at all, so that it may raise to end the command: this looks at the cloud once more.
@@ -109,7 +111,7 @@ def bring_up(
     if plan:
         session, approved = open_approved(choice, plan, reporter)
     else:
-        session = Session(choice, reporter)
+        session = session or Session(choice, reporter)
     sweep_expired(session)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     say_what_is_sent(session, sets)

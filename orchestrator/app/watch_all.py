@@ -1,7 +1,7 @@
 """Watch all deployments that this computer has brought up, in one process that lists each zone once for all."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from orchestrator.app.choice import Choice
 from orchestrator.app.known import billed, spec_in
 from orchestrator.app.reporter import Reporter
-from orchestrator.app.session import Session
+from orchestrator.app.session import Session, Together
 from orchestrator.app.state_folders import known_files
 from orchestrator.app.watch import Screen, turn
 from orchestrator.clock import SystemClock
@@ -20,6 +20,7 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.record_format import decode
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists
+from orchestrator.planning.fleet import fleet_of
 
 R = TypeVar("R", bound=Reporter)
 
@@ -40,14 +41,21 @@ class Ended:
 
 
 class WatchAll(Generic[R]):
-    """Watch until all have ended or somebody calls `stop`; what is brought up later is not seen."""
+    """
+    Watch until all have ended or somebody calls `stop`; what is brought up later is not seen.
+
+    With *only* it watches the deployments of these names; those of one fleet have one budget.
+    """
 
     def __init__(
-        self, choice: Choice, reporter_of: Callable[[str], R], screen_of: Callable[[R, Session], Screen]
-    ) -> None:
+        self, choice: Choice, reporter_of: Callable[[str], R], screen_of: Callable[[R, Session], Screen],
+        only: Container[str] | None = None,
+    ) -> None:  # fmt: skip
         self._choice, self._reporter_of, self._screen_of = choice, reporter_of, screen_of
+        self._only = only
         clock = SystemClock()
         self._lists = ZoneLists(FRESH, clock.monotonic)
+        self._together: dict[str, Together] = {}
         self.ended: list[Ended] = []
         members = [Member(path.parent.name, self._life(path)) for path in self._open()]
         if not members and not self.ended:
@@ -75,6 +83,8 @@ class WatchAll(Generic[R]):
         """Return the stored specs of all that have not ended; what cannot be read is named at the end."""
         found = []
         for path in known_files(self._choice.cloud):
+            if self._only is not None and path.parent.name not in self._only:
+                continue
             try:
                 record = decode((path.parent / "record.json").read_bytes(), path.parent.name)
             except FileNotFoundError:
@@ -92,7 +102,9 @@ class WatchAll(Generic[R]):
         reporter, stopped = self._reporter_of(path.parent.name), threading.Event()
         while True:
             # Read again after a `push`, which may have come with a changed deployment file.
-            session = Session(self._choice, reporter, spec_in(path), lists=self._lists)
+            spec = spec_in(path)
+            together = self._together.setdefault(fleet_of(spec), Together()) if fleet_of(spec) else None
+            session = Session(self._choice, reporter, spec, lists=self._lists, together=together)
             screen = self._screen_of(reporter, session)
             result = yield from turn(session, screen, None, stopped)
             if result is not None:

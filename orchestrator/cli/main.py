@@ -34,6 +34,7 @@ GROUPS = {
         "adopt": "Take over a TPU or a bucket that was made without tpuctl.",
         "watch": "Keep the job alive through preemptions until it is done.",
         "push": "Send new code to the running job, which resumes.",
+        "fleet": "Run many jobs on many TPUs, with a queue.",
         "down": "Delete the machines; data stays unless you say so.",
     },
     "Look": {

@@ -103,7 +103,9 @@ def _file(values: Mapping[str, Any]) -> Iterator[str]:
     yield "#"
     yield "# A deployment of tpuctl. What is commented out shows the default."
     yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."
-    for key in sorted(keys_in(""), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+    # A file with `fleet` is another kind of file: docs/fleet.md has one.
+    keys = [name for name in keys_in("") if name != "fleet"]
+    for key in sorted(keys, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
         yield ""
         yield from _setting(key, values, "", off=False)
 

@@ -16,7 +16,7 @@ from orchestrator.config.rules.every_rule import check
 from orchestrator.config.setting_types import Path, dotted, keys_in, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.wording import Wording, reword
-from orchestrator.domain.spec import Spec
+from orchestrator.domain.spec import FLEET_COMMAND, Spec
 from orchestrator.domain.suggest import closest
 
 _NAME = "[key]"  # pydantic's last part of the place of a name in a mapping
@@ -84,11 +84,17 @@ def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_types(data: dict[str, Any]) -> dict[str, Any]:
-    """Write the short form `type: [A, B]` out; a list beside other_types is left to be complained about."""
+    """
+    Write the short form `type: [A, B]` out, and the job of a file that describes a fleet.
+
+    A list beside other_types is left to be complained about.
+    """
     tpu = data.get("tpu")
     types = tpu.get("type") if isinstance(tpu, dict) else None
     if isinstance(tpu, dict) and isinstance(types, list) and types and "other_types" not in tpu:
         tpu["type"], tpu["other_types"] = types[0], types[1:]
+    if "fleet" in data:
+        data.setdefault("job", {"command": FLEET_COMMAND})
     return data
 
 

@@ -29,6 +29,18 @@ TENSORBOARD = "tensorboard/"
 OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCLAIMED, CACHES, IMAGES, TENSORBOARD)
 """Where tpuctl writes; what lies beside is the job's own, or a stranger's."""
 
+NODES = "nodes/"
+"""In a fleet's bucket: a folder for each node, with all that a deployment has."""
+ENGINE = "engine/"
+"""Slurm, and the key by which its programs know each other."""
+JOBS = "jobs/"
+"""A folder for each job of a fleet. It holds the job's code, and below `tasks/` a folder for each task."""
+ORDERS = ".tpuctl/orders/"
+"""What was submitted: an object for each job of a fleet, which only the controller writes."""
+TASKS = "tasks/"
+ENDS = "ends/"
+"""In a job's folder: `ends/NUMBER.PHASE` for each task that has ended."""
+
 FETCHED = ".tpuctl-fetched"
 """What `fetch` leaves beside what it has copied; a folder that holds it is no code of the job."""
 DATA_LIST = ".tpuctl-data.json"

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from orchestrator.contract.object_names import NODES
 from orchestrator.domain.spec import Spec
 
 # Written on what exists and is billed: a renamed label would leave those machines to nobody.
@@ -60,6 +61,12 @@ def bucket_name(spec: Spec, project: str) -> str:
 def prefix_of(spec: Spec) -> str:
     """Return what the names of all the deployment's objects begin with: empty, or a folder of a shared bucket."""
     return f"{spec.bucket.prefix}/" if spec.bucket.prefix else ""
+
+
+def memory_prefix_of(spec: Spec) -> str:
+    """Return the folder with the memory of zones: the nodes of a fleet share that of their bucket."""
+    prefix = prefix_of(spec)
+    return "" if prefix.startswith(NODES) else prefix
 
 
 def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0) -> dict[str, str]:

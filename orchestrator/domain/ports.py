@@ -344,6 +344,7 @@ class Cloud:
     """
     Bundle the adapters of one cloud for one deployment.
 
+    *memory* is where zones are remembered for all nodes of a fleet together, the *store* where there is no fleet.
     *inside* says that we run on a machine in the same network; *relay* is where a local cloud's
     Identity-Aware Proxy listens, empty for Google's own.
     """
@@ -355,6 +356,7 @@ class Cloud:
     queued: QueuedResources
     store: Store
     remote: Remote
+    memory: Store
     ssh_port: int = 22
     inside: bool = False
     relay: str = ""

@@ -12,6 +12,8 @@ from typing import Literal
 from orchestrator.domain.units import Duration, Until
 
 STRICT = {"extra": "forbid"}
+FLEET_COMMAND = "true"
+"""The job of a file that describes a fleet: its own deployment has no TPU, so nothing ever runs it."""
 EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "done", "failed"]
 EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budget", "done", "failed")
 
@@ -275,6 +277,16 @@ class SidecarsSpec:
 
 
 @dataclass(frozen=True)
+class FleetSpec:
+    """Describe a fleet: TPUs of one kind that work on a queue of jobs. The file then has no job of its own."""
+
+    __pydantic_config__ = STRICT
+
+    nodes: int
+    """How many TPUs to keep, at most 100; each works on one task at a time."""
+
+
+@dataclass(frozen=True)
 class Spec:
     """Hold one deployment file, validated and with defaults filled in."""
 
@@ -285,7 +297,7 @@ class Spec:
     tpu: TpuSpec
     """The TPU slice."""
     job: JobSpec
-    """The training job."""
+    """The training job. A file with `fleet` has none: its jobs come by `tpuctl fleet submit`."""
     project: str | None = None
     """Google Cloud project. Default: GOOGLE_CLOUD_PROJECT or the credentials' project."""
     vm: VmSpec | Literal["none"] = field(default_factory=VmSpec)
@@ -310,5 +322,7 @@ class Spec:
     """How the deployment is watched."""
     notify: NotifySpec = field(default_factory=NotifySpec)
     """Who is notified of events."""
+    fleet: FleetSpec | None = None
+    """Many TPUs that work on a queue of jobs, for `tpuctl fleet`."""
     sidecars: SidecarsSpec = field(default_factory=SidecarsSpec)
     """Programs beside the job: TensorBoard, JupyterLab."""

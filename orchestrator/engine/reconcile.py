@@ -40,7 +40,7 @@ class Reconciler:
         self._records = deployment.records
         self._sink = deployment.sink
         self._actor = Actor(deployment)
-        self._memory = CapacityMemory(deployment.cloud.store)
+        self._memory = CapacityMemory(deployment.cloud.memory)
         self._reports = Heartbeats(deployment.cloud.store)
         self._wide = WideLook()
         self._alarms: set[str] = set()

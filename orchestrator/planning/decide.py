@@ -30,9 +30,10 @@ def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> 
         decide_bucket(spec, world, record),
         decide_bundle(spec, world, record),
         decide_vm(spec, world, record),
-        node := decide_node(spec, world, record),
+        # A fleet's own deployment has bucket and VM; each of its TPUs is a deployment of its own.
+        node := Step() if spec.fleet else decide_node(spec, world, record),
         # Nothing is pushed to machines that this very pass replaces, nor to those that may lose their race.
-        Step() if _in_doubt(node, record) else decide_job(spec, world, record),
+        Step() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record),
         decide_sidecars(spec, world, record),
     )
     wakes = [s.wake_in for s in steps if s.wake_in is not None]

@@ -10,11 +10,13 @@ import functools
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.config.rules.progress_patterns import progress_text
+from orchestrator.contract.object_names import JOBS
 from orchestrator.contract.preemption_notice import SHUTDOWN_SCRIPT
 from orchestrator.domain.data_disks import DataDisk
 from orchestrator.domain.names import prefix_of
@@ -128,6 +130,29 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
     return Scripts(
         startup=startup, shutdown=render("shutdown.sh.j2", {"seconds": f"{SHUTDOWN_SCRIPT:g}"}), **files
     )
+
+
+def shipped(name: str) -> bytes:
+    """Return a script that needs no values, as it lies beside the templates."""
+    package = Path(__file__).resolve().parents[1]
+    places = (package / "templates" / name, package.parent / "templates" / name)
+    return next(place for place in places if place.exists()).read_bytes()
+
+
+def task_script(spec: Spec, target: MachineTarget, job: str, parameters: Sequence[Mapping[str, str]]) -> str:
+    """
+    Return what Slurm runs for the tasks of a *job*; *parameters* has the variables of each. *spec* stands for one.
+
+    Raises UsageError as `machine_scripts` does.
+    """
+    check_environment(spec)
+    for variables in parameters:
+        check_environment(replace(spec, job=replace(spec.job, env=variables)))
+    values = {
+        "job": job, "job_env": render("job.env.j2", _values(spec, target)), "folder": f"{JOBS}{job}/",
+        "parameters": [dict(variables) for variables in parameters],
+    }  # fmt: skip
+    return render("fleet-task.sh.j2", values)
 
 
 def begin_script(*, restart: bool) -> str:

@@ -234,7 +234,9 @@ NEEDS = {
 
 def test_the_table_of_values_covers_every_setting():
     """A new setting has to join the test of precedence."""
-    assert set(VALUES) == {s.key for s in settings().values() if not s.section and not s.mapped}
+    # `fleet` makes another kind of file, which has no job.
+    known = {s.key for s in settings().values() if not s.section and not s.mapped}
+    assert set(VALUES) == known - {"fleet.nodes"}
 
 
 @pytest.mark.parametrize("key", VALUES)

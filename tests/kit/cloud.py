@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import requests
 
-from orchestrator.app import holder, session, watch_all
+from orchestrator.app import fleet, holder, session, watch_all
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
@@ -59,7 +59,7 @@ class Cloud:
         self.inside = InProcess(self.clock, chosen, self.machines)
         self.model, self.storage, self.router = self.inside.cloud, self.inside.storage, self.inside.router
         self.acting, self.processes, self.users = [], [], []
-        self.log, self.plans = [], []
+        self.log, self.plans, self.slurm = [], [], []
         self.distort = lambda method, response: response
         self.checks = Checks(self)
         self.witness = Witness()
@@ -192,6 +192,7 @@ class Cloud:
                 *QUICK,
                 (session, "SystemClock", lambda: UserClock(self)),
                 (watch_all, "SystemClock", lambda: UserClock(self)),
+                (fleet, "SystemClock", lambda: UserClock(self)),
                 (session, "this_process", self._introduced),
                 (session, "gone", self._gone),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),

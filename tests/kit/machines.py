@@ -225,6 +225,11 @@ class Ssh:
         return [CommandAnswer(host.name, 0, "", "") for host in hosts if self._reach(host)]
 
     def run_elevated(self, hosts, script, deadline):
+        if 'slurm.sh"' in script:
+            # A fleet's Slurm: what it says when it has nothing to do.
+            words = script.rsplit('slurm.sh" ', 1)[1].split()
+            self.cloud.slurm.append(tuple(words))
+            return [RunResult(0, f"slurm-{'0' * 64}.tar.gz\n" if words == ["engine"] else "")]
         for host, worker in [(host, self._reach(host)) for host in hosts]:
             if 'touch "$root/state/stop"' in script:
                 self.cloud.machines.end(worker)

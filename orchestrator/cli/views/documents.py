@@ -114,6 +114,27 @@ KINDS: Mapping[str, Any] = {
     "check": {"name": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
+    "fleet-up": {"name": str, "bucket": str, "up": [str], "missing": table(str)},
+    "fleet-status": {
+        "name": str, "vm": str,
+        "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
+        "waiting": int, "running": int, "usd": float, "trouble": str,
+    },
+    "fleet-down": {"name": str, "left": table(str), "data_kept": bool},
+    "fleet-submit": {"job": str, "tasks": int, "ended": int},
+    "fleet-queue": {
+        "jobs": [
+            {
+                "name": str, "submitted_at": float,
+                "tasks": [
+                    {"number": int, "state": str, "node": str, "restarts": int, "parameters": table(str)}
+                ],
+            }
+        ],
+        "trouble": str,
+    },
+    "fleet-cancel": {"job": str, "tasks": int},
+    "fleet-fetch": {"tasks": [{"task": int, "step": int, "folder": str}]},
     "watch-all": {
         "stopped": bool,
         "deployments": [{"name": str, "outcome": maybe(str), "reason": str, "error": maybe(object)}],

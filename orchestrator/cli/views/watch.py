@@ -33,7 +33,9 @@ def say_names(names: Sequence[str]) -> None:
     talk(f"watching {len(names)}: {shown}")
 
 
-def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool) -> int:
+def show_all(
+    ended: Sequence[Ended], *, stopped: bool, as_json: bool, again: str = "tpuctl watch --all"
+) -> int:
     """Print how each watch ended that did; return the exit code: of the worst end, or that it was stopped."""
     rows = [
         {"name": one.name, "outcome": one.outcome or None, "reason": one.reason,
@@ -50,7 +52,7 @@ def show_all(ended: Sequence[Ended], *, stopped: bool, as_json: bool) -> int:
         say(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")
     if stopped and not as_json:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
-        talk("  next:  go on with `tpuctl watch --all`")
+        talk(f"  next:  go on with `{again}`")
     worst = max((one.error.exit_code for one in ended if one.error), default=0)
     return worst or (130 if stopped else 0)
 

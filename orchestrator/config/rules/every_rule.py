@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from orchestrator.config.rules import job, loop, memory, notify, place, request, secret_names, sidecar
+from orchestrator.config.rules import fleet, job, loop, memory, notify, place, request, secret_names, sidecar
 from orchestrator.config.rules.rule import Problem
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
@@ -16,6 +16,7 @@ RULES = (
     *sidecar.RULES,
     *loop.RULES,
     *notify.RULES,
+    *fleet.RULES,
 )
 
 

@@ -57,8 +57,10 @@ def run(files: Path, name: str, words: Sequence[str]) -> int:
             return _say(f"E: Unable to lock directory {lists}/", FAILED)
         _show("Reading package lists... Done")
         return 0
+    if verb == "download":
+        return _download(plain[1:])
     if verb not in CHANGING:
-        _show(f"{name}: a machine of the local cloud takes update, {', '.join(sorted(CHANGING))}")
+        _show(f"{name}: a machine of the local cloud takes update, download, {', '.join(sorted(CHANGING))}")
         return 0 if verb in {"clean", "autoclean", ""} else FAILED
     if _taken(files / "var/lib/dpkg/lock-frontend", float(settings.get(TIMEOUT, "0"))):
         text = f"E: Unable to acquire the dpkg frontend lock ({files}/var/lib/dpkg/lock-frontend)"
@@ -81,6 +83,17 @@ def _install(packages: Sequence[str]) -> int:
         f"apt-get install {words}; or use machines with their own apt: tpuctl local start --hosts namespace",
         FAILED,
     )
+
+
+def _download(packages: Sequence[str]) -> int:
+    """Fetch the files of packages into the working folder, by the computer's own apt-get."""
+    own = shutil.which("apt-get", path="/usr/bin:/bin")
+    if own is None:
+        return _say("E: Unable to locate package: this computer has no apt-get", FAILED)
+    # The machine's proxy lets nothing out; the sources of packages are the computer's own.
+    apart = ("_proxy", "apt_config")
+    environ = {key: value for key, value in os.environ.items() if not key.lower().endswith(apart)}
+    return subprocess.run([own, "download", "-qq", *packages], env=environ, check=False).returncode
 
 
 def _installed(package: str) -> bool:

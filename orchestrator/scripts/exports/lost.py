@@ -83,7 +83,7 @@ LOST: dict[str, tuple[str, str, str]] = {
     "watch.ttl": ("counted anew after each restart", *_NONE[:2]),
     "watch.deadline": _NONE, "watch.last_resort": _NONE, "watch.stall": _NONE,
     "watch.self_delete": _NONE, "watch.on_vm": _LOOP, "watch.poll": _LOOP, "watch.listen": _LOOP,
-    "notify": _NONE, "sidecars": _NONE,
+    "notify": _NONE, "sidecars": _NONE, "fleet": ("refused",) * 3,
 }  # fmt: skip
 """By the setting, or the section, why it is lost with each of TARGETS; empty where it is kept."""
 

@@ -1,0 +1,102 @@
+"""Watch a fleet: its deployments as `watch --all` does, and its queue."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.fleet import Fleet
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.app.watch_all import WatchAll
+from orchestrator.domain import names
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.engine.reconcile import Pass
+from orchestrator.engine.slurm import Slurm
+from orchestrator.errors import TpuctlError
+
+TEND_SECONDS = 15.0
+
+
+class Losses:
+    """Remember which machines of nodes are lost until Slurm has heard it."""
+
+    def __init__(self) -> None:
+        self._lost: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
+        self._lock = threading.Lock()
+        self.wake = threading.Event()
+
+    def take(self, node: str, result: Pass) -> None:
+        """Note what a pass deletes: that machine does no work any more."""
+        for change in result.plan.changes:
+            if change.kind is Kind.NODE and change.verb is Verb.DELETE:
+                number = names.incarnation_of(change.name, {})
+                with self._lock:
+                    if number is not None and (node, number) not in self._reported:
+                        self._lost.add((node, number))
+                        self.wake.set()
+
+    def report(self, slurm: Slurm) -> None:
+        """Say all of it to Slurm. Raise TpuctlError with what is left kept for the next time."""
+        self.wake.clear()
+        with self._lock:
+            waiting = sorted(self._lost)
+        for node, number in waiting:
+            slurm.lost(node, number)
+            with self._lock:
+                self._lost.discard((node, number))
+                self._reported.add((node, number))
+
+
+class _NodeScreen:
+    """Show nothing of a node's job, which is Slurm; only what is lost."""
+
+    def __init__(self, node: str, losses: Losses) -> None:
+        self._node, self._losses = node, losses
+
+    def show(self, result: Pass, usd: float) -> None:
+        self._losses.take(self._node, result)
+
+    def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class FleetWatch(WatchAll[Reporter]):
+    """Watch all nodes and the VM of one fleet, and give Slurm what it cannot know or has forgotten."""
+
+    def __init__(self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter]) -> None:
+        self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
+        self._losses, self._over, self._said = losses, threading.Event(), ""
+
+        def screen(_: Reporter, session: Session) -> _NodeScreen:
+            return _NodeScreen(session.spec.name, losses)
+
+        parts = {self._fleet.spec.name, *self._fleet.known()}
+        super().__init__(choice, reporter_of, screen, parts)
+
+    def run(self) -> None:
+        """Make passes, and look after the queue beside them."""
+        tending = threading.Thread(target=self._tend, name="queue", daemon=True)
+        tending.start()
+        try:
+            super().run()
+        finally:
+            self._over.set()
+            self._losses.wake.set()
+            tending.join(TEND_SECONDS)
+
+    def _tend(self) -> None:
+        while not self._over.is_set():
+            try:
+                slurm = self._fleet.slurm()
+                self._losses.report(slurm)
+                slurm.tend()
+                self._fleet.submit_missing(slurm)
+                self._said = ""
+            except TpuctlError as error:
+                # The VM may be on its way back; what was not said now is said then.
+                if error.message != self._said:
+                    self._reporter.say(f"the queue: {error.message}", style="warning")
+                self._said = error.message
+            self._losses.wake.wait(TEND_SECONDS)

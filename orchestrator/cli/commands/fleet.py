@@ -1,0 +1,184 @@
+"""tpuctl fleet: many TPUs that work on a queue of jobs."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from orchestrator.app.choice import Choice
+from orchestrator.cli.options import (
+    Command,
+    confirm,
+    confirm_name,
+    deployment_options,
+    must_answer,
+    yes_option,
+)
+
+which_argument = click.argument("which", metavar="JOB[/TASK]")
+
+
+@click.group("fleet", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Run many jobs on many TPUs: a queue on a VM, nodes that come back by themselves (docs/fleet.md)."""
+
+
+@command.command("up", cls=Command)
+@deployment_options
+@yes_option
+def up(choice: Choice, yes: bool) -> None:
+    """
+    Create bucket, VM and all nodes of the fleet, and start Slurm on them.
+
+    First it shows what an hour costs, and asks once. Run it again at any time: what is right is left alone, missing
+    nodes are asked for again, and nodes that the file does not name any more are deleted. `tpuctl fleet watch`
+    then keeps the nodes alive.
+    """
+    from orchestrator.app.fleet import FleetPrice, fleet_up
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
+
+    must_answer(yes=yes or choice.as_json)
+
+    def priced(price: FleetPrice) -> None:
+        view.show_price(price)
+        confirm("Go on?", yes=yes or choice.as_json)
+
+    def printer(name: str) -> NamedPrinter:
+        return NamedPrinter(name, as_json=False)
+
+    view.show_up(fleet_up(choice, EventPrinter(), printer, priced), as_json=choice.as_json)
+
+
+@command.command("status", cls=Command)
+@deployment_options
+def status(choice: Choice) -> None:
+    """Show the VM, each node with its task, and how many tasks wait."""
+    from orchestrator.app.fleet import fleet_status
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    view.show_status(fleet_status(choice, EventPrinter()), as_json=choice.as_json)
+
+
+@command.command("watch", cls=Command)
+@deployment_options
+def watch(choice: Choice) -> None:
+    """
+    Keep the fleet alive: replace preempted nodes, queue their tasks again, until Ctrl-C or the end of the budget.
+
+    What is queued runs on without it; run it again to go on.
+    """
+    from orchestrator.app.fleet_watch import FleetWatch
+    from orchestrator.cli.views import watch as view
+    from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
+    from orchestrator.cli.views.job_progress import gentle
+
+    watching = FleetWatch(
+        choice, EventPrinter(as_json=choice.as_json), lambda name: NamedPrinter(name, as_json=choice.as_json)
+    )
+    view.say_names(watching.names)
+    with suppress(KeyboardInterrupt), gentle(watching.stop):
+        watching.run()
+    raise click.exceptions.Exit(
+        view.show_all(
+            watching.ended, stopped=watching.stopped, as_json=choice.as_json, again="tpuctl fleet watch"
+        )
+    )
+
+
+@command.command("down", cls=Command)
+@deployment_options
+@yes_option
+@click.option("--delete-data", is_flag=True, help="Delete the bucket too: all jobs, checkpoints and logs.")
+def down(choice: Choice, yes: bool, delete_data: bool) -> None:
+    """Delete all nodes, then the VM, and list by label what is left. Data stays without --delete-data."""
+    from orchestrator.app.fleet import fleet_down
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
+
+    must_answer(yes=yes)
+
+    def approve(name: str, data_goes: bool) -> None:
+        if data_goes:
+            confirm_name(name, "The data cannot be brought back.", yes=yes)
+        else:
+            confirm("Delete the machines?", yes=yes)
+
+    def printer(name: str) -> NamedPrinter:
+        return NamedPrinter(name, as_json=False)
+
+    ended = fleet_down(choice, EventPrinter(), printer, approve, delete_data=delete_data)
+    view.show_down(ended, as_json=choice.as_json)
+    ended.raise_leftovers()
+
+
+@command.command("submit", cls=Command)
+@deployment_options
+@click.argument("job", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+def submit(choice: Choice, job: Path) -> None:
+    """
+    Send a job to the fleet: JOB is a file with its name, its tasks and the section `job` (docs/fleet.md).
+
+    The same file again changes nothing, and goes on where a submission was interrupted.
+    """
+    from orchestrator.app import fleet_jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    view.show_submitted(fleet_jobs.submit(choice, job, EventPrinter()), as_json=choice.as_json)
+
+
+@command.command("queue", cls=Command)
+@deployment_options
+@click.argument("job", required=False)
+def queue(choice: Choice, job: str | None) -> None:
+    """Show all jobs, or each task of one JOB: waiting, running, done or failed, and its machine's losses."""
+    from orchestrator.app import fleet_jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    found = fleet_jobs.queue(choice, EventPrinter(), job)
+    view.show_queue(found, tasks=job is not None, as_json=choice.as_json)
+
+
+@command.command("cancel", cls=Command)
+@deployment_options
+@which_argument
+def cancel(choice: Choice, which: str) -> None:
+    """End a job, or one task of it, for good; a task that runs saves first. What it has saved stays."""
+    from orchestrator.app import fleet_jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    view.show_cancelled(which, fleet_jobs.cancel(choice, which, EventPrinter()), as_json=choice.as_json)
+
+
+@command.command("logs", cls=Command)
+@deployment_options
+@which_argument
+def logs(choice: Choice, which: str) -> None:
+    """Show what a task has printed, across machines; of a whole job each line has the task's number."""
+    from orchestrator.app import fleet_jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    if not fleet_jobs.read_log(choice, which, view.show_line("/" not in which), EventPrinter()):
+        view.say_no_log(which)
+
+
+@command.command("fetch", cls=Command)
+@deployment_options
+@which_argument
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False),
+    help="Folder to write to, one folder in it for each task.  [default: JOB-results]",
+)  # fmt: skip
+def fetch(choice: Choice, which: str, output: Path | None) -> None:
+    """Copy the newest checkpoint of a task, or of each task of a job, to this computer."""
+    from orchestrator.app import fleet_jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    found = fleet_jobs.fetch_results(choice, which, output, EventPrinter())
+    view.show_fetched(found, as_json=choice.as_json)

@@ -1,0 +1,57 @@
+"""Rules of the section `fleet`."""
+
+from collections.abc import Iterator
+
+from orchestrator.config.rules.place import NAME_LENGTH
+from orchestrator.config.rules.rule import Problem, SettingRule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import FLEET_COMMAND, Spec, TensorboardSpec
+
+MOST_NODES = 100
+NODE_SUFFIX = "-001"
+
+
+def _fleet(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.fleet is None:
+        return
+    if not 1 <= spec.fleet.nodes <= MOST_NODES:
+        yield Problem("fleet.nodes", f"{spec.fleet.nodes} is not between 1 and {MOST_NODES}", "for example 8")
+    if spec.job.command != FLEET_COMMAND:
+        text = "a file with `fleet` has no job of its own"
+        yield Problem("job", text, "put it into a file of its own, for: tpuctl fleet submit FILE")
+    if len(spec.name) > NAME_LENGTH - len(NODE_SUFFIX):
+        text = f"its nodes are called {spec.name[:60]}{NODE_SUFFIX}, which is too long"
+        yield Problem("name", text, f"use at most {NAME_LENGTH - len(NODE_SUFFIX)} characters")
+    if spec.vm == "none" or spec.vm.spot:
+        text = "the queue of a fleet is on its VM, which must not be taken away"
+        yield Problem("vm", text, "leave it out, or write spot: false")
+    if spec.bucket.adopt or spec.bucket.prefix:
+        yield Problem("bucket.adopt", "a fleet has a bucket of its own", "leave adopt and prefix out")
+    refused = {
+        "tpu.strategy": spec.tpu.strategy != "failover",
+        "tpu.disks": bool(spec.tpu.disks),
+        "watch.on_vm": spec.watch.on_vm,
+        "watch.deadline": spec.watch.deadline is not None,
+        "sidecars.tensorboard": isinstance(spec.sidecars.tensorboard, TensorboardSpec),
+        "sidecars.jupyter": spec.sidecars.jupyter != "none",
+    }
+    for key, wrong in refused.items():
+        if wrong:
+            yield Problem(key, "is not for fleets", "leave it out")
+
+
+def _one_host(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    for kind in (spec.tpu.type, *spec.tpu.other_types) if spec.fleet else ():
+        known = catalog.accelerator(kind)
+        if known is not None and known.hosts > 1:
+            text = f"{kind} has {known.hosts} hosts; a node of a fleet has one"
+            yield Problem("tpu.type", text, "use a type with one host, for example v5litepod-8")
+
+
+RULES = (
+    SettingRule(
+        ("fleet.nodes", "name", "job", "vm", "bucket.adopt", "bucket.prefix", "tpu", "watch", "sidecars"),
+        _fleet,
+    ),
+    SettingRule(("fleet.nodes", "tpu.type", "tpu.other_types"), _one_host),
+)

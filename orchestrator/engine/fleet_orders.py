@@ -1,0 +1,101 @@
+"""The jobs of a fleet in its bucket: what was submitted and what has ended. Slurm's queue is a copy of it."""
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+from orchestrator.contract.object_names import ENDS, JOBS, ORDERS
+from orchestrator.domain.checksum import bytes_with_checksum, verified
+from orchestrator.domain.ports import Store
+from orchestrator.engine.record_format import adapter
+from orchestrator.errors import ConflictError, PreconditionError, TpuctlError
+from orchestrator.planning.fleet import Order
+
+SCHEMA = 1
+TRIES = 5
+PHASES = ("done", "unclaimed", "failed")
+"""How a task can end. The first one counts where a start that was fenced too late has left another."""
+
+
+def create(store: Store, order: Order) -> Order:
+    """
+    Write a new job before anything else knows of it; return it, or the same one that was submitted before.
+
+    Raise ConflictError when another job has the name.
+    """
+    try:
+        store.write(_name(order.name), encoded(order), if_generation=0)
+    except PreconditionError:
+        held = read(store, order.name)
+        # Submitted again, perhaps because the first try was killed half way: it goes on.
+        if held is not None and (held.bundle, held.parameters, held.job) == (
+            order.bundle, order.parameters, order.job,
+        ):  # fmt: skip
+            return held
+        raise ConflictError(
+            f"a job {order.name} was submitted before, with other code or settings",
+            hint="choose another name in the file", changed="nothing was submitted",
+        ) from None  # fmt: skip
+    return order
+
+
+def read(store: Store, name: str) -> Order | None:
+    """Return a job, None when there is none of that name."""
+    held = store.read(_name(name))
+    return None if held is None else decoded(held.data, name)
+
+
+def read_all(store: Store) -> tuple[Order, ...]:
+    """Return all jobs."""
+    names = [one.name[len(ORDERS) : -len(".json")] for one in store.list(ORDERS)]
+    return tuple(order for name in names if (order := read(store, name)) is not None)
+
+
+def change(store: Store, name: str, edit: Callable[[Order], Order]) -> Order | None:
+    """Change a job; whoever changes it meanwhile loses nothing. None when there is none of that name."""
+    for _ in range(TRIES):
+        held = store.read(_name(name))
+        if held is None:
+            return None
+        order = edit(decoded(held.data, name))
+        with contextlib.suppress(PreconditionError):
+            store.write(_name(name), encoded(order), if_generation=held.generation)
+            return order
+    raise ConflictError(f"job {name}: it is being changed by somebody else", hint="run it again")
+
+
+def ended(store: Store, job: str) -> dict[int, str]:
+    """Return how each task that has ended did."""
+    found: dict[int, str] = {}
+    prefix = f"{JOBS}{job}/{ENDS}"
+    for one in store.list(prefix):
+        number, _, phase = one.name[len(prefix) :].partition(".")
+        # Machines write here: what is no mark of ours means nothing.
+        if number.isdecimal() and len(number) <= 5 and phase in PHASES:
+            found[int(number)] = min(phase, found.get(int(number), phase), key=PHASES.index)
+    return found
+
+
+def all_ended(store: Store, orders: Iterable[Order]) -> dict[str, dict[int, str]]:
+    """Return the ends of all jobs, by name."""
+    return {order.name: ended(store, order.name) for order in orders}
+
+
+def encoded(order: Order) -> bytes:
+    """Return the object's bytes."""
+    return bytes_with_checksum({"schema": SCHEMA, "order": adapter(Order).dump_python(order, mode="json")})
+
+
+def decoded(data: bytes, name: str) -> Order:
+    """Read the object. Raise TpuctlError for one that is damaged, or a newer version's."""
+    try:
+        body = verified(data)
+        if body["schema"] != SCHEMA:
+            raise ValueError(f"it has schema {body['schema']!r}")  # noqa: TRY301 (one error for all of it)
+        order: Order = adapter(Order).validate_python(body["order"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TpuctlError(f"job {name} cannot be read: {error}", changed="nothing was changed") from error
+    return order
+
+
+def _name(job: str) -> str:
+    return f"{ORDERS}{job}.json"

@@ -1,0 +1,93 @@
+"""A fleet's Slurm, by its own commands on the VM over SSH; what it keeps is a copy of what the bucket says."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.ports import Host, Remote
+from orchestrator.errors import RemoteError
+from orchestrator.planning.fleet import Controller, Queued
+
+FOLDER = "slurm"
+SECONDS = 90.0
+FETCH_SECONDS = 900.0
+"""For the packages, on a VM that boots and updates its lists meanwhile."""
+_RUN = r"""
+for ((tries = 0; tries < 600; tries++)); do
+  [ ! -s "$1/machine.env" ] || [ ! -s "$1/agent.pyz" ] || break
+  sleep 0.2
+done
+set -a
+. "$1/machine.env"
+set +a
+exec bash "$1/@FOLDER@/slurm.sh" @WORDS@
+"""
+_COLUMNS = "Name:.128,ArrayTaskID:.12,State:.16,RestartCnt:.8,ArrayJobID:.16,NodeList:.80"
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Run Slurm's commands on the machine *host*. Everything raises RemoteError with what Slurm says."""
+
+    remote: Remote
+    host: Host
+
+    def engine(self, script: bytes) -> str:
+        """Put slurm.sh there, bring Slurm's packages into the bucket, and return the name of their archive."""
+        self.remote.put([self.host], script, f"{FOLDER}/slurm.sh", 0o700)
+        return self._run("engine", seconds=FETCH_SECONDS).strip().splitlines()[-1]
+
+    def start(self, name: str, nodes: int, controller: Controller) -> None:
+        """Start the controller, and keep it running."""
+        settings = {
+            "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
+            "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.engine,
+        }  # fmt: skip
+        # JSON's quotes are bash's too for what stands here: names, numbers and addresses.
+        text = "".join(f"{key}={json.dumps(str(value))}\n" for key, value in settings.items())
+        self.remote.put([self.host], text.encode(), f"{FOLDER}/settings", 0o600)
+        self._run("head", seconds=FETCH_SECONDS)
+
+    def submit(self, name: str, script: str, numbers: Sequence[int]) -> None:
+        """Queue those tasks of a job that are not in the queue."""
+        target = f"{FOLDER}/job-{name}"
+        self.remote.put([self.host], script.encode(), target, 0o600)
+        self._run("submit", name, f'"$1/{target}"', ",".join(map(str, numbers)))
+
+    def queue(self) -> tuple[Queued, ...]:
+        """Return all tasks that wait or run."""
+        found = []
+        for line in self._run("call", "squeue", "-h", "-r", "-O", _COLUMNS).splitlines():
+            fields = line.split()
+            if len(fields) >= 5 and fields[1].isdecimal():
+                name, number, state, restarts, slurm_id, *node = fields
+                found.append(
+                    Queued(name, int(number), state, f"{slurm_id}_{number}", int(restarts), "".join(node))
+                )
+        return tuple(found)
+
+    def cancel(self, tasks: Sequence[Queued]) -> None:
+        """End tasks; those that run are asked to save first."""
+        if tasks:
+            self._run("call", "scancel", *(task.slurm_id for task in tasks))
+
+    def lost(self, node: str, incarnation: int) -> None:
+        """Say that a node's machine is gone, so that its task is queued again at once."""
+        self._run("lost", node, str(incarnation))
+
+    def nodes(self) -> dict[str, str]:
+        """Return the state of each node, as sinfo prints it."""
+        lines = self._run("call", "sinfo", "-h", "-N", "-o", "%N=%T").splitlines()
+        return dict(line.strip().split("=", 1) for line in lines if "=" in line)
+
+    def tend(self) -> None:
+        """Put tasks that have lost a machine before all others."""
+        self._run("call", "tend")
+
+    def _run(self, *words: str, seconds: float = SECONDS) -> str:
+        script = _RUN.replace("@FOLDER@", FOLDER).replace("@WORDS@", " ".join(words))
+        (done,) = self.remote.run_elevated([self.host], script, seconds)
+        if done.exit_code:
+            said = done.stderr.strip()[-600:] or "it gave no reason"
+            raise RemoteError(f"{self.host.name}: Slurm ({words[0]}): {said}", hint="run: tpuctl fleet up")
+        return done.stdout

@@ -1,0 +1,301 @@
+#!/bin/bash
+# Slurm on a machine of a fleet, from the distribution's packages unpacked into a folder: nothing is installed.
+#   slurm.sh engine   bring the packages into the bucket, unless they are there, and print the archive's name
+#   slurm.sh head     keep the controller running on the VM, by cron and now
+#   slurm.sh cron     what cron does there each minute
+#   slurm.sh node     be a node: the job of each TPU of the fleet
+#   slurm.sh call W.. run a command of Slurm
+#   slurm.sh submit   queue those tasks of a job that are not queued
+#   slurm.sh lost     say that a node's machine is gone
+# FLEET_* come from the job's environment on a node, and from slurm/settings on the VM.
+set -euo pipefail
+umask 077
+
+here=${TPUCTL_ROOT:?}/slurm
+packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libmunge2 libhwloc15 libjson-c5
+  liblua5.1-0 libyaml-0-2 libnuma1"
+
+fail() {
+  echo "slurm.sh: $1" >&2
+  exit 1
+}
+
+bucket() {
+  # Names and contents of engine/ in the fleet's bucket: list, get NAME FILE, put NAME FILE (unless it is there).
+  TPUCTL_PREFIX='' python3 -E - "$@" <<'END'
+import os, sys
+sys.path.insert(0, os.path.join(os.environ["TPUCTL_ROOT"], "agent.pyz"))
+from pathlib import Path
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.contract.machine_errors import PreconditionError
+from orchestrator.contract.object_names import ENGINE
+held = JobBucket.from_environ(os.environ["TPUCTL_BUCKET"], os.environ, Metadata.from_environ(os.environ))
+verb, names = sys.argv[1], sys.argv[2:]
+if verb == "list":
+    print(*(name[len(ENGINE):] for name in held.list(ENGINE)), sep="\n")
+elif verb == "get":
+    size = int(held.stat(ENGINE + names[0])["size"])
+    held.download(ENGINE + names[0], Path(names[1]), size)
+elif len(Path(names[1]).read_bytes()) > 8 << 20:
+    held.upload(ENGINE + names[0], Path(names[1]), Path(names[1]).stat().st_size)
+else:
+    try:
+        held.write(ENGINE + names[0], Path(names[1]).read_bytes(), 0)
+    except PreconditionError:
+        pass
+END
+}
+
+fetch_packages() {
+  # Into $1. A machine that has just booted may have no lists yet, or somebody else is fetching them.
+  local tries
+  for ((tries = 1; ; tries++)); do
+    # shellcheck disable=SC2086
+    (cd "$1" && apt-get download -qq $packages) >&2 && return
+    [ "$tries" -lt 20 ] || fail "the packages of Slurm could not be fetched: $(tr '\n' ' ' <<<"$packages")"
+    apt-get update -qq >&2 || true
+    sleep 3
+  done
+}
+
+engine() {
+  # The VM has the oldest system of the fleet, so what runs here runs on every node.
+  local found work name
+  mkdir -p "$here"
+  found=$(bucket list | grep -E '^slurm-[0-9a-f]{64}\.tar\.gz$' | head -n 1) || true
+  if [ -z "$found" ]; then
+    work=$(mktemp -d "$here/fetch.XXXXXX")
+    mkdir "$work/debs" "$work/tree"
+    fetch_packages "$work/debs"
+    for name in "$work"/debs/*.deb; do
+      dpkg -x "$name" "$work/tree"
+    done
+    rm -rf "$work"/tree/usr/share/{doc,man,locale}
+    for name in slurmctld slurmd slurmstepd; do
+      # Under another name slurmctld takes itself for a client.
+      ln -sfn "$name-wlm" "$work/tree/usr/sbin/$name"
+    done
+    tar -C "$work/tree" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . | gzip -n >"$work/tree.tar.gz"
+    found=slurm-$(sha256sum "$work/tree.tar.gz" | cut -d ' ' -f 1).tar.gz
+    bucket put "$found" "$work/tree.tar.gz"
+    rm -rf "$work"
+  fi
+  head -c 1024 /dev/urandom >"$here/munge.new"
+  bucket put munge.key "$here/munge.new"
+  rm -f "$here/munge.new"
+  printf '%s\n' "$found"
+}
+
+unpack() {
+  # Unpack the archive $1, named by its sha256, once.
+  local sum=${FLEET_ENGINE#slurm-}
+  tree=$here/tree-${FLEET_ENGINE:6:12}
+  [ ! -d "$tree" ] || return 0
+  [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "${sum%.tar.gz}" ] || fail "$1 has another sha256 than its name"
+  rm -rf "$tree.new"
+  mkdir -p "$tree.new"
+  tar -xzf "$1" -C "$tree.new" --no-same-owner
+  mv -T "$tree.new" "$tree"
+}
+
+environment() {
+  local library
+  tree=$here/tree-${FLEET_ENGINE:6:12}
+  library=$(dirname "$(find "$tree/usr/lib" -maxdepth 2 -type d -name slurm-wlm | head -n 1)")
+  plugins=$library/slurm-wlm
+  export PATH=$tree/usr/bin:$tree/usr/sbin:$PATH LD_LIBRARY_PATH=$library:$plugins SLURM_CONF=$here/slurm.conf
+}
+
+shorten() {
+  # A socket's path has 107 characters at most; a machine of a local cloud lies deep in folders.
+  short=$here
+  [ "${#here}" -gt 60 ] || return 0
+  find /tmp -maxdepth 1 -name 'tpuctl-slurm-*' -user "$(id -u)" -xtype l -delete 2>/dev/null || true
+  short=/tmp/tpuctl-slurm-$(sha256sum <<<"$here" | cut -c 1-12)
+  ln -sfn "$here" "$short" && [ -O "$short" ] || fail "$short is not ours"
+}
+
+configure() {
+  # $1 is the name that the controller has here.
+  local last=$((FLEET_PORT + FLEET_NODES)) me
+  me=$(id -un)
+  mkdir -p "$here/state" "$here/spool" "$here/log"
+  shorten
+  cat >"$here/slurm.conf.new" <<END
+ClusterName=$FLEET_NAME
+SlurmctldHost=$1($FLEET_HEAD)
+SlurmctldPort=$FLEET_PORT
+SlurmUser=$me
+SlurmdUser=$me
+MailProg=/bin/true
+AuthType=auth/munge
+AuthInfo=socket=$short/munge.sock,cred_expire=10
+CredType=cred/munge
+PluginDir=$plugins
+StateSaveLocation=$here/state
+SlurmdSpoolDir=$short/spool
+SlurmctldPidFile=$here/slurmctld.pid
+SlurmdPidFile=$here/slurmd.pid
+SlurmctldLogFile=$here/log/slurmctld.log
+SlurmdLogFile=$here/log/slurmd.log
+DebugFlags=NO_CONF_HASH
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerParameters=bf_interval=5,sched_interval=5,batch_sched_delay=1
+PriorityType=priority/multifactor
+JobRequeue=1
+RequeueExit=75
+ReturnToService=2
+SlurmdTimeout=300
+KillWait=30
+MinJobAge=300
+MaxArraySize=10001
+NodeName=$FLEET_NAME-[001-$(printf %03d "$FLEET_NODES")] NodeAddr=127.0.0.1 NodeHostName=localhost Port=[$((FLEET_PORT + 1))-$last] CPUs=1 RealMemory=100
+PartitionName=tpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+END
+  mv -f "$here/slurm.conf.new" "$here/slurm.conf"
+}
+
+authenticate() {
+  # Keep munged running; programs of the same key trust each other.
+  flock -n "$here/munge.lock" true || return 0
+  rm -f "$here/munge.sock"
+  setsid flock -n "$here/munge.lock" munged --force --foreground --socket="$short/munge.sock" --key-file="$here/munge.key" \
+    --pid-file="$here/munge.pid" --log-file="$here/log/munged.log" --seed-file="$here/munge.seed" \
+    </dev/null >>"$here/log/munged.out" 2>&1 &
+  local tries
+  for ((tries = 0; tries < 100; tries++)); do
+    [ ! -S "$here/munge.sock" ] || return 0
+    sleep 0.1
+  done
+  fail "munged does not start: $(tail -n 2 "$here/log/munged.out")"
+}
+
+settings() {
+  [ -s "$here/settings" ] || fail "this machine is no fleet's controller"
+  set -a
+  # shellcheck source=/dev/null
+  . "$here/settings"
+  set +a
+}
+
+head_() {
+  settings
+  local line
+  mkdir -p "$here/log" "${TPUCTL_CRON_DIR:-/etc/cron.d}"
+  [ -s "$here/$FLEET_ENGINE" ] || { bucket get "$FLEET_ENGINE" "$here/$FLEET_ENGINE.new" && mv -f "$here/$FLEET_ENGINE.new" "$here/$FLEET_ENGINE"; }
+  unpack "$here/$FLEET_ENGINE"
+  bucket get munge.key "$here/munge.key.new"
+  chmod 400 "$here/munge.key.new"
+  mv -f "$here/munge.key.new" "$here/munge.key"
+  printf -v line '%q %q cron' "TPUCTL_ROOT=$TPUCTL_ROOT" "$here/slurm.sh"
+  printf '# Keep Slurm running. Made by tpuctl.\n* * * * * root %s\n' "${line//%/\\%}" |
+    (umask 022 && cat >"${TPUCTL_CRON_DIR:-/etc/cron.d}/tpuctl-slurm.new")
+  mv -f "${TPUCTL_CRON_DIR:-/etc/cron.d}/tpuctl-slurm.new" "${TPUCTL_CRON_DIR:-/etc/cron.d}/tpuctl-slurm"
+  cron
+  local tries
+  for ((tries = 0; tries < 150; tries++)); do
+    ! scontrol ping 2>/dev/null | grep -q UP || return 0
+    sleep 0.2
+  done
+  fail "slurmctld does not answer: $(tail -n 3 "$here/log/slurmctld.log")"
+}
+
+cron() {
+  settings
+  environment
+  configure "$(hostname -s)"
+  authenticate
+  if flock -n "$here/slurmctld.lock" true; then
+    setsid flock -n "$here/slurmctld.lock" slurmctld -D </dev/null >>"$here/log/slurmctld.out" 2>&1 &
+  elif ! cmp -s "$here/slurm.conf" "$here/slurm.conf.read"; then
+    scontrol reconfigure || true
+  fi
+  cp -f "$here/slurm.conf" "$here/slurm.conf.read"
+  tend
+}
+
+tend() {
+  # Slurm puts a task that has lost its machine behind all others, where it may starve.
+  local task restarts nice
+  squeue -h -r -t PD -O 'JobArrayID:.30,RestartCnt:.8,Nice:.12' 2>/dev/null | while read -r task restarts nice; do
+    [ "$restarts" = 0 ] || [ "$nice" != 0 ] || scontrol update jobid="$task" nice=-50000 || true
+  done
+}
+
+call() {
+  settings
+  environment
+  "$@"
+}
+
+submit() {
+  # submit NAME SCRIPT NUMBER,NUMBER...: what is queued already stays; one of several callers at a time.
+  settings
+  environment
+  exec 9>"$here/submit.lock"
+  flock 9
+  local queued missing
+  queued=$(squeue -h -r --name="$1" -o %K)
+  missing=$(tr , '\n' <<<"$3" | grep -vxF -f <(printf '%s\n' "${queued:-none}") | paste -sd , -) || true
+  [ -n "$missing" ] || return 0
+  # Nothing of this environment is for the task: its machine has its own.
+  env -i PATH="$PATH" LD_LIBRARY_PATH="$LD_LIBRARY_PATH" SLURM_CONF="$SLURM_CONF" HOME="${HOME:-/root}" \
+    sbatch --parsable --requeue --nodes=1 --exclusive --job-name="$1" --array="$missing" --chdir=/ \
+    --output=/dev/null "$2"
+}
+
+lost() {
+  # lost NODE INCARNATION: unless the node has come back with another machine meanwhile.
+  settings
+  environment
+  scontrol show node "$1" | grep -qE "Comment=$2( |$)" || return 0
+  scontrol update nodename="$1" state=down reason=preempted
+}
+
+leave() {
+  # Asked to stop: at a preemption the tasks go back into the queue while this machine still saves.
+  local preempted
+  preempted=$(python3 -E -c 'import os, urllib.request as u
+url = "http://%s/computeMetadata/v1/instance/preempted" % os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+print(u.build_opener(u.ProxyHandler({})).open(u.Request(url, headers={"Metadata-Flavor": "Google"}), timeout=5).read().decode())') || true
+  [ "$preempted" != TRUE ] || scontrol update nodename="$FLEET_NODE" state=down reason=preempted || true
+  kill "$slurmd" 2>/dev/null || true
+}
+
+node() {
+  local own=${TPUCTL_WORKER_HOSTS%%,*} slurmd=
+  mkdir -p "$here/log"
+  unpack "${TPUCTL_DATA_DIR:?}/engine/$FLEET_ENGINE"
+  environment
+  configure head
+  install -m 400 "$TPUCTL_DATA_DIR/engine/munge.key" "$here/munge.key.new"
+  mv -f "$here/munge.key.new" "$here/munge.key"
+  authenticate
+  # One that was left by an agent that was killed: its tasks go on, and the new one takes them over.
+  [ ! -s "$here/slurmd.pid" ] || kill "$(cat "$here/slurmd.pid")" 2>/dev/null || true
+  trap leave TERM
+  until scontrol update nodename="$FLEET_NODE" nodeaddr="$own" comment="$TPUCTL_INCARNATION"; do
+    echo "the controller at $FLEET_HEAD:$FLEET_PORT does not answer yet"
+    sleep 5
+  done
+  echo "node $FLEET_NODE at $own"
+  # The mark by which an agent finds its job's processes: tasks must outlive a restart of slurmd.
+  env -u TPUCTL_JOB slurmd -D -N "$FLEET_NODE" -d "$(command -v slurmstepd)" &
+  slurmd=$!
+  wait "$slurmd"
+}
+
+case ${1:-} in
+  head) head_ ;;
+  engine | cron | node) "$1" ;;
+  call | submit | lost) "$@" ;;
+  *) fail "there is no command '${1:-}'" ;;
+esac

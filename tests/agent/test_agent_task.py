@@ -1,0 +1,87 @@
+"""A task of a fleet: whatever the queue forgets or starts twice, it counts once, and goes on where it was."""
+
+import os
+import signal
+
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.gang import Gang
+from orchestrator.agent.settings import read_settings
+from orchestrator.agent.task import AGAIN, claim
+from orchestrator.contract.object_names import BUNDLES, ENDS
+from tests.agent.agent_lab import BUCKET, Lab, Machine
+
+JOB, TASK = "jobs/sweep/", "jobs/sweep/tasks/3/"
+
+
+def node(lab: Lab, name: str, **changes: object) -> Machine:
+    """Return a node that runs task 3 of the job; its machine has no other tasks."""
+    machine = lab.machine(f"{name}/tasks/sweep", PREFIX=TASK, JOB_PREFIX=JOB, TASK="3", **changes)
+    lab.put(f"{JOB}{BUNDLES}{lab.code}.tar.gz", lab.read(f"{BUNDLES}{lab.code}.tar.gz"))
+    return machine
+
+
+def start(machine: Machine) -> Machine:
+    """Let Slurm start the task."""
+    return machine.start(machine.command("task"))
+
+
+def committed(lab: Lab) -> list[str]:
+    """Return the manifests of the task's checkpoints."""
+    return [one for one in lab.names(f"{TASK}checkpoints/") if one.endswith(".manifest.json")]
+
+
+def claims(lab: Lab) -> list[str]:
+    """Return the starts of the task."""
+    return [one for one in lab.names(f"{TASK}.tpuctl/gang/") if one.endswith("claim.json")]
+
+
+def test_a_task_that_has_ended_is_marked_and_never_run_again(lab: Lab) -> None:
+    """Also when Slurm has lost its state and starts it once more, on another machine."""
+    assert start(node(lab, "a", TARGET_STEPS=20, _STEPS=20)).wait() == 0
+    assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.done"]
+    saved = committed(lab)
+    assert saved
+    assert start(node(lab, "b", TARGET_STEPS=20, _STEPS=20)).wait() == 0
+    assert (committed(lab), len(claims(lab))) == (saved, 1)
+
+
+def test_a_task_that_was_given_up_is_marked_as_failed(lab: Lab) -> None:
+    """Its status tells Slurm so."""
+    assert start(node(lab, "a", FAILURES=1, COMMAND="exit 3")).wait() == 1
+    assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.failed"]
+
+
+def test_a_machine_that_wakes_up_late_commits_nothing_more(lab: Lab) -> None:
+    """The task has gone on elsewhere meanwhile, from the last checkpoint; the late one leaves."""
+    late = start(node(lab, "a", TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.02))
+    late.until(lambda: committed(lab), "something committed")
+    assert late.process is not None
+    stopped = [late.process.pid, *late.job_processes()]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    before = committed(lab)
+    assert start(node(lab, "b", TARGET_STEPS=400, _STEPS=400, _STEP_SECONDS=0.005)).wait() == 0
+    after = committed(lab)
+    resumed = lab.json(f"{TASK}.tpuctl/gang/2/000001.json")["resume_step"]
+    assert resumed is not None
+    assert any(f"{resumed:06d}" in one or f"/{resumed}/" in one for one in before)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    assert late.wait() == AGAIN
+    assert committed(lab) == after
+    assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.done"]
+
+
+def test_two_starts_at_the_same_moment_have_two_numbers(lab: Lab) -> None:
+    """The later number fences the earlier one at once, before it has made its first attempt."""
+    machine = node(lab, "a")
+    environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_PREFIX": TASK}
+    bucket = JobBucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
+    level = bucket.level
+    # Both have listed before either has written.
+    bucket.level = lambda prefix, seconds=1.0: ([], [])  # type: ignore[method-assign]
+    assert [claim(bucket, {}), claim(bucket, {})] == [1, 2]
+    bucket.level = level  # type: ignore[method-assign]
+    first = read_settings({**machine.env, "TPUCTL_INCARNATION": "1"})
+    assert Gang(first, bucket).newer_incarnation() == 2

@@ -1,0 +1,56 @@
+"""The file of a job for a fleet: every complaint has its place, and its job is judged as any other."""
+
+import pytest
+
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.fleet_job import read_job
+
+FLEET = "name: grant\ntpu: {type: v2-8, zones: [us-central1-b]}\nfleet: {nodes: 2}\n"
+
+
+def job_of(folder, text):
+    """Read a job for the fleet of these tests."""
+    (folder / "tpuctl.yaml").write_text(FLEET)
+    (folder / "job.yaml").write_text(text)
+    return read_job(folder / "job.yaml", folder / "tpuctl.yaml", {})
+
+
+def test_a_matrix_makes_variables_of_tasks(tmp_path):
+    """Numbers come as they are written, ranges are counted out."""
+    text = "name: sweep\nmatrix: {lr: [0.1, 1e-05], seed: 1..3}\njob: {command: x, target_steps: 9}\n"
+    job = job_of(tmp_path, text)
+    assert (job.name, job.job.command, job.job.target_steps) == ("sweep", "x", 9)
+    assert len(job.parameters) == 6
+    assert job.parameters[-1] == {"lr": "1e-05", "seed": "3"}
+
+
+def test_an_array_has_tasks_without_parameters_and_neither_makes_one(tmp_path):
+    """The number of a task is a variable of its own."""
+    assert job_of(tmp_path, "name: a\narray: 3\njob: {command: x}\n").parameters == ({}, {}, {})
+    assert job_of(tmp_path, "name: a\njob: {command: x}\n").parameters == ({},)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("name: a\njob: {comand: x}\n", (2, 7, "job.comand")),
+        ("name: A_b\njob: {command: x}\n", (1, 1, "name")),
+        ("name: a\narray: 0\njob: {command: x}\n", (2, 1, "array")),
+        ("name: a\narray: 2\nmatrix: {x: [1]}\njob: {command: x}\n", (2, 1, "array")),
+        ("name: a\nmatrix: {x: 1}\njob: {command: x}\n", (2, 1, "matrix")),
+        ("name: a\nmatrix: {'x-y': [1]}\njob: {command: x}\n", (2, 1, "matrix")),
+        ("name: a\nmatrix: {x: 1..200, y: 1..200}\njob: {command: x}\n", (2, 1, "matrix")),
+        ("name: a\n", (1, 1, "job")),
+        ("name: a\ntpu: {}\njob: {command: x}\n", (2, 1, "tpu")),
+        ("name: a\njob: {command: x, run_on: vm}\n", (2, 19, "job.run_on")),
+        ("name: a\njob: {command: x, data: {d: ./d}}\n", (2, 19, "job.data")),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path, text, place):
+    """In the job's file, not in the fleet's."""
+    with pytest.raises(ConfigError) as raised:
+        job_of(tmp_path, text)
+    found = [(one.path, one.line, one.col, one.key) for one in raised.value.complaints]
+    assert any((line, col, key) == place and file.endswith("job.yaml") for file, line, col, key in found), (
+        found
+    )

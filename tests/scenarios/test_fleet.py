@@ -1,0 +1,80 @@
+"""A fleet on a virtual clock: its machines, its money and its end. Slurm itself is not met here."""
+
+import json
+
+import pytest
+
+from orchestrator.contract.object_names import CAPACITY, RECORD
+from tests.kit.user import User
+
+
+class Owner(User):
+    """The computer of a fleet's owner."""
+
+    def edit(self, **file):
+        """Write the file of a fleet."""
+        super().edit(**{"fleet__nodes": 3, "vm": {}, **file})
+        del self.file["job"]
+        (self.folder / "tpuctl.yaml").write_text(json.dumps(self.file))
+
+    def run(self, *words, **options):
+        """Type a command; those about the whole are the fleet's."""
+        verbs = ("up", "down", "watch", "status")
+        return super().run(*(("fleet", *words) if words[0] in verbs else words), **options)
+
+
+@pytest.fixture
+def owner(cloud):
+    """Give the computer."""
+    return Owner(cloud)
+
+
+def test_up_makes_one_vm_and_all_nodes_and_down_leaves_nothing(cloud, owner):
+    """Each node has its folder of the one bucket, and the memory of zones is common."""
+    said = owner.up("--yes")
+    assert "3 of 3 nodes are up" in said.err
+    assert [sorted(cloud.nodes()), list(cloud.vms())] == [
+        ["demo-001-tpu-g1", "demo-002-tpu-g1", "demo-003-tpu-g1"], ["demo-vm"],
+    ]  # fmt: skip
+    assert {f"nodes/demo-00{n}/{RECORD}" for n in (1, 2, 3)} <= set(cloud.objects())
+    assert not [name for name in cloud.objects("nodes/") if name.endswith(CAPACITY)]
+    assert [words[0] for words in cloud.slurm] == ["engine", "head"]
+    owner.down()
+    assert (cloud.nodes(), cloud.vms(), len(cloud.buckets())) == ({}, {}, 1)
+    owner.down("--delete-data")
+    assert cloud.buckets() == []
+
+
+def test_fewer_nodes_in_the_file_delete_the_ones_too_many(cloud, owner):
+    """And more of them make only what is missing."""
+    owner.up("--yes")
+    owner.edit(fleet__nodes=1)
+    owner.up("--yes")
+    assert list(cloud.nodes()) == ["demo-001-tpu-g1"]
+
+
+def test_a_lost_node_comes_back_and_slurm_hears_which_machine_is_gone(cloud, owner):
+    """The watch of a fleet replaces it; the others are left alone."""
+    owner.up("--yes")
+    cloud.model.preempt("demo-002-tpu-g1", notice=False)
+    owner.run("watch", interrupt=1200, patience=7200)
+    assert sorted(cloud.in_use()) == ["demo-001-tpu-g1", "demo-002-tpu-g2", "demo-003-tpu-g1"]
+
+
+def test_the_budget_is_that_of_the_whole_fleet(cloud):
+    """It ends all of it when VM and nodes together have cost it, not when one of them has."""
+    owner = Owner(cloud, watch__budget_usd=30, watch__poll="60s")
+    owner.up("--yes")
+    owner.run("watch", patience=48 * 3600)
+    assert cloud.in_use() == []
+    hours = cloud.clock.monotonic() / 3600
+    # Three TPUs of 4 to 6.3 USD an hour: one alone would have had until the fifth hour.
+    assert hours < 4
+
+
+def test_ordinary_commands_do_not_take_a_fleet_for_a_deployment(cloud, owner):
+    """`up` would make another TPU, `push` would restart Slurm."""
+    for words in (("up",), ("plan",), ("push",), ("watch",)):
+        said = User.run(owner, *words)
+        assert (said.code, "tpuctl fleet" in said.err) == (2, True), words
+    assert cloud.mutations() == []
