@@ -53,7 +53,7 @@ def judge(
     Judge a job that ended without being asked to.
 
     An exit code alone proves nothing. With a *target* the job is done when that step is committed, or was
-    reported and the job left with status 0; without one, status 0 is done, unless the *framework* uses it for
+    reported and the job exited with status 0; without one, status 0 is done, unless the *framework* uses it for
     an early stop too. A signal is never success.
     """
     # Before the status: many a program is killed while it tidies up after its last save.
@@ -68,13 +68,13 @@ def judge(
         return JobOutcome(ended, f"the job {describe(exit_code)}{early}", exit_code)
     if target is None:
         if framework is None or framework.zero_proves:
-            return JobOutcome(JobVerdict.DONE, "the job left with status 0", exit_code)
-        why = f"the job left with status 0, which format {framework.name} uses for an early stop too"
+            return JobOutcome(JobVerdict.DONE, "the job exited with status 0", exit_code)
+        why = f"the job exited with status 0, which format {framework.name} uses for an early stop too"
         return JobOutcome(ended, why, exit_code)
     if reported is not None and reported >= target:
         return JobOutcome(JobVerdict.DONE, f"step {reported} is reached, the target is {target}", exit_code)
     at = "no step" if reported is None else f"step {reported}"
-    return JobOutcome(ended, f"the job left with status 0 at {at}, before the target {target}", exit_code)
+    return JobOutcome(ended, f"the job exited with status 0 at {at}, before the target {target}", exit_code)
 
 
 def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output: bytes) -> JobOutcome:
@@ -97,7 +97,7 @@ def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output
 def describe(exit_code: int) -> str:
     """Return an exit status in words; a negative one is a signal."""
     if exit_code >= 0:
-        return f"left with status {exit_code}"
+        return f"exited with status {exit_code}"
     try:
         return f"was ended by {signal.Signals(-exit_code).name}"
     except ValueError:

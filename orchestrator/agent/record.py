@@ -45,7 +45,7 @@ class StartRecord:
         return self.session if now in ("", self.leader_started) else None
 
     def over(self, attempt: int, bundle: str) -> bool:
-        """Say whether the job of this attempt has left with status 0, and needs no start."""
+        """Say whether the job of this attempt has exited with status 0, and needs no start."""
         return bool(self.finished) and (self.attempt, self.bundle) == (attempt, bundle)
 
     def killed_on_this_boot(self) -> bool:

@@ -152,7 +152,7 @@ def _find(session: Session, name: str, zone: str | None) -> ForeignNode:
         if isinstance(sight, Unknown):
             unknown = sight.why
     if unknown:
-        raise TransientError(f"TPU {name} cannot be looked at: {unknown}", changed=UNTOUCHED)
+        raise TransientError(f"TPU {name} cannot be read: {unknown}", changed=UNTOUCHED)
     raise UsageError(
         f"there is no TPU {name} in {', '.join(zones)}", hint="add --zone, or see: gcloud compute tpus tpu-vm list",
         changed=UNTOUCHED, code="TPU-147",

@@ -198,10 +198,10 @@ def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
     for kind, sight in (("TPU", tpus), ("VM", vms)):
         # Said aloud: silence here would read as "nothing there".
         if isinstance(sight, Unknown):
-            session.reporter.say(f"  other zones were not looked at for a {kind}: {sight.why}")
+            session.reporter.say(f"  other zones were not checked for a {kind}: {sight.why}")
         elif sight.value.unreachable:
             silent = ", ".join(sight.value.unreachable)
-            session.reporter.say(f"  not looked at for a {kind}, since they did not answer: {silent}")
+            session.reporter.say(f"  not checked for a {kind}, since they did not answer: {silent}")
     found: list[Node | Vm] = []
     found += tpus.value.found if isinstance(tpus, Present) else ()
     found += vms.value.found if isinstance(vms, Present) else ()

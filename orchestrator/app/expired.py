@@ -52,14 +52,14 @@ def sweep_expired(session: Session) -> None:
     for spec in _expired(state_folder(session.choice.cloud), session.clock.now(), say):
         if (spec.project, spec.name) == (session.project, session.spec.name):
             continue
-        say(f"{spec.name}: its time to live of {spec.watch.ttl} is over and nobody watched; its machines go")
+        say(f"{spec.name}: its time to live of {spec.watch.ttl} is over; its machines are deleted now")
         try:
             other = Session(session.choice, Aside(session.reporter), spec)
             # Only with its lease: its own watch, here or on another computer, ends it better than we do.
             with other.alone("expire"):
                 if not _over(spec, other.records.current, session.clock.now()):
                     # Another computer, or a `down` that was killed: a pass would begin it anew.
-                    say("  nothing to end: the bucket's record says that it has ended, or begun anew")
+                    say("  nothing to end: the bucket's record says that it has ended, or started again")
                     continue
                 doubts = _doubts(_one_try(other))
             for why in doubts:
@@ -120,7 +120,7 @@ def _expired(folder: Path, now: float, say: Callable[[str], None]) -> Iterator[S
         except (ValueError, TypeError, TpuctlError):
             # Not ours to judge, but what nobody ends goes on costing.
             say(
-                f"{path.parent.name}: what is kept of it cannot be read, so nobody here ends it when its "
+                f"{path.parent.name}: what is kept of it cannot be read, so this computer does not end it when its "
                 "time to live is over; run tpuctl up or tpuctl down with its file"
             )
             continue

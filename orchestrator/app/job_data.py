@@ -114,7 +114,7 @@ def first_bucket(session: Session) -> None:
     A kill after this leaves an empty bucket, which the next `up` takes and `down` names. Raise what refuses it.
     """
     parts, unasked = session.deployment, Unknown("not asked for")
-    why = "the job's data goes there before a TPU is asked for"
+    why = "the job's data goes there before a TPU is requested"
     change = Change(Kind.BUCKET, Verb.CREATE, "", why, home_region(parts.spec))
     # Only the bucket may be made from this world: all else is Unknown, of which nothing is concluded.
     world = World(Absent(), unasked, unasked, unasked, observed_at=parts.clock.now())

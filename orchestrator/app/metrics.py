@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 HERE = "127.0.0.1"
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tpuctl_up": ("1 while the deployment goes on, 0 after its end", ()),
-    "tpuctl_incarnation": ("number of the newest TPU that was asked for", ()),
+    "tpuctl_incarnation": ("number of the newest TPU that was requested", ()),
     "tpuctl_preemptions": ("TPUs that were taken away so far", ()),
     "tpuctl_cost_usd": ("estimated cost so far in USD", ()),
     "tpuctl_budget_usd": ("watch.budget_usd, if it is set", ()),

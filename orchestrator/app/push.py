@@ -216,7 +216,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
             return PushOutcome.DONE
         raise JobFailedError(
             f"the job ended with the new code: {end_of_job.plan.reason}",
-            hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
+            hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
             changed="the new code is recorded; the machines are there until `tpuctl watch` ends it",
         ) from None
     return PushOutcome.RUNNING if result.plan.empty and not result.plan.waiting else PushOutcome.RECORDED

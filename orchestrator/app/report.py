@@ -86,7 +86,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         bills = read_bills(session)
         gone = "was deleted with its data" if bills else "is not up"
         hint = (
-            "what it has cost is known: tpuctl cost; to begin anew: tpuctl up" if bills else "run: tpuctl up"
+            "what it has cost is known: tpuctl cost; to start over: tpuctl up" if bills else "run: tpuctl up"
         )
         raise UsageError(
             f"{session.spec.name} {gone}: there is nothing to report", hint=hint,

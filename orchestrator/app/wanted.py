@@ -88,7 +88,7 @@ def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], record: Record) -> Re
     # "Done" without a committed step is a claim: only what is saved ends the deployment well.
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
-        return replace(record, outcome=Outcome.DONE.value, reason="every worker reports that the job is done")
+        return replace(record, outcome=Outcome.DONE.value, reason="all workers report that the job is done")
     unclaimed = ended_unclaimed(found)
     if unclaimed:
         reason = unclaimed_text(spec.job.checkpoint, unclaimed)

@@ -29,7 +29,7 @@ class Why(enum.Enum):
     """
     Name the moment at which files were brought.
 
-    ENDED: the job left with status 0 and nothing was committed. BESIDE: it is done, and this lay beside its
+    ENDED: the job exited with status 0 and nothing was committed. BESIDE: it is done, and this lay beside its
     checkpoints. FAILED: it was given up. NOTICE: the machine was taken away.
     """
 

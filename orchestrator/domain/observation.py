@@ -203,7 +203,7 @@ class Phase(Enum):
     """
     Name what an agent is doing; UNKNOWN is that of a report that cannot be read, which no agent writes.
 
-    ENDED: the job has left with status 0, and what it saved is made sure of. UNCLAIMED: that is no
+    ENDED: the job has exited with status 0, and what it saved is made sure of. UNCLAIMED: that is no
     checkpoint.
     """
 

@@ -42,7 +42,7 @@ class Outcome(Enum):
     """
     Name how a deployment can end.
 
-    UNCLAIMED: the job has left with status 0, and no complete checkpoint holds what it trained.
+    UNCLAIMED: the job has exited with status 0, and no complete checkpoint holds what it trained.
     """
 
     DONE = "done"

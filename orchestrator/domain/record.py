@@ -100,7 +100,7 @@ class Shape:
 @dataclass(frozen=True)
 class NodeRecord:
     """
-    Remember the newest TPU that was asked for.
+    Remember the newest TPU that was requested.
 
     *incarnation* is its number (0: none yet), *accepted* says that the cloud took its create; *requested_at*
     is 0 when it surely does not exist: its create has failed, or its deletion is done. *highest* is the largest
@@ -290,7 +290,7 @@ def newest_incarnation(record: Record) -> int:
 
 
 def last_incarnation(record: Record) -> int:
-    """Return the number of the newest TPU that was asked for: after `down` the record holds the next one's."""
+    """Return the number of the newest TPU that was requested: after `down` the record holds the next one's."""
     if record.node.accepted or record.node.requested_at > 0:
         return record.node.incarnation
     numbers = (incarnation_of(span.name, {}) or 0 for span in record.spans if span.kind is Kind.NODE)

@@ -217,7 +217,7 @@ class WatchSpec:
     last_resort: Literal["on-demand", "flex-start"] = "on-demand"
     """What a deadline uses when spot is not enough. flex-start: wait half an hour for it before on demand."""
     self_delete: bool = False
-    """Let each TPU delete itself when ttl is over and nobody watches. Its account gets wider access."""
+    """Let each TPU delete itself when ttl is over and no watcher runs. Its account gets wider access."""
     on_vm: bool = False
     """Create the VM so that `tpuctl watch --on-vm` can run the loop there. Its account gets wider access."""
 

@@ -27,8 +27,8 @@ def raise_blind(result: Pass) -> None:
     if unseen is not None:
         raise AuthError(
             unseen.why,
-            hint=unseen.hint or "mend the cause, then run the same command again",
-            changed="nothing was created or deleted; what runs goes on running",
+            hint=unseen.hint or "fix the cause, then run the same command again",
+            changed="nothing was created or deleted; what runs keeps running",
         )
 
 
@@ -38,7 +38,7 @@ def raise_bucket_gone(result: Pass, record: Record) -> None:
     if gone and lasted(record, result.world, BUCKET_ABSENT, CONFIRMED_AFTER):
         raise TpuctlError(
             "the bucket with checkpoints, code and logs is gone; somebody deleted it",
-            hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",
+            hint="run `tpuctl down --delete-data`, then `tpuctl up` to start over",
             changed="nothing was created in its place; machines that exist keep running",
         )
 
@@ -59,7 +59,7 @@ def raise_outcome(result: Pass) -> None:
     if outcome is Outcome.FAILED:
         raise JobFailedError(
             f"the job failed: {reason}",
-            hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
+            hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
             changed=machines_stopped,
         )
     if outcome is Outcome.REFUSED:
@@ -85,7 +85,7 @@ def raise_hopeless(record: Record) -> None:
     if refusal.retry is Retry.QUOTA:
         hint = "ask for more quota, delete what holds it, or use another type or zone"
         raise QuotaError(text, hint=refusal.hint or hint, changed=untouched)
-    hint = refusal.hint or "mend the cause, then run the same command again"
+    hint = refusal.hint or "fix the cause, then run the same command again"
     by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
     kind = next((e for code, e in by_code.items() if refusal.code.startswith(code)), TpuctlError)
     raise kind(text, hint=hint, changed=untouched)

@@ -227,9 +227,9 @@ class Lease:
         asker = Holder.from_json(wish.data)
         if asker.id != self.me.id and asker.command in self.me.yields:
             aside = LeaseHeldError(
-                f"{asker.who} asked for the lease (tpuctl {asker.command}); this {self.me.command} stops",
+                f"{asker.who} requested the lease (tpuctl {asker.command}); this {self.me.command} stops",
                 hint="run the same command again when it is done",
-                changed="what runs goes on running",
+                changed="what runs keeps running",
             )
             aside.asker = asker.command
             raise aside
@@ -301,8 +301,8 @@ def claim_record(
 def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:
     """Return the error for a lease of which nobody knows whether it is ours still."""
     text = f"{message}: {cause.message}" if cause else message
-    changed = "nothing is created or deleted meanwhile; what runs goes on running"
+    changed = "nothing is created or deleted meanwhile; what runs keeps running"
     if isinstance(cause, AuthError):
         return AuthError(text, hint=cause.hint, changed=changed)
-    hint = "nothing to do: tpuctl goes on as soon as the bucket answers"
+    hint = "nothing to do: tpuctl continues as soon as the bucket answers"
     return TransientError(text, hint=hint, changed=changed)

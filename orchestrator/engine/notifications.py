@@ -128,7 +128,8 @@ class Outbox:
                     # Of a foreign error only its type: its text may hold the address, which is a secret.
                     text = f"{name}: {type(error).__name__}"
                     why = error.message if isinstance(error, TpuctlError) else text
-                    self.say(Event(self.clock.now(), "failure", f"not told of {one.notice.event}: {why}"))
+                    text = f"no notification of {one.notice.event} was sent: {why}"
+                    self.say(Event(self.clock.now(), "failure", text))
             else:
                 del one.receivers[name]
         one.tries += 1
@@ -219,7 +220,7 @@ class Notifier:
             self._notify(result)
         # Nothing in here is worth the loop that keeps budget and ttl.
         except Exception as error:  # Whatever it is, the job matters more.
-            self._say(f"nobody is told of events: {type(error).__name__}")
+            self._say(f"no notification can be sent: {type(error).__name__}")
             self._postman = None
 
     def _notify(self, result: Pass) -> None:
@@ -244,7 +245,9 @@ class Notifier:
         self._postman, self._tried = None, False
         if unsent:
             names = ", ".join(notice.event for notice in unsent)
-            self._talk(f"not told yet: {names}; the next `tpuctl watch` tells it (try: tpuctl notify test)")
+            self._talk(
+                f"not sent yet: {names}; the next `tpuctl watch` sends it (to test: tpuctl notify test)"
+            )
 
     def _say(self, text: str) -> None:
         deployment = self._deployment()
@@ -257,7 +260,7 @@ class Notifier:
         try:
             found = self._receivers()
         except TpuctlError as error:
-            self._say(f"nobody is told of events: {error.message} ({error.code})")
+            self._say(f"no notification can be sent: {error.message} ({error.code})")
             return None
         if found:
             deployment = self._deployment()

@@ -170,7 +170,7 @@ class Hook:
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - LAST_ERRORS))
             said = masked(" ".join(errors.read().decode("utf-8", "replace").split()))
             raise TransientError(
-                f"{self.name} left with status {process.returncode}" + (f": {said}" if said else "")
+                f"{self.name} exited with status {process.returncode}" + (f": {said}" if said else "")
             )
 
 

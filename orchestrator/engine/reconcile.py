@@ -165,7 +165,7 @@ class Reconciler:
         trouble = self._records.disk or self._deployment.journal.disk
         if bool(trouble) != bool(self._disk):
             text = (
-                f"{trouble}; record and journal are kept in the bucket alone, all else goes on"
+                f"{trouble}; record and journal are kept in the bucket alone, all else continues"
                 if trouble
                 else "this computer's disk takes record and journal again"
             )

@@ -129,7 +129,7 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if isinstance(world.heartbeats, Unknown):
         return Step(waiting=f"job: not known ({world.heartbeats.why})")
     if not record.job.uploaded:
-        return Step(waiting="job: waits for the bundle", blocked=True)
+        return Step(waiting="job: its code is not in the bucket yet", blocked=True)
     beats = world.known_beats
     why = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
     if not why:

@@ -16,10 +16,10 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
     """Yield what is new: the TPU is READY, Google announces maintenance, a create or start was refused."""
     number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
-    if of_node(number, NodeState.READY) in new:
-        text = f"TPU of incarnation {number} is READY in {after.node.zone}"
-        yield Event(now, "ready", text, {"incarnation": number})
     node = current_node(world, after)
+    if of_node(number, NodeState.READY) in new:
+        text = f"TPU {node.name if node else f'#{number}'} is READY in {after.node.zone}"
+        yield Event(now, "ready", text, {"incarnation": number})
     if of_node(number, Sign.MAINTENANCE) in new and node is not None:
         text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
         yield Event(now, "maintenance", text, {"incarnation": number})
@@ -52,5 +52,5 @@ def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
         return None
     if has_no_steps(spec.job.checkpoint):
         return None
-    text = f"incarnation {record.node.incarnation} begins at STEP 0: nothing was committed before"
+    text = f"TPU #{record.node.incarnation} begins at STEP 0: nothing was committed before"
     return Event(world.observed_at, "anew", text, {"incarnation": record.node.incarnation})

@@ -63,7 +63,7 @@ def due(
 def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notice:
     """Return the notice for when the loop itself ends with an error: once an hour for each kind of error."""
     mark = f"{spec.name}-{record.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
-    text = f"nobody watches any more: {error.message} ({error.code}); what runs goes on running"
+    text = f"the watcher has stopped: {error.message} ({error.code}); what runs keeps running"
     return Notice(mark, "failed", now, spec.name, masked(text), {"code": error.code})
 
 
@@ -85,7 +85,7 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
             machines = "1 machine" if first.workers == 1 else f"{first.workers} machines"
             yield "up", "up", f"the job runs on {machines} in {record.node.zone}", data
         elif first.resumed_from is not None:
-            text = f"the job goes on from step {first.resumed_from} in {record.node.zone}"
+            text = f"the job continues from step {first.resumed_from} in {record.node.zone}"
             yield "resumed", f"resumed-{number}", text, {**data, "resumed_from": first.resumed_from}
         else:
             text = f"the job begins again at step 0 in {record.node.zone}: nothing was committed"

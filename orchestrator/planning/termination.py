@@ -29,7 +29,7 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
         return Outcome.REFUSED, misplaced
     # Done comes before budget and ttl: a job that has ended well is never called spent.
     if finished(world):
-        return Outcome.DONE, "every worker reports that the job is done"
+        return Outcome.DONE, "all workers report that the job is done"
     unclaimed = ended_unclaimed(world.known_beats)
     if unclaimed:
         return Outcome.UNCLAIMED, unclaimed_text(spec.job.checkpoint, unclaimed)

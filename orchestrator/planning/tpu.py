@@ -165,12 +165,13 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     place = judge_place(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return NodeJudgement(
-            NodeVerdict.REPLACE, place.why if place and place.lost else f"it is {state.name}"
+            NodeVerdict.REPLACE, place.why if place and place.lost else f"{node.name} is {state.name}"
         )
     # Evidence from the machines comes before the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
         return NodeJudgement(
-            NodeVerdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, record)}"
+            NodeVerdict.REPLACE,
+            f"{node.name} is being preempted; {lost_text(spec.job.checkpoint, world, record)}",
         )
     if unwanted(record):
         return NodeJudgement(NodeVerdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")

@@ -209,9 +209,9 @@ def test_the_time_of_the_next_try_is_that_of_the_gate():
 
 def test_the_headline_is_what_needs_somebody_most():
     """A lost TPU comes before a job that waits for it; an end before everything."""
-    assert explain(seen(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: it is PREEMPTED"
+    assert explain(seen(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: demo-tpu-g1 is PREEMPTED"
     assert explain(seen()).headline == "job run: it runs, at step 10"
-    assert explain(seen(watching=None)).headline.endswith("and nobody watches it")
+    assert explain(seen(watching=None)).headline.endswith(", and no watcher runs")
     assert explain(CASES["end.spent"][1]).headline.startswith("spent: the time to live of")
 
 

@@ -195,7 +195,7 @@ def test_a_job_that_counts_its_steps_anew_is_told_so():
     assert found.word is Word.FAIL
     assert found.comebacks[0].fault is Fault.ANEW
     assert found.comebacks[0].why == "step 60 was restored, but its next saves are 30, 40"
-    assert any("your script counts its steps anew after a resume" in text for text in found.advice)
+    assert any("your script restarts its step count after a resume" in text for text in found.advice)
 
 
 @pytest.mark.parametrize(("loss", "fault"), [(2.0, Fault.ANEW), (9.0, Fault.IGNORED)])

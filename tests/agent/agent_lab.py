@@ -212,7 +212,7 @@ class Machine:
             raise AssertionError(f"the agent still runs\n{self.agent_log()}\n{self.status()}") from None
 
     def run_to_end(self) -> "Machine":
-        """Start the agent, and return when it has left with status 0."""
+        """Start the agent, and return when it has exited with status 0."""
         assert self.start().wait() == 0, self.agent_log()
         return self
 

@@ -187,7 +187,7 @@ def test_what_does_not_fit_or_is_no_truth_is_left_in_the_bucket(lab: Lab, lie: s
     lab.put(name, LIES[lie](parse(lab.read(name), name)).text().encode())
 
     text = two.caches._brought(own_cache(folder)) or ""
-    assert "cannot be used, and are made anew" in text
+    assert "cannot be used, and are created again" in text
     assert not folder.exists()
     assert not list(lab.folder.rglob(".tpuctl-*"))
     folder.mkdir()
@@ -217,7 +217,7 @@ def test_packages_with_which_the_setup_fails_are_removed_and_it_runs_anew(lab: L
     once.touch()
     machine = warm(lab, wheels, 2, SETUP=setup).start()
     trained(machine)
-    assert lab.log(2).count("setup runs anew") == 1
+    assert lab.log(2).count("setup runs again") == 1
     assert len(lab.attempts(2)) == 1
 
 

@@ -137,7 +137,7 @@ def test_an_exit_status_and_a_kill_come_through(lab: Lab, images: Registry) -> N
     """The verdict names the program's own status, and a signal such as the kernel's when memory runs out."""
     one = machine(lab, images, FAILURES=1, COMMAND="exit 7")
     one.start().wait()
-    assert "left with status 7" in one.heartbeat()["message"]
+    assert "exited with status 7" in one.heartbeat()["message"]
 
     two = machine(lab, images, 2, FAILURES=1, COMMAND="kill -KILL $$")
     two.start().wait()

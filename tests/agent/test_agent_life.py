@@ -164,7 +164,7 @@ def test_crash_without_progress_gives_up_after_n(lab: Lab) -> None:
     assert (beat["phase"], beat["exit_code"]) == ("failed", 7)
     assert [one["failures"] for one in lab.attempts()] == [0, 1, 2]
     assert lab.json(".tpuctl/gang/1/verdict.json")["reason"] in beat["message"]
-    assert "the job left with status 7" in beat["message"]
+    assert "the job exited with status 7" in beat["message"]
     assert (machine.root / "state" / "stop").exists()
 
 
@@ -193,7 +193,7 @@ def test_failing_setup_is_a_failed_attempt(lab: Lab) -> None:
     beat = lab.machine(SETUP="exit 3", FAILURES=2).run_to_end().heartbeat()
 
     assert beat["phase"] == "failed"
-    assert "the setup command left with status 3" in beat["message"]
+    assert "the setup command exited with status 3" in beat["message"]
 
 
 def test_stalled_job_is_restarted_as_a_failure(lab: Lab) -> None:

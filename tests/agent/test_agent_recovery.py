@@ -218,7 +218,7 @@ def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
 )
 def test_signatures_of_a_busy_device(output: bytes, verdict: JobVerdict) -> None:
     """The words stand in one line of the job's last output."""
-    failed = JobOutcome(JobVerdict.FAILED, "the job left with status 1", 1)
+    failed = JobOutcome(JobVerdict.FAILED, "the job exited with status 1", 1)
     assert settle(failed, committed=None, saved=False, output=output).verdict is verdict
 
 

@@ -16,7 +16,7 @@ from orchestrator.errors import LocalCloudError
 from tests.agent.format_trees import h5
 
 START = "--- incarnation 1, worker 0, attempt 2: resume from step 5 (why) ---"
-END = "--- attempt 2 failed: the job left with status 1 ---"
+END = "--- attempt 2 failed: the job exited with status 1 ---"
 
 
 def test_the_last_lines_are_those_of_the_last_start():

@@ -50,7 +50,7 @@ def test_without_network_and_login_it_answers(folder, capsys):
     assert (code, err) == (1, "")
     assert [name for name, (health, _, _) in found.items() if health == "bad"] == ["credentials"]
     assert "gcloud auth application-default login" in found["credentials"][2]
-    assert found["tpu-api"][:2] == ("unknown", "not asked: nobody is logged in")
+    assert found["tpu-api"][:2] == ("unknown", "not asked: there is no login")
     assert found["clock"][0] == "unknown"
     assert found["file"][0] == found["source"][0] == found["state-folder"][0] == "ok"
 

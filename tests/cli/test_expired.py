@@ -31,7 +31,7 @@ def test_the_next_command_ends_an_expired_deployment(cloud):
     cloud.wait(1200)
     said = other.run("status")
 
-    assert "demo: its time to live of 2h is over and nobody watched; its machines go" in said.err
+    assert "demo: its time to live of 2h is over; its machines are deleted now" in said.err
     cloud.wait(60)
     assert cloud.nodes() == {}
     assert len(cloud.buckets()) == 1

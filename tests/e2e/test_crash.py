@@ -92,6 +92,6 @@ def test_deaths_of_job_and_agent_new_code_and_broken_code(stage):
     (stage.work / "paced.py").write_text("raise SystemExit(3)\n")
     stage.tpuctl("up", expect=None)
     watch = stage.tpuctl("watch", expect=1)
-    assert "the job left with status 3" in watch.err
+    assert "the job exited with status 3" in watch.err
     assert stage.machines() == []
     assert [n for n in stage.objects("checkpoints/") if n.endswith(".manifest.json")]

@@ -106,7 +106,7 @@ def test_a_holder_steps_aside_for_the_command_it_yields_to(lab):
     lab.clock.wait = meanwhile
     asker = lab.controller(state="another computer", beside=True, who="there")
     assert len(stepped) == 1
-    assert "there asked" in stepped[0]
+    assert "there requested" in stepped[0]
     assert not lab.objects(".tpuctl/lease-wish")
     asker.one_pass()
 

@@ -120,7 +120,7 @@ def test_a_receiver_that_breaks_ends_no_notifications():
     while (pause := box.deliver()) is not None:
         clock.advance(pause)
     assert broken.heard == ear.heard == ["d-done-1"]
-    assert [event.text for event in said] == ["not told of done: broken: RuntimeError"]
+    assert [event.text for event in said] == ["no notification of done was sent: broken: RuntimeError"]
 
 
 @pytest.mark.parametrize("cut", [OUTBOX, SENT, ""])
@@ -154,7 +154,7 @@ def test_a_receiver_that_fails_is_tried_again_with_growing_pauses_and_the_others
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (2.0, PAUSES.longest)
     assert (deaf.heard, good.heard) == (["d-done-1"], ["d-done-1"])
-    assert [event.text for event in said] == ["not told of done: deaf is deaf"]
+    assert [event.text for event in said] == ["no notification of done was sent: deaf is deaf"]
 
 
 def test_a_bucket_that_refuses_loses_nothing():
@@ -275,7 +275,7 @@ def test_a_loop_that_ends_with_an_error_is_told_once_an_hour():
     ids = [stopped(SPEC, FIRST, error, 3600.0 * 400 + seconds).id for seconds in (1, 60, 3599, 3600)]
     assert len(set(ids[:3])) == 1
     assert ids[3] not in ids[:3]
-    assert "nobody watches any more: no capacity" in stopped(SPEC, FIRST, error, 1.0).text
+    assert "the watcher has stopped: no capacity" in stopped(SPEC, FIRST, error, 1.0).text
 
 
 # Receivers.
@@ -355,7 +355,7 @@ def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
     assert not (tmp_path / "pwned").exists()
     monkeypatch.setattr(receivers, "HOOK_SECONDS", 0.2)
     for command, why in (
-        ("false", "left with status 1$"),
+        ("false", "exited with status 1$"),
         (
             "sh -c 'echo first >&2; echo no such file: model >&2; exit 3'",
             "status 3: first no such file: model",

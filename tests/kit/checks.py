@@ -7,7 +7,7 @@ from tests.simulation import invariants
 from tests.simulation.invariants import Live
 
 DOUBLE_SECONDS = 120.0
-"""Seconds for which an older node may stand beside the newest while its deletion is asked for again."""
+"""Seconds for which an older node may stand beside the newest while its deletion is requested again."""
 
 
 class Checks:

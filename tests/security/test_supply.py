@@ -25,7 +25,7 @@ PINNED = re.compile(
     r"    --hash=sha256:[0-9a-f]{64}\n"
 )
 HOW = (
-    "requirements.lock is behind pyproject.toml; make it anew: uv pip compile pyproject.toml --universal "
+    "requirements.lock is behind pyproject.toml; recreate it: uv pip compile pyproject.toml --universal "
     "--generate-hashes --python-version 3.10 --extra local --extra dashboard --extra metrics --extra notify "
     "--no-header --no-annotate -o requirements.lock"
 )

@@ -86,9 +86,7 @@ def state_folder(facts: Facts) -> ProbeAnswer:
     """Look for a state folder that cannot be written, or that others may read: keys and records lie there."""
     here = facts.computer
     if here.state_problem:
-        return bad(
-            f"{here.state}: {here.state_problem}", "mend it, or set TPUCTL_STATE_DIR to another folder"
-        )
+        return bad(f"{here.state}: {here.state_problem}", "fix it, or set TPUCTL_STATE_DIR to another folder")
     if here.state_mode is None:
         return ok(f"{here.state} (made by the first `up`)")
     # Writing by others is wrong, reading is not: keys have their own check and their own mode.
@@ -134,7 +132,7 @@ def deployments(facts: Facts) -> ProbeAnswer:
         text = f"past their time to live, and billed: {', '.join(overdue)}"
         return bad(text, "run `tpuctl status` in any deployment: it ends them; or tpuctl down there")
     if damaged:
-        text = f"cannot be read, so nobody here ends them: {', '.join(damaged)}"
+        text = f"cannot be read, so this computer does not end them: {', '.join(damaged)}"
         return warn(text, "run `tpuctl down` with the file of each")
     return ok(", ".join(one.name for one in known) or "none on this computer")
 
@@ -190,5 +188,5 @@ def ports(facts: Facts) -> ProbeAnswer:
     taken = facts.local.taken
     if taken:
         text = f"held by another program: {', '.join(map(str, taken))}"
-        return warn(text, "end that program, or begin anew with: tpuctl local reset")
+        return warn(text, "end that program, or start over with: tpuctl local reset")
     return ok("free" if facts.local.daemon != "runs" else "in use by the local cloud itself")

@@ -86,7 +86,7 @@ seconds, and all are asked side by side. It works without a network and without 
 could tell is `unknown`, which is not wrong.
 
 It leaves with 0 when nothing is wrong, also with warnings, and with 1 when something is. With `--fix` it
-mends what is safe to mend here: permissions of the state folder and of SSH keys, and what a dead local cloud
+repairs what is safe to repair here: permissions of the state folder and of SSH keys, and what a dead local cloud
 has left. It never changes anything in a project: to switch an API on, it prints the `gcloud` line.
 
 | check | about | what it looks at |

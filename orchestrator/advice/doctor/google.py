@@ -278,7 +278,7 @@ def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
     if isinstance(sight, Unknown):
         return not_observed(sight)
     if isinstance(sight, Present) and sight.value:
-        return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not looked at")
+        return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not checked")
     fix = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
     return bad(f"no rule lets {IAP_RANGE} in", f"{fix} --source-ranges {IAP_RANGE} --allow tcp:22")
 

@@ -49,7 +49,7 @@ def credentials(facts: Facts) -> ProbeAnswer:
         return ok("the local cloud needs none")
     login = facts.google.login
     if isinstance(login, Absent):
-        return bad("nobody is logged in", LOG_IN)
+        return bad("there is no login", LOG_IN)
     if isinstance(login, Unknown):
         return bad(login.why, login.hint or LOG_IN) if login.retry is Retry.PERMANENT else not_observed(login)
     found = login.value
@@ -71,7 +71,7 @@ def gcloud_account(facts: Facts) -> ProbeAnswer:
         return warn(text, f"gcloud config set project {found.project}")
     if not found.gcloud_account:
         return ok("gcloud has no account of its own")
-    return ok(f"{found.gcloud_account}" + ("" if account else "; whose tpuctl's login is cannot be told"))
+    return ok(f"{found.gcloud_account}" + ("" if account else "; whose login tpuctl uses is not known"))
 
 
 @check("project", Group.GOOGLE)

@@ -23,7 +23,7 @@ from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted_
 _DO = {
     Outcome.DONE: "tpuctl down removes what is left; the data stays",
     Outcome.UNCLAIMED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
-    Outcome.FAILED: "tpuctl logs shows why; mend it, then: tpuctl up",
+    Outcome.FAILED: "tpuctl logs shows why; fix it, then: tpuctl up",
     Outcome.SPENT: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
     Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
 }
@@ -57,7 +57,7 @@ def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
     loop, job = parts[-1], parts[-2]
     troubled = next((part for part in rest if not part.calm and part is not loop), None)
     if troubled is None:
-        watched = "" if loop.calm else ", and nobody watches it"
+        watched = "" if loop.calm else ", and no watcher runs"
         return f"job {job.state}: {job.why}{watched}"
     return f"{troubled.what} {troubled.state}: {troubled.why}"
 
@@ -190,7 +190,7 @@ def explain_loop(facts: DeploymentFacts) -> ExplainedPart:
     watching, now = facts.watching, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watching is None:
-        why = "no lease is held: nobody works on the deployment"
+        why = "no lease is held: no tpuctl works on the deployment"
         return ExplainedPart("loop", "nobody", why, "loop.nobody", next="nothing", you=f"tpuctl watch{where}")
     held = f"{watching.command} of {watching.who} renewed its lease"
     evidence = (Evidence("lease", now - watching.age, held),)
@@ -251,7 +251,7 @@ RULES: Final[dict[str, str]] = {
     "job.runs": "A job whose workers all report is left alone.",
     "loop.alive": "One tpuctl at a time acts; it renews its lease every 20 s.",
     "loop.dead": "A lease that was not renewed for 60 s may be taken over: its holder is taken for dead.",
-    "loop.nobody": "Nobody watches, so nobody replaces a TPU that is taken away.",
+    "loop.nobody": "No watcher runs, so a preempted TPU is not replaced.",
 }
 
 

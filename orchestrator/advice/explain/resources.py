@@ -43,7 +43,7 @@ LAST_REFUSALS = 3
 def not_visible(what: str, sight: Unknown, facts: DeploymentFacts) -> ExplainedPart:
     """Explain what could not be seen."""
     evidence = (Evidence("cloud", facts.world.observed_at, sight.why),)
-    you = sight.hint or "nothing; it is looked at again"
+    you = sight.hint or "nothing; it is checked again"
     return ExplainedPart(
         what, "unknown", sight.why, "sight.unknown", evidence, "look again", next_pass(facts), you
     )  # fmt: skip
@@ -62,7 +62,7 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     asked = (_looked("bucket", sight, now), *journal_of(facts, "bucket"))
     if isinstance(sight, Absent) and facts.record.bucket.observed:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
-        you = "tpuctl down --delete-data, then tpuctl up, to begin anew"
+        you = "tpuctl down --delete-data, then tpuctl up, to start over"
         return ExplainedPart("bucket", "gone", step.waiting, "bucket.gone", gone, you=you)
     return _asked_for("bucket", "absent", "bucket.first", step, facts, Kind.BUCKET, asked)
 
@@ -226,7 +226,7 @@ def _refused(
     final = hopeless(facts.record)
     why = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
-        you = final.hint or "mend the cause, then run: tpuctl up"
+        you = final.hint or "fix the cause, then run: tpuctl up"
         return ExplainedPart(what, state, why, "refused.final", evidence, "nothing", None, you)
     world = facts.world
     zone = last.zone

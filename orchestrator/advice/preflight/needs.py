@@ -43,7 +43,7 @@ def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
     Look for packages that the program imports and nothing installs; the image of a TPU machine has none.
 
     Named in no list of requirements, pyproject.toml, setup.py or `pip install`, and brought by no package
-    that is. Imports in functions and below `if` or `try` do not count. A note when a package is asked for of
+    that is. Imports in functions and below `if` or `try` do not count. A note when a package is installed of
     which it is not known what it brings. Silent for setups that it cannot read (conda, docker, make, URLs),
     and with `job.image`.
     """

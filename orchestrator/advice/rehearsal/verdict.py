@@ -256,13 +256,13 @@ _TEXTS = {
         "the job ended before each failure could be injected: let it run longer, or choose earlier moments, "
         "such as --at checkpoint:1"
     ),
-    Cause.CRASHED: "mend what the last lines of the log say, then rehearse again",
+    Cause.CRASHED: "fix what the last lines of the log say, then rehearse again",
     Cause.EARLY: (
         "the job ends with status 0 before job.target_steps is saved. Save the last step, or set "
         "target_steps to the last step that is saved. Keras: BackupAndRestore needs "
         "delete_checkpoint=False, otherwise fit() deletes the backup at its end"
     ),
-    Cause.ENDED: "mend the cause above, then rehearse again",
+    Cause.ENDED: "fix the cause above, then rehearse again",
     Cause.UNCLAIMED: (
         "let the job save as its format wants, or choose another job.checkpoint.format; what this run saved "
         "is copied by `tpuctl checkpoints fetch --unclaimed`"
@@ -270,11 +270,11 @@ _TEXTS = {
     Cause.UNSAVED: "save earlier and more often: a machine went before the first checkpoint was complete",
     Cause.IGNORED: "the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first",
     Cause.ANEW: (
-        "your script counts its steps anew after a resume: restore the step counter with the model, or start "
+        "your script restarts its step count after a resume: restore the step counter with the model, or start "
         "the loop at $TPUCTL_RESUME_STEP"
     ),
     Cause.BACK: (
-        "the script ignores its checkpoint or counts its steps anew after a resume: restore the model and "
+        "the script ignores its checkpoint or restarts its step count after a resume: restore the model and "
         "the step counter from $TPUCTL_CHECKPOINT_DIR first"
     ),
     Cause.UNSTEADY: (
@@ -282,7 +282,7 @@ _TEXTS = {
         "or compare no losses"
     ),
     Cause.DIFFERENT: (
-        "likely causes of the difference: the data order (shuffling begins anew at a resume), RNG state that "
+        "likely causes of the difference: the data order (shuffling restarts at a resume), RNG state that "
         "is not saved, or step counters (learning rate schedule). Save them with the model, or derive them "
         "from the step"
     ),

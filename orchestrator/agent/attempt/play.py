@@ -121,7 +121,9 @@ class Player:
         return bring_python(self._parts) or self._set_up(attempt)
 
     def _without_what_came_back(self, why: str) -> None:
-        note = f"{why}, with the Python packages of an earlier machine: they are removed, and setup runs anew"
+        note = (
+            f"{why}, with the Python packages of an earlier machine: they are removed, and setup runs again"
+        )
         say(note)
         self._parts.log.line(f"--- {note} ---")
         self._parts.patiently("remove the packages", self._parts.caches.discard)

@@ -139,7 +139,7 @@ class Caches:
             generation = held.generation
             manifest = parse(held.data, name)
             rewrite = self._check(cache, manifest)
-            self._status.set(phase="setup", message=f"{cache.title} of an earlier machine come back")
+            self._status.set(phase="setup", message=f"restoring {cache.title} from an earlier machine")
             self._unpack(cache, manifest, staged, rewrite)
             self._move(cache, manifest, staged, generation)
         except (AgentError, OSError, ValueError) as error:
@@ -147,7 +147,9 @@ class Caches:
                 self._clear_environment()
             # Not tried again on this disk; what is made here takes its place in the bucket.
             self.remember(cache.name, {"key": cache.key, "generation": generation, "files": {}})
-            return f"{cache.title} that an earlier machine kept cannot be used, and are made anew: {error}"
+            return (
+                f"{cache.title} that an earlier machine kept cannot be used, and are created again: {error}"
+            )
         finally:
             for folder in staged.values():
                 shutil.rmtree(str(folder), ignore_errors=True)

@@ -130,7 +130,7 @@ class LocalCheckpoints:
         """
         Note that no process of the job is left, so that no file will change.
 
-        *in_order*: it left with status 0, so that it was not cut between two files of one save.
+        *in_order*: it exited with status 0, so that it was not cut between two files of one save.
         """
         self.at_rest = True
         self._in_order = in_order

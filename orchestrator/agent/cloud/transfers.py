@@ -194,7 +194,7 @@ def check_range(reply: Reply, generation: str, start: int, end: int, size: int) 
         raise ReplacedError(f"generation {generation} is gone")
     shown = reply.headers.get("content-range", "")
     if reply.status != 206 or shown != f"bytes {start}-{end - 1}/{size}":
-        raise TransientError(f"a range was asked for, and the answer is {reply.status} {shown}")
+        raise TransientError(f"a range was requested, and the answer is {reply.status} {shown}")
     if len(reply.body) != end - start:
         raise TransientError(f"{len(reply.body)} of the {end - start} bytes of a range came")
 

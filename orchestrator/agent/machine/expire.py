@@ -1,5 +1,5 @@
 """
-The dead-man timer of a TPU: when the deployment's time is over and nobody is at work on it, delete this node.
+The dead-man timer of a TPU: when the deployment's time is over and no tpuctl works on it, delete this node.
 
 cron asks each minute. The machine's own clock is never believed, and what cannot be seen keeps the node:
 without the bucket it goes only a day after the end that it was made with, by the clock of the TPU API.
@@ -68,7 +68,7 @@ def stays(observed: ExpiryFacts) -> str:
     if observed.now < observed.end + MARGIN:
         return "its time is not over"
     if observed.lease_age is not None and observed.lease_age < HELD:
-        return "somebody is at work on the deployment"
+        return "another tpuctl works on the deployment"
     return ""
 
 
@@ -190,7 +190,7 @@ class Timer:
         say(f"this TPU is not deleted, because {why}; cron starts the job again")
 
     def _delete(self, node: OwnNode, observed: ExpiryFacts) -> int:
-        over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and nobody is at work on it"
+        over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and no tpuctl works on it"
         try:
             self._api.delete(node)
         # Mostly a role is missing: it will be refused again, so the pauses grow to an hour.

@@ -49,7 +49,7 @@ def look_at_google(choice: Choice, spec: Spec | None) -> Google:
     if not isinstance(login, Present):
         ahead = side_by_side({"ahead": lambda: clock_ahead(STORAGE)})["ahead"]
         return Google(
-            login, account, configured, project, ahead, **_nobody(spec, "not asked: nobody is logged in")
+            login, account, configured, project, ahead, **_nobody(spec, "not asked: there is no login")
         )
     # With the account that `up` would act as: the user's own rights say nothing about its rights.
     acting = (spec.impersonate if spec else "") or ""

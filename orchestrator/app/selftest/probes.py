@@ -91,7 +91,7 @@ def ask_beyond_quota(session: Session, zone: str, kind: str) -> str:
         return f"{larger} is refused, the limit is {limit}: {error.code}"
     # It is billed from now on: first its deletion, then the failure of the step.
     session.cloud.nodes.delete(order.name, zone)
-    raise StepError(f"{larger} was not refused though the limit is {limit}; its deletion is asked for")
+    raise StepError(f"{larger} was not refused though the limit is {limit}; its deletion is requested")
 
 
 def still_there(session: Session, name: str, zone: str, bucket: str, say: Callable[[str], None]) -> list[str]:

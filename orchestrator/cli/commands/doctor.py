@@ -8,10 +8,10 @@ from orchestrator.cli.options import Command, deployment_options
 
 @click.command("doctor", cls=Command)
 @deployment_options
-@click.option("--fix", is_flag=True, help="Mend what is safe to mend on this computer.")
+@click.option("--fix", is_flag=True, help="Fix what is safe to fix on this computer.")
 def command(choice: Choice, fix: bool) -> None:
     """
-    Look at this computer, the deployment file, the local cloud and the project, and say what to mend.
+    Look at this computer, the deployment file, the local cloud and the project, and say what to fix.
 
     Works offline and without credentials; what cannot be found out is `unknown`. Exits with 1 when
     something is wrong.

@@ -1,4 +1,4 @@
-"""tpuctl local: run and disturb the local cloud."""
+"""tpuctl local: manage the local cloud, and inject faults."""
 
 import click
 from click.core import ParameterSource
@@ -9,7 +9,7 @@ from orchestrator.errors import UsageError
 
 @click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Run and disturb the local cloud. Google's clients and gcloud talk to it; its machines are processes."""
+    """Manage the local cloud, and inject faults. Google's clients and gcloud talk to it."""
 
 
 @command.command("start", cls=Command)

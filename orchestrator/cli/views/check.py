@@ -98,7 +98,7 @@ def _print(finding: Finding, console: Console, width: int) -> None:
 def _unread(facts: SourceFacts, console: Console, width: int) -> None:
     if facts.unread:
         names = ", ".join(facts.unread[:3]) + (", ..." if len(facts.unread) > 3 else "")
-        text = f"Not looked at ({len(facts.unread)}; too large, or not Python 3): {names}"
+        text = f"Not checked ({len(facts.unread)}; too large, or not Python 3): {names}"
         console.print(text, markup=False, width=width, overflow="fold")
 
 

@@ -34,7 +34,7 @@ def spent_text(found: Spending, *, rehearsed: bool) -> str:
     less = (
         f"; on demand {usd_text(found.ondemand_usd)}, so {usd_text(saved)}{share} saved" if saved > 0 else ""
     )
-    return f"It {verb} about {usd_text(found.usd)}{less}. An estimate; for what: tpuctl cost"
+    return f"It {verb} about {usd_text(found.usd)}{less}. An estimate; details: tpuctl cost"
 
 
 def render(cost: Cost, console: Console, *, rehearsed: bool) -> None:

@@ -60,4 +60,4 @@ def _when(part: ExplainedPart, now: float) -> str:
     if part.when is not None:
         wait = part.when - now
         return "now" if wait < 1 else f"in {span_text(wait)}"
-    return "" if part.next in {"", "nothing"} else "as soon as somebody watches"
+    return "" if part.next in {"", "nothing"} else "as soon as a watcher runs"

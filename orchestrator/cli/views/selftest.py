@@ -19,7 +19,7 @@ def announce(prepared: Prepared) -> None:
     say(f"  project  {run.session.project}, deployment {run.name}")
     say(f"  cost     {cost} ({prepared.prices})")
     say(
-        f"  limit    {limits.ttl / 60:.0f} minutes; then the machines end by themselves, even if nobody watches"
+        f"  limit    {limits.ttl / 60:.0f} minutes; then the machines end by themselves, even if no watcher runs"
     )
     if run.cloud == "local":
         say("  This is the local cloud: nothing of it is billed.")

@@ -62,7 +62,7 @@ def show_moved(moved: Moved, *, as_json: bool) -> None:
     if as_json:
         print_json("watch-on-vm", {key: value for key, value in asdict(moved).items() if value is not None})
     elif not moved.running:
-        say(f"no loop runs on {moved.vm} any more; the job goes on")
+        say(f"no loop runs on {moved.vm} any more; the job continues")
         talk("  next:  go on here with `tpuctl watch`, or there with `tpuctl watch --on-vm`")
     elif moved.changes:
         say(f"the loop runs on {moved.vm}; this computer is not needed any more", style="green")

@@ -18,7 +18,7 @@ _FLAGS = {
 _NO_SETTING = {
     "--command": "the job is started again by tpuctl itself, on each new TPU: no command is needed for that",
     "--range": "addresses are Google's choice", "--description": "tpuctl sets its own labels only",
-    "--retry": "always on: capacity is asked for until watch.ttl",
+    "--retry": "always on: capacity is requested until watch.ttl",
     "--retry-randomness": "tpuctl waits longer each time",
     "--preempted": "only a TPU that is gone is replaced",
 }  # fmt: skip

@@ -48,7 +48,7 @@ class Certificates:
 
 
 def certificates(folder: Path) -> Certificates:
-    """Return the certificates kept in *folder*; they are made anew when missing, unreadable or near their end."""
+    """Return the certificates kept in *folder*; created again when missing, unreadable or near their end."""
     authority, served = folder / "authority.pem", folder / "storage-hosts.pem"
     if not (_lasts(authority) and _lasts(served)):
         private_folder(folder)

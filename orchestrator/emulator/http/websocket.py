@@ -58,7 +58,7 @@ class WebSocket:
             raise BrokenError(PROTOCOL_ERROR, f"no web page is answered: {why}")
         if len(words) != 3 or words[0] != "GET" or not key or protocol not in offered.split(", "):
             self._writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            raise BrokenError(PROTOCOL_ERROR, "no websocket of the expected subprotocol was asked for")
+            raise BrokenError(PROTOCOL_ERROR, "no websocket of the expected subprotocol was requested")
         digest = hashlib.sha1(key.encode() + GUID).digest()  # noqa: S324 - RFC 6455 wants this one
         answer = {
             "Upgrade": "websocket",

@@ -25,7 +25,7 @@ PROMISES = (
     Loss("fencing", "a host that was believed gone may write beside its successor"),
     Loss("cost", "no budget, no price, no report: nothing counts money"),
     Loss("progress", "nothing reads step and loss, or notices a job that stands still; done means exit status 0"),
-    Loss("warm starts", "each start installs and compiles anew"),
+    Loss("warm starts", "each start installs and compiles again"),
     Loss("variables", "not set: ZONE, TPU_NAME, TPUCTL_NODE, TPUCTL_ROOT, TPUCTL_INCARNATION, TPUCTL_ATTEMPT, "
          "TPUCTL_JOB, TPUCTL_SAVE_EVERY_SECONDS and _FILE, the folders of compiled programs"),
     Loss("failed starts", "counted in all, not in a row without progress"),
@@ -80,7 +80,7 @@ LOST: dict[str, tuple[str, str, str]] = {
     "job.grace": ("", "no time before a preemption: save often", ""),
     "job.run_on": ("refused",) * 3,
     "watch.budget_usd": ("nothing counts money",) * 3,
-    "watch.ttl": ("counted anew after each restart", *_NONE[:2]),
+    "watch.ttl": ("counted from zero after each restart", *_NONE[:2]),
     "watch.deadline": _NONE, "watch.last_resort": _NONE, "watch.stall": _NONE,
     "watch.self_delete": _NONE, "watch.on_vm": _LOOP, "watch.poll": _LOOP, "watch.listen": _LOOP,
     "notify": _NONE, "sidecars": _NONE, "fleet": ("refused",) * 3,
