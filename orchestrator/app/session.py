@@ -133,9 +133,7 @@ class Session:
         if fresh:
             # A look at what is gone must leave no daemon behind; with a machine in it the cloud stays.
             atexit.register(self._stop_local)
-            self.reporter.say(
-                f"the local cloud was started at {address.endpoint} (stop it with: tpuctl local stop)"
-            )
+            self.reporter.say(f"local cloud started at {address.endpoint} (to stop it: tpuctl local stop)")
         return address
 
     def _stop_local(self) -> None:

@@ -18,6 +18,11 @@ class Kind(Enum):
     QUEUED = "queued resource"
     """Of operations only: a plan and the record know the TPU that it makes."""
 
+    @property
+    def title(self) -> str:
+        """Return what people call it; the value is for records and programs."""
+        return {"node": "TPU", "vm": "VM", "bundle": "code"}.get(self.value, self.value)
+
 
 class Verb(Enum):
     """Name a change; the value is the sign that people see."""

@@ -88,7 +88,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
     With *vm_last* the loop may run on that VM: it is stopped when no node is left and the end is recorded.
     """
     vm, nodes = world.vm, world.known_nodes
-    why = f"the job is {outcome.value}"
+    why = "the job has failed" if outcome is Outcome.FAILED else f"the job is {outcome.value}"
     changes = [delete_node(n, why) for n in nodes if not deleting(n, world, record)]
     unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
     waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()

@@ -201,7 +201,7 @@ class EventPrinter(Reporter):
         change = failure.change
         if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
             return  # The machine has not published its keys: it still boots, and the plan says so.
-        text = f"{change.kind.value} {change.name}: {failure.error.message} ({failure.error.code})"
+        text = f"{change.kind.title} {change.name}: {failure.error.message} ({failure.error.code})"
         self(Event(at, "failure", text, failure.error.as_dict()))
 
 

@@ -140,7 +140,7 @@ def _change(preview: Preview, change: Change, *, verbose: bool) -> Table:
     table.add_column(overflow="fold")
     where = f" in {change.zone}" if change.zone else ""
     sign, verb = Text(change.verb.value, colour), Text(change.verb.word, colour)
-    table.add_row(sign, verb, change.kind.value, Text(f"{preview.title(change)}{where}", "bold"))
+    table.add_row(sign, verb, change.kind.title, Text(f"{preview.title(change)}{where}", "bold"))
     if change.why:
         table.add_row("", "", "", Text(f"why: {change.why}"))
     for name, text in preview.details(change).items():
