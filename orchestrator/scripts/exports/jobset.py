@@ -30,6 +30,11 @@ from orchestrator.scripts.exports.job_script import (
 from orchestrator.scripts.render import quote
 
 _EXAMPLE = "The image is that of JobSet's example for TPUs: name yours as job.image. "
+# The driver's documentation: pods on the host network cannot mount buckets without further settings.
+_BETWEEN = (
+    "Nor is it known whether slices need hostNetwork, which JobSet's example of a multislice sets; here it is not "
+    "set, for the Cloud Storage FUSE driver restricts it. "
+)
 IMAGE = "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu:latest"
 """The image of JobSet's own example for TPUs. Which packages are in it is not known here."""
 BUCKET, CODE = "/tpuctl/bucket", "/tpuctl/code"
@@ -74,7 +79,7 @@ def jobset_files(spec: Spec, project: str, kind: Accelerator, digest: str, slice
         ),
         "jobset.yaml": document(
             "Made by tpuctl export --to jobset: the job, for JobSet 0.12 (jobset.x-k8s.io/v1alpha2). "
-            f"{'' if spec.job.image else _EXAMPLE}{_UNKNOWN} "
+            f"{'' if spec.job.image else _EXAMPLE}{_UNKNOWN} {_BETWEEN if slices > 1 else ''}"
             "README.md says what to do before kubectl apply, and what is lost.",
             _account(spec), _jobset(spec, host, kind, digest, slices),
         ),
