@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from math import isfinite
 from statistics import median
 from typing import Any, List, Optional, Tuple
 
@@ -27,6 +28,7 @@ from orchestrator.contract.replacing import write_atomically
 WORTH_TELLING = 0.05
 SAVES = 9
 LOOKS = 2
+LEARNT = ("measured", "reported")
 RESOLUTION = 0.1
 """Seconds between two looks at the job's step: a save that seems shorter may be as long, and is never free."""
 
@@ -45,6 +47,7 @@ class Pace:
         self._status = status
         self._lock = threading.Lock()
         self._earlier: Optional[Tuple[Life, ...]] = None
+        self._before: Optional[Tuple[float, str]] = None
         self._zone = UNKNOWN_ZONE
         self._here: List[Life] = []
         self._reported: List[float] = []
@@ -85,6 +88,8 @@ class Pace:
             return stall, "measured"
         if reported is not None:
             return reported, "reported"
+        if self._before is not None:
+            return self._before
         return (PRIOR_SAVE, "assumed") if declared is None else (declared, "declared")
 
     def begin(self) -> None:
@@ -157,9 +162,21 @@ class Pace:
         for number in sorted(numbers)[-RECENT:]:
             held = self._bucket.read(f"{PREFIX}{number}/0")
             life = _life(held.data) if held is not None else None
+            # A new machine need not learn again what a save of this job costs.
+            self._before = (_cost_in(held.data) if held is not None else None) or self._before
             if life is not None:
                 lives.append(life)
         return tuple(lives)
+
+
+def _cost_in(data: bytes) -> Optional[Tuple[float, str]]:
+    """Return what a save has cost by a last report and whence that was known, None where it was not."""
+    try:
+        report: Any = json.loads(data)
+        cost, whence = float(report["save_cost"]), report["save_cost_from"]
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+    return (max(RESOLUTION, cost), whence) if whence in LEARNT and isfinite(cost) else None
 
 
 def _life(data: bytes) -> Optional[Life]:

@@ -205,3 +205,19 @@ def test_a_fixed_interval_is_told_and_no_interval_is_not(lab: Lab) -> None:
     lab.machine("own", INCARNATION=2, COMMAND=say).run_to_end()
     assert "90,save-every" in lab.log(1).splitlines()
     assert "," in lab.log(2).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("whence", "cost", "used"),
+    [("measured", 45.0, 45.0), ("reported", 45.0, 45.0), ("assumed", 45.0, 20.0), ("measured", "x", 20.0)],
+)
+def test_a_new_machine_begins_with_what_a_save_cost_on_the_last_one(
+    lab: Lab, whence: str, cost: object, used: float
+) -> None:
+    """What was only assumed there is no knowledge; the file's own figure comes before that."""
+    report = {"at": 1300.0, "timings": {}, "phase": "run", "save_cost": cost, "save_cost_from": whence}
+    lab.put(".tpuctl/heartbeat/1/0", json.dumps(report).encode())
+    wait = "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done"
+    machine = lab.machine(INCARNATION=2, SAVE_EVERY="auto", SAVE_SECONDS="20", COMMAND=wait)
+    machine.run_to_end()
+    assert machine.heartbeat()["save_cost"] == used
