@@ -78,7 +78,11 @@ def test_nobody_is_asked_who_has_said_yes_or_is_a_program(cloud, user, typed, wo
 
 def test_the_local_cloud_asks_nothing_since_nothing_is_billed(cloud, user, typed):
     """It shows what the same would cost, and goes on: there is no money to agree to."""
-    said = typed(user, "n", "up", "--cloud", "local")
+    try:
+        said = typed(user, "n", "up", "--cloud", "local")
+    finally:
+        # The command starts the local cloud of this computer beside the one in this process.
+        assert user.type("local", "stop", "--json").document["stopped"]
     assert (said.code, "Go on?" in said.err) == (0, False)
     assert "an hour (nothing is billed on the local cloud)" in said.err
     assert list(cloud.nodes()) == ["demo-tpu-g1"]
