@@ -4,16 +4,18 @@ import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
-from orchestrator.errors import UsageError
 
 
-def _worker(_: click.Context, __: click.Parameter, text: str) -> int | None:
-    """Return the number of a worker, None for all of them."""
-    if text != "all" and not (text.isascii() and text.isdigit()):
-        raise UsageError(
-            f"--worker {text}: no number of a worker", hint="write a number, or all", code="TPU-101"
-        )
-    return None if text == "all" else int(text)
+class _Worker(click.ParamType):
+    """The number of a worker, or `all`, which is None."""
+
+    name = "integer"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        text = str(value)
+        if text != "all" and not (text.isascii() and text.isdigit()):
+            self.fail(f"{text!r} is no number of a worker; write a number, or all", param, ctx)
+        return None if text == "all" else int(text)
 
 
 @click.command("cp", cls=Command)
@@ -23,7 +25,7 @@ def _worker(_: click.Context, __: click.Parameter, text: str) -> int | None:
     "--worker",
     default="0",
     show_default=True,
-    callback=_worker,
+    type=_Worker(),
     metavar="N|all",
     help="The TPU worker, or all.",
 )
