@@ -6,7 +6,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.cli.options import Command, deployment_options
 
 
-class _Worker(click.ParamType):  # type: ignore[type-arg] - generic in its stubs alone
+class _Worker(click.ParamType):  # type: ignore[type-arg]
     """The number of a worker, or `all`, which is None."""
 
     name = "integer"
