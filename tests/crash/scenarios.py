@@ -232,7 +232,7 @@ def as_older(body, *, seal):
     known = {key: value for key, value in body["history"].items() if key not in LATER}
     known["agent"], known["uploaded"] = "0" * 64, f"{known['bundle']}:{'0' * 64}"
     old = {
-        "schema": body["config", "schema"],
+        "schema": body["schema"],
         "deployment": body["deployment"],
         "writer": "",
         "history": known,

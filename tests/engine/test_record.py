@@ -112,7 +112,7 @@ def test_a_record_of_a_newer_version_is_refused(lab):
     """An old tpuctl does not act on what it cannot understand."""
     lab.up()
     body = json.loads(lab.get(".tpuctl/record.json"))
-    body["config", "schema"] = 2
+    body["schema"] = 2
     lab.put(".tpuctl/record.json", json.dumps(with_checksum(body)).encode())
     with pytest.raises(TpuctlError, match="schema 2"):
         lab.controller()

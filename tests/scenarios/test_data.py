@@ -161,7 +161,7 @@ OLD_FIELDS = (
 def rewritten(data, schema=1, fields=None, writer=""):
     """Return a record as a version with fewer fields, with another schema, or another process wrote it."""
     body = json.loads(data)
-    body["config", "schema"], body["writer"] = schema, writer or body["writer"]
+    body["schema"], body["writer"] = schema, writer or body["writer"]
     body["history"] = {k: v for k, v in body["history"].items() if fields is None or k in fields}
     del body["checksum"]
     return json.dumps(with_checksum(body), sort_keys=True).encode()
