@@ -16,7 +16,6 @@ from orchestrator.planning.update_record import learn
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import CommandAnswer
 
-NO_TPU = "TPU-131"
 IN_JOB = """
 cd "$1" || exit 1
 for file in job.env job.env.local; do
@@ -90,7 +89,7 @@ def ended(session: Session) -> UsageError | None:
 
 def may_pass(error: TpuctlError) -> bool:
     """Say whether the machine may be there in a moment all the same: it boots, or is being replaced."""
-    return error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == NO_TPU
+    return error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == "TPU-131"
 
 
 def worker_hosts(session: Session) -> list[Host]:
@@ -101,7 +100,7 @@ def worker_hosts(session: Session) -> list[Host]:
     if node is None or not node.workers or node.state in TERMINAL:
         raise UsageError(
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
-            changed="nothing was changed", code=NO_TPU,
+            changed="nothing was changed", code="TPU-131",
         )  # fmt: skip
     return [
         worker_host(session.cloud, world, node, worker, _published(session, node, worker.index))

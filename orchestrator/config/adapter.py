@@ -40,7 +40,9 @@ def document_of(spec: Spec) -> str:
 
     YAML has no surrogate pairs, so text is not escaped; control characters must be.
     """
-    text = json.dumps(dump(spec), indent=1, sort_keys=True, ensure_ascii=False)
+    # An empty section in a file stands for its defaults, and a fleet has none for its nodes.
+    parts = {key: part for key, part in dump(spec).items() if (key, part) != ("fleet", None)}
+    text = json.dumps(parts, indent=1, sort_keys=True, ensure_ascii=False)
     # JSON allows these characters as they are, YAML does not: the loop on the VM reads the text as YAML.
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
 

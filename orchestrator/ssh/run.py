@@ -73,7 +73,7 @@ def _run(
     # Both streams and the input at once: a command that waits for one of them would fill the other's window.
     side = [
         threading.Thread(target=_feed, args=(connection, channel, stdin), daemon=True),
-        threading.Thread(target=drain, args=(channel, errors), daemon=True),
+        threading.Thread(target=drain, args=(channel, errors, MOST_OUTPUT), daemon=True),
     ]
     for thread in side:
         thread.start()
@@ -127,7 +127,7 @@ def read(connection: "Connection", channel: "paramiko.Channel") -> Iterator[byte
 def errors_of(channel: "paramiko.Channel") -> str:
     """Return what the command said on its error stream, shortened for a message."""
     errors = bytearray()
-    drain(channel, errors)
+    drain(channel, errors, MOST_OUTPUT)
     return errors.decode(errors="replace").strip()[-600:]
 
 
@@ -168,7 +168,7 @@ def _feed(connection: "Connection", channel: "paramiko.Channel", stdin: "bytes |
         channel.shutdown_write()
 
 
-def drain(channel: "paramiko.Channel", into: bytearray, most: int = MOST_OUTPUT) -> None:
+def drain(channel: "paramiko.Channel", into: bytearray, most: int) -> None:
     """Read the error stream to its end, and keep its first *most* bytes or a little more."""
     with contextlib.suppress(OSError, EOFError):
         while data := channel.recv_stderr(_CHUNK):

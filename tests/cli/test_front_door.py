@@ -270,7 +270,8 @@ def test_a_flag_is_of_one_kind_everywhere():
 
 def test_a_name_is_completed_wherever_it_is_asked_for():
     """A command that takes the NAME of a deployment knows those of this computer."""
-    others = {"init", "local preempt", "secret set"}  # a new name, a node of the local cloud, a secret
+    # A new name, a node of the local cloud, a secret, a TPU or bucket that is not ours yet.
+    others = {"init", "local preempt", "secret set", "adopt"}
     blind = {
         " ".join(words)
         for words, one in ALL.items()

@@ -60,8 +60,13 @@ def test_init_copies_it(name, tmp_path):
     done = CliRunner().invoke(cli, ["init", str(tmp_path / "mine"), "--recipe", name])
     assert done.exit_code == 0, done.output
     there = {path.name for path in (EXAMPLES / name).iterdir() if path.name != "__pycache__"}
-    assert {path.name for path in (tmp_path / "mine").iterdir()} == there
-    assert (tmp_path / "mine/tpuctl.yaml").read_bytes() == (EXAMPLES / name / "tpuctl.yaml").read_bytes()
+    # Editors complete the file by its schema, which lies beside it in a copy.
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {*there, "tpuctl.schema.json"}
+    copied, original = (
+        one.read_text() for one in (tmp_path / "mine/tpuctl.yaml", EXAMPLES / name / "tpuctl.yaml")
+    )
+    # The first line says where the schema is.
+    assert copied.partition("\n")[2] == original.partition("\n")[2]
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "hf-clm", "alexnet-ddp"])

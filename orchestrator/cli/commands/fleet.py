@@ -171,14 +171,14 @@ def logs(choice: Choice, which: str) -> None:
 @deployment_options
 @which_argument
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, file_okay=False),
+    "--folder", type=click.Path(path_type=Path, file_okay=False),
     help="Folder to write to, one folder in it for each task.  [default: JOB-results]",
 )  # fmt: skip
-def fetch(choice: Choice, which: str, output: Path | None) -> None:
+def fetch(choice: Choice, which: str, folder: Path | None) -> None:
     """Copy the newest checkpoint of a task, or of each task of a job, to this computer."""
     from orchestrator.app import fleet_jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = fleet_jobs.fetch_results(choice, which, output, EventPrinter())
+    found = fleet_jobs.fetch_results(choice, which, folder, EventPrinter())
     view.show_fetched(found, as_json=choice.as_json)
