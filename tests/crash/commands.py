@@ -10,8 +10,9 @@ from orchestrator.app.expired import remember
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.lease import LIFE
+from orchestrator.domain.names import DEPLOYMENT_LABEL
 from orchestrator.domain.plan import Kind
-from orchestrator.engine.adopt import Adoption
+from orchestrator.engine.adopt import Adoption, take_bucket
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.observe import observe
 from orchestrator.errors import LeaseHeldError
@@ -74,6 +75,15 @@ def adopt(stage, spec, place=HERE):
             assert not list(differing_lines(spec, found, parts.blueprint.service_account))
             Adoption(parts, parts.blueprint.public_key).take(found, world)
         return made.run(Goal.JOB.reached)
+
+
+def adopt_bucket(stage, spec, place=HERE):
+    """`tpuctl adopt --bucket`, and the `up` that follows."""
+    with process(stage, spec, place) as made:
+        found = made.cloud.buckets.inspect(stage.bucket).value
+        if DEPLOYMENT_LABEL not in found.bucket.labels:
+            take_bucket(made.deployment, found, "keep")
+    return up(stage, spec, place)
 
 
 def watch(stage, spec, place=HERE):

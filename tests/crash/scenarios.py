@@ -13,13 +13,14 @@ from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
 from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import with_checksum
+from orchestrator.domain.names import bucket_name
 from orchestrator.domain.record import Record
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands
-from tests.crash.oracle import check_done, check_gone, check_over, check_running
+from tests.crash.oracle import check_done, check_gone, check_over, check_running, ours
 from tests.crash.stage import HERE
-from tests.engine.engine_lab import KEY, QUOTA, ZONE, a_spec
+from tests.engine.engine_lab import KEY, PROJECT, QUOTA, ZONE, a_spec
 
 STEP = 20
 """The step of the checkpoint that a running job has committed."""
@@ -35,6 +36,12 @@ RACE = a_spec(
 )
 
 
+IN_FOLDER = a_spec(
+    vm__spot=True,
+    bucket__name=bucket_name(a_spec(), PROJECT),
+    bucket__adopt=True,
+    bucket__prefix="team/demo/",
+)
 PAIR = replace(RACE, tpu=replace(RACE.tpu, strategy="failover", zones=RACE.tpu.zones[:2]))
 
 
@@ -110,6 +117,60 @@ def adopted(stage):
     theirs(stage)
     commands.adopt(stage, SPEC)
     stage.wait(60)
+
+
+def their_bucket(stage):
+    """Somebody has made a bucket by hand, with an object in it."""
+    strangers(stage)
+    uniform = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
+    body = {"name": stage.bucket, "location": "EUROPE-WEST4", "labels": {"owner": "me"}, **uniform}
+    stage.storage.buckets.create(PROJECT, body)
+    stage.put("theirs.txt", b"precious")
+
+
+def bucket_adopted(stage):
+    """It has become the deployment's own, which trains."""
+    their_bucket(stage)
+    commands.adopt_bucket(stage, SPEC)
+    stage.wait(60)
+
+
+def folder_used(stage):
+    """A deployment keeps its data in a folder of that bucket."""
+    their_bucket(stage)
+    with commands.process(stage, IN_FOLDER, HERE) as made:
+        made.want()
+        made.run(seconds=120)
+
+
+def bucket_back(stage, spec, place=HERE):
+    """`down --delete-data`, whose second one finds a bucket that is not ours any more."""
+    left = commands.down(stage, spec, place, data=True)
+    assert {one.kind for one in left} <= {"bucket"}, f"down says that {left} is left"
+
+
+def machines_then_bucket_back(stage, spec, place=HERE):
+    """`down`, and then the same with --delete-data."""
+    machines_gone(stage, spec, place)
+    bucket_back(stage, spec, place)
+
+
+def check_bucket_back(stage, scenario, before):
+    """The bucket is as its owner had it, with his labels and rights alone; his object is there."""
+    stage.wait(60)
+    assert ours(stage) == []
+    bucket = stage.storage.buckets.get(stage.bucket, "storage.buckets.get")
+    assert bucket.fields["labels"] == {"owner": "me"}
+    assert stage.storage.buckets.policy(stage.bucket)["bindings"] == []
+    assert "theirs.txt" in stage.objects()
+
+
+def check_folder_gone(stage, scenario, before):
+    """Nothing of ours is left in the shared bucket, and what is beside our folder is untouched."""
+    stage.wait(60)
+    assert ours(stage) == []
+    assert "theirs.txt" in stage.objects()
+    assert stage.objects(IN_FOLDER.bucket.prefix) == []
 
 
 def given_back(stage, spec, place=HERE):
@@ -347,6 +408,31 @@ SCENARIOS = (
         adopted,
         given_back,
         (Way("down again", given_back, check_kept), Way("down, all", machines_gone, check_theirs_or_none)),
+        swept=False,
+    ),
+    Scenario(
+        "adopt bucket",
+        their_bucket,
+        commands.adopt_bucket,
+        (Way("adopt again", commands.adopt_bucket, check_running),),
+        swept=False,
+    ),
+    Scenario(
+        "down --delete-data, adopted bucket",
+        bucket_adopted,
+        bucket_back,
+        (
+            Way("down again", bucket_back, check_bucket_back),
+            Way("down, then down again", machines_then_bucket_back, check_bucket_back),
+        ),
+        swept=False,
+    ),
+    Scenario(
+        "down --delete-data, folder of a bucket",
+        folder_used,
+        all_gone,
+        (Way("down again", all_gone, check_folder_gone),),
+        spec=IN_FOLDER,
         swept=False,
     ),
     Scenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
