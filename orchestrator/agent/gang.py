@@ -16,7 +16,8 @@ from orchestrator.contract.claim import claim_name, claim_of, named_by
 from orchestrator.contract.completeness import Checkpoint, made_progress
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
-from orchestrator.contract.object_names import GANG
+from orchestrator.contract.object_names import GANG, HEARTBEAT
+from orchestrator.contract.preemption_notice import REPORT_COUNTS
 
 EXCUSES = 5
 
@@ -164,6 +165,31 @@ def _attempt(value: Dict[str, Any]) -> Attempt:
 
 WIDEST = 1000
 """Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
+
+
+AT_REST = ("stopped", "done", "unclaimed", "failed")
+"""Phases in which a machine has committed what it had."""
+
+
+def still_saving(
+    bucket: JobBucket, settings: Settings, now: float, seconds: float = SECONDS
+) -> Optional[int]:
+    """Return the TPU before this race while it is being preempted and saves, None otherwise."""
+    found = [
+        (int(number), name)
+        for name in bucket.list(HEARTBEAT, seconds)
+        for number in [name[len(HEARTBEAT) :].partition("/")[0]]
+        if number.isdecimal() and int(number) < settings.race
+    ]
+    newest = max((number for number, _ in found), default=0)
+    for name in (name for number, name in found if number == newest):
+        held = bucket.read(name, seconds)
+        report = json_value(held.data if held is not None else None) or {}
+        said, at = report.get("phase"), report.get("at")
+        fresh = type(at) is float and now - at < REPORT_COUNTS
+        if report.get("preempted") is True and said not in AT_REST and fresh:
+            return newest
+    return None
 
 
 def winner_of(bucket: JobBucket, settings: Settings, seconds: float = SECONDS) -> int:

@@ -9,7 +9,7 @@ import time
 import traceback
 from dataclasses import replace
 from functools import partial
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 from orchestrator.agent import record as records
 from orchestrator.agent.advance import Advance
@@ -19,7 +19,7 @@ from orchestrator.agent.attempt.play import Player
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.checkpoints.catalogue import retain
 from orchestrator.agent.checkpoints.event_files import BucketEvents
-from orchestrator.agent.gang import Attempt, next_attempt, winner_of
+from orchestrator.agent.gang import Attempt, next_attempt, still_saving, winner_of
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.orders import Ending, EndingKind, JobInterrupted, obey_signals
@@ -31,6 +31,7 @@ from orchestrator.agent.rehearsal import check
 from orchestrator.agent.threads import Repeater, say
 from orchestrator.contract.json_values import whole_number
 from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
+from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
 from orchestrator.contract.replacing import write_atomically
 
 BEATEN = 20
@@ -138,6 +139,7 @@ class Agent:
         parts, settings = self._parts, self._settings
         if not settings.race:
             return
+        self._let_save()
         began = time.monotonic()
         while True:
             # Asked before anything is restored or fetched: the loser must cost as little as possible.
@@ -151,6 +153,21 @@ class Agent:
                 parts.orders.end(EndingKind.FENCED, why)
             parts.status.trouble("race", why)
             parts.orders.wait(settings.poll)
+
+    def _let_save(self) -> None:
+        """Wait for the last save of a TPU that this one was asked for beside: it is what the job resumes from."""
+        parts, settings, began = self._parts, self._settings, time.monotonic()
+
+        def look() -> Optional[int]:
+            return still_saving(parts.bucket, settings, time.time())
+
+        while time.monotonic() - began < SUCCESSOR_WAITS:
+            earlier = parts.patiently("look whether the TPU before this one saves", look)
+            if earlier is None:
+                break
+            parts.status.trouble("race", f"incarnation {earlier} is being preempted, and saves")
+            parts.orders.wait(min(1.0, settings.poll))
+        parts.status.trouble("race", "")
 
     def _join(self) -> Attempt:
         """Return the attempt to play first: the gang's, or a new one when this worker has played that already."""

@@ -18,3 +18,7 @@ LAST_COMMIT = 25.0
 """For the commit of what the job has saved."""
 RESCUE = 22.0
 """Counted from the notice, for files that no commit contains; the last heartbeat still needs a second."""
+SUCCESSOR_WAITS = 120.0
+"""For the last save of the TPU before it, at most: our choice, longer than any notice that was seen."""
+REPORT_COUNTS = 15.0
+"""For which the last report of a machine that saves shows that it is still there: our choice."""

@@ -2,11 +2,13 @@
 
 from orchestrator.contract import limits
 from orchestrator.contract.claim import claim_name, claim_of, named_by
+from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
 from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record, current_node, succeeded
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
+from orchestrator.planning.preemption import saves_still
 from orchestrator.planning.race import candidates, open_race
 
 
@@ -66,7 +68,7 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
     node = next(
         (node for node in _runners(record, world) if node.state is NodeState.READY and node.healthy), None
     )
-    if node is None:
+    if node is None or _last_save_is_due(record, world):
         return world.claim
     name, data = claim_name(record.race.round), claim_of(node.incarnation or 0)
     try:
@@ -84,6 +86,15 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
     return Present(Claim(record.race.round, node.incarnation or 0))
+
+
+def _last_save_is_due(record: Record, world: World) -> bool:
+    """Say whether the TPU before the successors still saves: one that was named now would resume from less."""
+    if not succeeded(record):
+        return False
+    asked = min((one.requested_at for one in candidates(record)), default=world.observed_at)
+    node = current_node(world, record)
+    return node is not None and saves_still(world, node) and world.observed_at - asked < SUCCESSOR_WAITS
 
 
 def _runners(record: Record, world: World) -> tuple[Node, ...]:

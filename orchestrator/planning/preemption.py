@@ -1,5 +1,6 @@
 """What workers say about the end of their machines, before the cloud does."""
 
+from orchestrator.contract.preemption_notice import REPORT_COUNTS
 from orchestrator.domain.observation import Node, Phase, World
 from orchestrator.domain.spec import Spec
 
@@ -34,3 +35,11 @@ def workers_stopped(world: World, node: Node) -> bool:
     at_rest = {b.worker for b in world.beats_of(node.incarnation) if b.preempted and b.phase in _AT_REST}
     # All of them: a gang whose last worker still saves must not lose its machine.
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}
+
+
+def saves_still(world: World, node: Node) -> bool:
+    """Say whether a worker of *node* that is being preempted has just said that it is not at rest yet."""
+    return any(
+        b.preempted and b.phase not in _AT_REST and world.observed_at - b.updated < REPORT_COUNTS
+        for b in world.beats_of(node.incarnation)
+    )

@@ -1,6 +1,7 @@
 """Machines of TPUs that race: one claims the job, the others never start it."""
 
 import json
+import time
 
 import pytest
 
@@ -70,3 +71,27 @@ def test_without_a_race_nothing_is_claimed(lab: Lab) -> None:
     """No request more than before."""
     lab.machine(_STEPS=3).run_to_end()
     assert [name for name in lab.names() if "claim" in name] == []
+
+
+@pytest.mark.parametrize("phase", ["run", "stopping", "ended"])
+def test_a_successor_begins_after_the_last_save_of_the_tpu_before_it(lab: Lab, phase: str) -> None:
+    """It would resume from less otherwise; who is at rest, or says nothing any more, is not waited for."""
+    report = {"preempted": True, "phase": phase, "at": time.time() + 1000}
+    lab.put(".tpuctl/heartbeat/3/0", json.dumps(report).encode())
+    machine = lab.machine(INCARNATION=4, ROUND=4, HEARTBEAT_SECONDS=1, _STEPS=3).start()
+    machine.until(lambda: "is being preempted, and saves" in json.dumps(machine.heartbeat()), "it waits")
+    assert (lab.attempts(4), lab.names(CLAIM)) == ([], [])
+    lab.put(".tpuctl/heartbeat/3/0", json.dumps({**report, "phase": "stopped"}).encode())
+    assert machine.wait() == 0
+    assert lab.json(CLAIM)["incarnation"] == 4
+
+
+@pytest.mark.parametrize("change", [{"preempted": False}, {"at": 1000.0}, {"at": "now"}, {"phase": "done"}])
+def test_a_machine_that_saves_nothing_more_is_not_waited_for(lab: Lab, change: dict) -> None:
+    """One that was killed, one that works on demand, one that is done."""
+    report = {"preempted": True, "phase": "stopping", "at": time.time(), **change}
+    lab.put(".tpuctl/heartbeat/3/0", json.dumps(report).encode())
+    machine = lab.machine(INCARNATION=4, ROUND=4, _STEPS=3)
+    machine.run_to_end()
+    assert "saves" not in lab.log(4)
+    assert lab.json(CLAIM)["incarnation"] == 4

@@ -115,7 +115,7 @@ class Stage(Lab):
         return (
             *storage_parts(self.storage),
             (self.clock, ("_now", "_elapsed")),
-            (self.machines, ("silent", "running", "starts", "told")),
+            (self.machines, ("silent", "running", "starts", "told", "waiting")),
             (self, ("processes", "ended")),
             (self.cloud.kernel, ("state", "settings")),
         )

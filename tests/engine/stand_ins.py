@@ -27,6 +27,8 @@ class Machines(NoHosts):
     starts: Counter = field(default_factory=Counter)
     told: dict = field(default_factory=dict)
     """The incarnation of machines that somebody else has made, as our scripts have told it over SSH."""
+    waiting: set = field(default_factory=set)
+    """Machines that wait for the last save of the TPU before theirs."""
 
     def boot(self, machine):
         self.lab.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY.split()[1]
@@ -61,6 +63,9 @@ class Machines(NoHosts):
 
     def report(self, **news):
         """Let every running job write a heartbeat; *news* change what it says. One that is done has saved."""
+        for machine_id in [m.id for m in self.lab.cloud.machines() if m.id in self.waiting]:
+            self.waiting.discard(machine_id)
+            self.start(machine_id)
         if news.get("phase") == "done":
             news = {"committed_step": 100, **news}
         for machine_id, state in list(self.running.items()):
@@ -83,6 +88,9 @@ class Machines(NoHosts):
         if race is None:
             return True
         number = int(re.search(r"-tpu-g(\d+)-\d+-w\d+$", machine_id)[1])
+        if any(state.get("preempted") and state["phase"] != "stopped" for state in self.running.values()):
+            self.waiting.add(machine_id)
+            return False
         name = f"{object_names.CLAIM}{race[1]}"
         if self.lab.get(name) is None:
             self.lab.put(name, json.dumps({"incarnation": number}).encode())

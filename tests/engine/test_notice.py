@@ -106,11 +106,18 @@ def test_where_there_is_another_zone_the_next_tpu_is_asked_for_while_the_old_one
     assert (controller.record.node.preemptions, controller.kinds().count("preempted")) == (1, 1)
 
 
-def test_a_successor_that_boots_first_is_named_and_the_old_one_goes(tmp_path):
-    """A cloud that is quicker than the notice is long: one of them has the job at any time."""
+def test_a_successor_that_boots_first_is_named_when_the_old_one_has_saved(tmp_path):
+    """A cloud that is quicker than the notice is long: what is being saved is not cut short."""
     lab = Lab(tmp_path, latency="scaled")
     controller = lab.up(a_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
+    controller.run(lambda r: lab.nodes().get("demo-tpu-g2") is NodeState.READY, seconds=900)
+    controller.run(seconds=20)
+    assert set(lab.nodes()) == {"demo-tpu-g1", "demo-tpu-g2"}
+    assert not controller.record.race.claimed
+    for machine in [m for m in lab.machines.running if "-g1-" in m]:
+        lab.machines.running[machine].update(phase="stopped")
+    lab.machines.report()
     controller.run(
         lambda r: controller.record.race.claimed and r.plan.empty and not r.plan.waiting, seconds=900
     )
