@@ -28,7 +28,17 @@ def gone(holder: Holder) -> bool:
     # It exists, under another user.
     except PermissionError:
         return False
-    return False
+    return _is_zombie(holder.pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Say whether a process has ended and only its entry is left, as in a container whose init collects none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    # The name before it may hold any characters, brackets too.
+    return stat.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _user() -> str:

@@ -1,0 +1,50 @@
+"""Whether another process of this computer still acts under its lease."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.app.holder import gone, this_process
+
+SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen]:
+    """Start a process whose end nobody collects before the test does."""
+    with subprocess.Popen(SLEEPER) as process:
+        yield process
+        process.kill()
+
+
+def held_by(pid: int, **changes):
+    """Return a lease's holder that is that process of this system."""
+    return replace(this_process("watch", 1.0), pid=pid, **changes)
+
+
+def test_one_that_runs_is_not_gone(sleeper):
+    """Neither this process nor another one."""
+    assert not gone(held_by(os.getpid()))
+    assert not gone(held_by(sleeper.pid))
+
+
+def test_one_that_was_killed_is_gone_also_where_nobody_collects_it(sleeper):
+    """In a container without an init that does so, its entry stays for as long as the container runs."""
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    os.kill(sleeper.pid, 0)
+    assert gone(held_by(sleeper.pid))
+    sleeper.wait()
+    assert gone(held_by(sleeper.pid))
+
+
+def test_nobody_can_tell_of_another_system(sleeper):
+    """The same number is another process there."""
+    sleeper.kill()
+    sleeper.wait()
+    assert not gone(held_by(sleeper.pid, boot="another"))
+    assert not gone(held_by(sleeper.pid, boot=""))
