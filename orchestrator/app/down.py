@@ -73,6 +73,8 @@ def take_down(
     *take_over* is asked whether to go on beside whoever holds the lease.
     """
     # The command that ends costs works without lease, record and bucket: each may be what is broken.
+    # Given a session, there is more than this deployment to take down: its caller knows when the cloud is idle.
+    alone = session is None
     session = session or Session(choice, reporter, forgiving=True)
     sweep_expired(session)
     with (
@@ -116,7 +118,7 @@ def take_down(
         session.spec.name, leftovers, stays if has_data and not data_goes else "", saved, spent,
         tuple(commands),
         # The local cloud stops with its last deployment, unless somebody had started it by hand.
-        idle_cloud_stopped=not leftovers and choice.cloud == "local" and stop_if_idle(),
+        idle_cloud_stopped=alone and not leftovers and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import requests
 
-from orchestrator.app import fleet, holder, session, watch_all
+from orchestrator.app import holder, session, watch_all
+from orchestrator.app.fleet import sessions
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.http.error_bodies import plain_error
@@ -192,7 +193,7 @@ class Cloud:
                 *QUICK,
                 (session, "SystemClock", lambda: UserClock(self)),
                 (watch_all, "SystemClock", lambda: UserClock(self)),
-                (fleet, "SystemClock", lambda: UserClock(self)),
+                (sessions, "SystemClock", lambda: UserClock(self)),
                 (session, "this_process", self._introduced),
                 (session, "gone", self._gone),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),

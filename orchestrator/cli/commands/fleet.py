@@ -34,7 +34,8 @@ def up(choice: Choice, yes: bool) -> None:
     nodes are asked for again, and nodes that the file does not name any more are deleted. `tpuctl fleet watch`
     then keeps the nodes alive.
     """
-    from orchestrator.app.fleet import FleetPrice, fleet_up
+    from orchestrator.app.fleet.sessions import FleetPrice
+    from orchestrator.app.fleet.up import fleet_up
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
 
@@ -54,7 +55,7 @@ def up(choice: Choice, yes: bool) -> None:
 @deployment_options
 def status(choice: Choice) -> None:
     """Show the VM, each node with its task, and how many tasks wait."""
-    from orchestrator.app.fleet import fleet_status
+    from orchestrator.app.fleet.status import fleet_status
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
@@ -69,7 +70,7 @@ def watch(choice: Choice) -> None:
 
     What is queued runs on without it; run it again to go on.
     """
-    from orchestrator.app.fleet_watch import FleetWatch
+    from orchestrator.app.fleet.watch import FleetWatch
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
     from orchestrator.cli.views.job_progress import gentle
@@ -93,7 +94,7 @@ def watch(choice: Choice) -> None:
 @click.option("--delete-data", is_flag=True, help="Delete the bucket too: all jobs, checkpoints and logs.")
 def down(choice: Choice, yes: bool, delete_data: bool) -> None:
     """Delete all nodes, then the VM, and list by label what is left. Data stays without --delete-data."""
-    from orchestrator.app.fleet import fleet_down
+    from orchestrator.app.fleet.down import fleet_down
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
 
@@ -122,11 +123,11 @@ def submit(choice: Choice, job: Path) -> None:
 
     The same file again changes nothing, and goes on where a submission was interrupted.
     """
-    from orchestrator.app import fleet_jobs
+    from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_submitted(fleet_jobs.submit(choice, job, EventPrinter()), as_json=choice.as_json)
+    view.show_submitted(jobs.submit(choice, job, EventPrinter()), as_json=choice.as_json)
 
 
 @command.command("queue", cls=Command)
@@ -134,11 +135,11 @@ def submit(choice: Choice, job: Path) -> None:
 @click.argument("job", required=False)
 def queue(choice: Choice, job: str | None) -> None:
     """Show all jobs, or each task of one JOB: waiting, running, done or failed, and its machine's losses."""
-    from orchestrator.app import fleet_jobs
+    from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = fleet_jobs.queue(choice, EventPrinter(), job)
+    found = jobs.queue(choice, EventPrinter(), job)
     view.show_queue(found, tasks=job is not None, as_json=choice.as_json)
 
 
@@ -147,11 +148,11 @@ def queue(choice: Choice, job: str | None) -> None:
 @which_argument
 def cancel(choice: Choice, which: str) -> None:
     """End a job, or one task of it, for good; a task that runs saves first. What it has saved stays."""
-    from orchestrator.app import fleet_jobs
+    from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_cancelled(which, fleet_jobs.cancel(choice, which, EventPrinter()), as_json=choice.as_json)
+    view.show_cancelled(which, jobs.cancel(choice, which, EventPrinter()), as_json=choice.as_json)
 
 
 @command.command("logs", cls=Command)
@@ -159,11 +160,11 @@ def cancel(choice: Choice, which: str) -> None:
 @which_argument
 def logs(choice: Choice, which: str) -> None:
     """Show what a task has printed, across machines; of a whole job each line has the task's number."""
-    from orchestrator.app import fleet_jobs
+    from orchestrator.app.fleet import results
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    if not fleet_jobs.read_log(choice, which, view.show_line("/" not in which), EventPrinter()):
+    if not results.read_log(choice, which, view.show_line("/" not in which), EventPrinter()):
         view.say_no_log(which)
 
 
@@ -174,11 +175,12 @@ def logs(choice: Choice, which: str) -> None:
     "--folder", type=click.Path(path_type=Path, file_okay=False),
     help="Folder to write to, one folder in it for each task.  [default: JOB-results]",
 )  # fmt: skip
-def fetch(choice: Choice, which: str, folder: Path | None) -> None:
+@click.option("--unclaimed", is_flag=True, help="Copy the files that no checkpoint contains.")
+def fetch(choice: Choice, which: str, folder: Path | None, unclaimed: bool) -> None:
     """Copy the newest checkpoint of a task, or of each task of a job, to this computer."""
-    from orchestrator.app import fleet_jobs
+    from orchestrator.app.fleet import results
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = fleet_jobs.fetch_results(choice, which, folder, EventPrinter())
+    found = results.fetch_results(choice, which, folder, EventPrinter(), unclaimed_files=unclaimed)
     view.show_fetched(found, as_json=choice.as_json)

@@ -134,7 +134,7 @@ KINDS: Mapping[str, Any] = {
         "trouble": str,
     },
     "fleet-cancel": {"job": str, "tasks": int},
-    "fleet-fetch": {"tasks": [{"task": int, "step": int, "folder": str}]},
+    "fleet-fetch": {"tasks": [{"task": int, "step?": int, "incarnation?": int, "folder": str}]},
     "watch-all": {
         "stopped": bool,
         "deployments": [{"name": str, "outcome": maybe(str), "reason": str, "error": maybe(object)}],

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.app.fleet import FleetDown, FleetPrice, FleetStatus, FleetUp
-from orchestrator.app.fleet_jobs import FetchedTask, Queue, Submitted
-from orchestrator.cli.console import print_json, put, say
+from orchestrator.app.fleet.down import FleetDown
+from orchestrator.app.fleet.jobs import Queue, Submitted
+from orchestrator.app.fleet.results import FetchedTask
+from orchestrator.app.fleet.sessions import FleetPrice
+from orchestrator.app.fleet.status import FleetStatus
+from orchestrator.app.fleet.up import FleetUp
+from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.domain.amounts import usd_text
 from orchestrator.pricing.cost import Hourly
 
@@ -74,6 +78,8 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
     if as_json:
         print_json("fleet-down", {"name": down.name, "left": down.leftovers, "data_kept": bool(down.bucket)})
     elif not down.leftovers:
+        if down.idle_cloud_stopped:
+            talk("the local cloud had nothing left to do and was stopped")
         where = f"; data is kept in gs://{down.bucket}" if down.bucket else ""
         say(f"nothing is left of {down.name} and its {down.nodes} nodes{where}", style="green")
 
@@ -117,6 +123,9 @@ def show_queue(queue: Queue, *, tasks: bool, as_json: bool) -> None:
                 values = " ".join(f"{key}={value}" for key, value in t.parameters.items())
                 rows.append((f"{job.name}/{t.number}", t.state, t.node or "-", str(t.restarts), values))
         _table(rows)
+        for job in queue.jobs:
+            if job.count("unclaimed"):
+                put(f"Unclaimed files: tpuctl fleet fetch {job.name} --unclaimed")
     elif queue.jobs:
         _table([
             ("JOB", "TASKS", *(state.upper() for state in STATES)),
@@ -154,11 +163,18 @@ def say_no_log(which: str) -> None:
 def show_fetched(found: Sequence[FetchedTask], *, as_json: bool) -> None:
     """Print what was copied."""
     if as_json:
-        body = [{"task": one.number, "step": one.step, "folder": str(one.folder)} for one in found]
+        body = [
+            {"task": one.task, **_saved(one), "folder": str(one.folder)} for one in found
+        ]  # fmt: skip
         print_json("fleet-fetch", {"tasks": body})
         return
     for one in found:
-        put(f"task {one.number}: step {one.step} is in {one.folder}")
+        what = f"step {one.number}" if one.kind == "step" else "what no checkpoint contains"
+        put(f"task {one.task}: {what} is in {one.folder}")
+
+
+def _saved(one: FetchedTask) -> dict[str, int]:
+    return {"step": one.number} if one.kind == "step" else {"incarnation": one.number}
 
 
 def _table(rows: Sequence[Sequence[str]]) -> None:

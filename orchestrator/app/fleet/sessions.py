@@ -1,32 +1,26 @@
 """A fleet: a VM with Slurm's controller, and TPUs that are its nodes, each kept alive as any deployment is."""
 
 import hashlib
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from orchestrator import threads
 from orchestrator.app.choice import Choice
-from orchestrator.app.down import Down, take_down
 from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.state_folders import known_files, state_folder, state_path
-from orchestrator.app.up import bring_up
 from orchestrator.app.workers import look, the_vm
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import ENGINE
-from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Absent, Node, Present, Sight, VmState
+from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
 from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import (
     HostKeyError,
-    LeftoverError,
     NotFoundError,
     RemoteError,
     TpuctlError,
@@ -55,16 +49,6 @@ class FleetPrice:
     node: Hourly
     nodes: int
     rehearsed: bool
-
-
-@dataclass(frozen=True)
-class FleetUp:
-    """Hold which nodes are up, and of the others why they are not."""
-
-    name: str
-    bucket: str
-    up: tuple[str, ...]
-    missing: dict[str, TpuctlError]
 
 
 class Fleet:
@@ -188,36 +172,7 @@ def _part_of(path: Path, fleet: str) -> bool:
         return False
 
 
-def fleet_up(
-    choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter],
-    show_price: Callable[[FleetPrice], None],
-) -> FleetUp:  # fmt: skip
-    """
-    Bring up VM, Slurm and all nodes side by side; what is right stays.
-
-    *show_price* comes before anything is made, and may raise. Nodes that the file does not want any more go.
-    """
-    fleet = Fleet(choice, reporter, reporter_of)
-    show_price(fleet.price())
-    fleet.write_code()
-    bring_up(choice, reporter, session=fleet.head)
-    reporter.now("Slurm is brought to the VM")
-    controller = fleet.start_slurm()
-    reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
-    wanted = node_names(fleet.spec)
-    for name in fleet.known():
-        if name not in wanted:
-            _end(fleet, name, controller)
-    sessions = {name: fleet.node(name, controller) for name in wanted}
-    found = _each(
-        {name: partial(bring_up, choice, one.reporter, session=one) for name, one in sessions.items()}
-    )
-    fleet.submit_missing(fleet.slurm())
-    missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
-    return FleetUp(fleet.spec.name, fleet.bucket, tuple(n for n in wanted if n not in missing), missing)
-
-
-def _each(work: dict[str, Callable[[], object]]) -> dict[str, object]:
+def for_each(work: dict[str, Callable[[], object]]) -> dict[str, object]:
     """Do all of it side by side; return what each returned, or the TpuctlError that it raised."""
 
     def safe(call: Callable[[], object]) -> object:
@@ -229,144 +184,3 @@ def _each(work: dict[str, Callable[[], object]]) -> dict[str, object]:
     with threads.pool(AT_ONCE) as pool:
         futures: dict[str, Future[object]] = {name: pool.submit(safe, call) for name, call in work.items()}
         return {name: future.result() for name, future in futures.items()}
-
-
-class _EventsOnly(Reporter):
-    """Pass on what happens to a node; that its folder of the bucket stays is for the fleet to say."""
-
-    def __init__(self, onward: Reporter) -> None:
-        self._onward = onward
-
-    def __call__(self, event: Event) -> None:
-        self._onward(event)
-
-
-def _end(fleet: Fleet, name: str, controller: Controller) -> Down:
-    session = Session(
-        fleet.choice, _EventsOnly(fleet.reporter_of(name)),
-        node_spec(fleet.spec, name, fleet.bucket, controller), forgiving=True,
-    )  # fmt: skip
-    return take_down(fleet.choice, session.reporter, lambda *_: None, session=session)
-
-
-@dataclass(frozen=True)
-class NodeRow:
-    """Say of one node: the state and zone of its TPU, what Slurm says of it, and which task it has."""
-
-    name: str
-    tpu: str
-    zone: str
-    slurm: str
-    task: str
-
-
-@dataclass(frozen=True)
-class FleetStatus:
-    """Hold the state of VM, nodes and queue; *trouble* is why Slurm did not answer."""
-
-    name: str
-    vm: str
-    nodes: tuple[NodeRow, ...]
-    waiting: int
-    running: int
-    usd: float
-    trouble: str
-
-
-def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
-    """Return what exists; nothing is changed."""
-    fleet = Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
-    world = look(fleet.head)
-    vm = world.vm.value.state.value if isinstance(world.vm, Present) else (
-        "none" if isinstance(world.vm, Absent) else "not known"
-    )  # fmt: skip
-    states: dict[str, str] = {}
-    tasks: dict[str, str] = {}
-    waiting, trouble, nowhere = 0, "", Controller("", fleet.port, "")
-    try:
-        slurm = fleet.slurm()
-        states = slurm.nodes()
-        for one in slurm.queue():
-            tasks |= {one.node: f"{one.job}/{one.number}"} if one.node else {}
-            waiting += not one.node
-    except TpuctlError as error:
-        trouble = error.message
-    names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
-    sessions = {name: fleet.node(name, nowhere) for name in names}
-    sights = _each({name: partial(_nodes_of, session) for name, session in sessions.items()})
-    usd = fleet.head.cost(fleet.head.records.current, fleet.head.clock.now())
-    rows = []
-    for name, session in sessions.items():
-        state, zone = _tpu(sights[name])
-        rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
-        usd += session.cost(session.records.current, session.clock.now())
-    return FleetStatus(fleet.spec.name, vm, tuple(rows), waiting, len(tasks), usd, trouble)
-
-
-def _nodes_of(session: Session) -> Sight[tuple[Node, ...]]:
-    return look(session).nodes
-
-
-def _tpu(sights: object) -> tuple[str, str]:
-    if not isinstance(sights, Present):
-        return ("none", "") if isinstance(sights, Absent) else ("not known", "")
-    nodes: Sequence[Node] = sights.value
-    newest = max(nodes, key=lambda node: node.incarnation or 0, default=None)
-    return (newest.state.name, newest.zone) if newest else ("none", "")
-
-
-@dataclass(frozen=True)
-class FleetDown:
-    """Hold how each part ended; *bucket* is the one whose data stays, empty without one."""
-
-    name: str
-    nodes: int
-    leftovers: dict[str, str]
-    bucket: str
-
-    def raise_leftovers(self) -> None:
-        """Raise LeftoverError when something remains."""
-        if self.leftovers:
-            what = "; ".join(f"{name}: {why}" for name, why in self.leftovers.items())
-            raise LeftoverError(
-                f"left: {what}", hint="run: tpuctl fleet down", changed="everything else is gone"
-            )
-
-
-def fleet_down(
-    choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter],
-    approve: Callable[[str, bool], None], *, delete_data: bool = False,
-) -> FleetDown:  # fmt: skip
-    """
-    Delete all nodes, then VM and, with *delete_data*, the bucket; lists by label prove that each is gone.
-
-    *approve* is given the fleet's name and whether data goes, before anything does, and may raise.
-    """
-    fleet = Fleet(choice, reporter, reporter_of, forgiving=True)
-    names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
-    reporter.say(f"- the VM and {len(names)} nodes of the fleet {fleet.spec.name}, with all tasks that run")
-    reporter.say(
-        f"- bucket {fleet.bucket} with all its data" if delete_data else f"  bucket {fleet.bucket} is kept"
-    )
-    approve(fleet.spec.name, delete_data)
-    nowhere = Controller("", fleet.port, "")
-    ends = _each({name: partial(_end, fleet, name, nowhere) for name in names})
-    leftovers = {name: why for name, end in ends.items() if (why := _remaining(end))}
-    if leftovers:
-        # The VM and the bucket stay until no node needs them: the next `down` finds all of it again.
-        return FleetDown(fleet.spec.name, len(names), leftovers, fleet.bucket)
-    head = take_down(choice, reporter, lambda *_: None, delete_data=delete_data, session=fleet.head)
-    why = _remaining(head)
-    if not why and delete_data:
-        for name in names:
-            shutil.rmtree(fleet.head.folder.parent / name, ignore_errors=True)
-    return FleetDown(
-        fleet.spec.name, len(names), {fleet.spec.name: why} if why else {}, head.remaining_bucket
-    )
-
-
-def _remaining(end: object) -> str:
-    if isinstance(end, TpuctlError):
-        return end.message
-    assert isinstance(end, Down)  # noqa: S101 (what take_down returns)
-    return "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in end.leftovers)

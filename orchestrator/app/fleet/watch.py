@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.fleet import Fleet
+from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.watch_all import WatchAll

@@ -1,25 +1,21 @@
 """Jobs of a fleet: written into the bucket first, queued by Slurm, read back from the bucket."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.fleet import Fleet
+from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.source_folder import source_folder
 from orchestrator.app.wanted import need_python
 from orchestrator.config.fleet_job import read_job
 from orchestrator.config.layers import overrides_of
 from orchestrator.contract.object_names import BUNDLES, JOBS
-from orchestrator.domain.amounts import size_text
 from orchestrator.domain.ports import Store
 from orchestrator.engine import fleet_orders
-from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.engine.fetch import fetch, parcel_of
-from orchestrator.engine.job_logs import JobLog
-from orchestrator.errors import NotFoundError, TpuctlError, UsageError
+from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet import JobRow, Order, rows, task_folder, task_spec, unfinished
 from orchestrator.private_folders import private_folder
@@ -44,7 +40,7 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
 
     The same file again changes nothing, and goes on where a submission was killed.
     """
-    fleet = _fleet(choice, reporter)
+    fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
     spec = task_spec(fleet.spec, fleet.bucket, wanted.name, wanted.job)
     if choice.cloud == "local":
@@ -82,9 +78,9 @@ class Queue:
 
 def queue(choice: Choice, reporter: Reporter, name: str | None) -> Queue:
     """Return all jobs, or the one of that name."""
-    fleet = _fleet(choice, reporter)
+    fleet = fleet_to_read(choice, reporter)
     store = fleet.head.store
-    orders = fleet_orders.read_all(store) if name is None else (_order(store, name),)
+    orders = fleet_orders.read_all(store) if name is None else (submitted_order(store, name),)
     trouble = ""
     try:
         queued = fleet.slurm().queue()
@@ -95,11 +91,11 @@ def queue(choice: Choice, reporter: Reporter, name: str | None) -> Queue:
 
 def cancel(choice: Choice, which: str, reporter: Reporter) -> int:
     """End a job or one task (JOB/3) for good; return how many tasks were waiting or running."""
-    fleet = _fleet(choice, reporter)
-    name, number = _which(which)
+    fleet = fleet_to_read(choice, reporter)
+    name, number = job_and_task(which)
     store = fleet.head.cloud.store
-    order = _order(store, name)
-    numbers = range(len(order.parameters)) if number is None else (_checked(order, number),)
+    order = submitted_order(store, name)
+    numbers = task_numbers(order, number)
     # First in the bucket: what Slurm then forgets, or has not been told, is not submitted again.
     fleet_orders.change(
         store, name, lambda one: replace(one, cancelled=tuple(sorted({*one.cancelled, *numbers})))
@@ -110,67 +106,18 @@ def cancel(choice: Choice, which: str, reporter: Reporter) -> int:
     return len(tasks)
 
 
-def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], reporter: Reporter) -> bool:
-    """Give each line of a task's log to *show*, with the number of its start; return whether there was any."""
-    fleet = _fleet(choice, reporter)
-    name, number = _which(which)
-    store = fleet.head.store
-    order = _order(store, name)
-    found = False
-    for task in range(len(order.parameters)) if number is None else (_checked(order, number),):
-        log = JobLog(_task_store(fleet, name, task))
-        for lines in (log.new_lines(), log.unfinished()):
-            for incarnation, _, line in lines:
-                found = True
-                show(task, incarnation, line)
-    return found
-
-
-@dataclass(frozen=True)
-class FetchedTask:
-    """Say what was copied of one task: the checkpoint of a *step* into a *folder*."""
-
-    number: int
-    step: int
-    folder: Path
-
-
-def fetch_results(choice: Choice, which: str, output: Path | None, reporter: Reporter) -> list[FetchedTask]:
-    """Copy the newest checkpoint of a task, or of each task that has one, below a new folder."""
-    fleet = _fleet(choice, reporter)
-    name, number = _which(which)
-    order = _order(fleet.head.store, name)
-    numbers = range(len(order.parameters)) if number is None else (_checked(order, number),)
-    found = []
-    for task in numbers:
-        store = _task_store(fleet, name, task)
-        complete = [one for one in read_checkpoints(store, order.job.checkpoint) if one.complete]
-        if not complete:
-            continue
-        one = complete[0]
-        folder = (output or Path(f"{name}-results")) / str(task)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        parcel = parcel_of(one)
-        reporter.say(f"{name}/{task}: step {one.step}, {size_text(parcel.size)}")
-        with leaving("what was copied stays", "run the same command again to go on"):
-            fetch(store, parcel, folder, lambda _: None)
-        found.append(FetchedTask(task, one.step, folder))
-    if not found:
-        raise NotFoundError(
-            f"{which} has no complete checkpoint yet", hint=NO_JOB, changed="nothing was written"
-        )
-    return found
-
-
-def _fleet(choice: Choice, reporter: Reporter) -> Fleet:
+def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:
+    """Return the fleet for a command that changes none of its machines."""
     return Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
 
 
-def _task_store(fleet: Fleet, job: str, number: int) -> GcsStore:
+def task_store(fleet: Fleet, job: str, number: int) -> GcsStore:
+    """Return what a task has in the bucket."""
     return GcsStore(fleet.head.clients, fleet.bucket, task_folder(job, number))
 
 
-def _order(store: Store, name: str) -> Order:
+def submitted_order(store: Store, name: str) -> Order:
+    """Return a job as it was submitted. Raise UsageError where there is none of that name."""
     order = fleet_orders.read(store, name)
     if order is None:
         raise UsageError(
@@ -179,7 +126,7 @@ def _order(store: Store, name: str) -> Order:
     return order
 
 
-def _which(text: str) -> tuple[str, int | None]:
+def job_and_task(text: str) -> tuple[str, int | None]:
     """Return job and task of JOB or JOB/3."""
     found = re.fullmatch(r"([a-z][-a-z0-9]*)(?:/(\d{1,5}))?", text)
     if found is None:
@@ -190,10 +137,13 @@ def _which(text: str) -> tuple[str, int | None]:
     return found[1], None if found[2] is None else int(found[2])
 
 
-def _checked(order: Order, number: int) -> int:
+def task_numbers(order: Order, number: int | None) -> Sequence[int]:
+    """Return all tasks of a job, or the one asked for. Raise UsageError for one that it does not have."""
+    if number is None:
+        return range(len(order.parameters))
     if number >= len(order.parameters):
         raise UsageError(
             f"{order.name} has the tasks 0 to {len(order.parameters) - 1}", hint=NO_JOB,
             changed="nothing was changed", code="TPU-101",
         )  # fmt: skip
-    return number
+    return (number,)

@@ -1,0 +1,94 @@
+"""Take down a fleet, or nodes that are too many."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.down import Down, take_down
+from orchestrator.app.fleet.sessions import Fleet, for_each
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.domain.events import Event
+from orchestrator.emulator.control import stop_if_idle
+from orchestrator.errors import LeftoverError, TpuctlError
+from orchestrator.planning.fleet import Controller, node_names, node_spec
+
+
+class _EventsOnly(Reporter):
+    """Pass on what happens to a node; that its folder of the bucket stays is for the fleet to say."""
+
+    def __init__(self, onward: Reporter) -> None:
+        self._onward = onward
+
+    def __call__(self, event: Event) -> None:
+        self._onward(event)
+
+
+def end_node(fleet: Fleet, name: str, controller: Controller) -> Down:
+    """Delete one node, as `down` does with any deployment."""
+    session = Session(
+        fleet.choice, _EventsOnly(fleet.reporter_of(name)),
+        node_spec(fleet.spec, name, fleet.bucket, controller), forgiving=True,
+    )  # fmt: skip
+    return take_down(fleet.choice, session.reporter, lambda *_: None, session=session)
+
+
+@dataclass(frozen=True)
+class FleetDown:
+    """Hold how each part ended; *bucket* is the one whose data stays, empty without one."""
+
+    name: str
+    nodes: int
+    leftovers: dict[str, str]
+    bucket: str
+    idle_cloud_stopped: bool = False
+
+    def raise_leftovers(self) -> None:
+        """Raise LeftoverError when something remains."""
+        if self.leftovers:
+            what = "; ".join(f"{name}: {why}" for name, why in self.leftovers.items())
+            raise LeftoverError(
+                f"left: {what}", hint="run: tpuctl fleet down", changed="everything else is gone"
+            )
+
+
+def fleet_down(
+    choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter],
+    approve: Callable[[str, bool], None], *, delete_data: bool = False,
+) -> FleetDown:  # fmt: skip
+    """
+    Delete all nodes, then VM and, with *delete_data*, the bucket; lists by label prove that each is gone.
+
+    *approve* is given the fleet's name and whether data goes, before anything does, and may raise.
+    """
+    fleet = Fleet(choice, reporter, reporter_of, forgiving=True)
+    names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
+    reporter.say(f"- the VM and {len(names)} nodes of the fleet {fleet.spec.name}, with all tasks that run")
+    reporter.say(
+        f"- bucket {fleet.bucket} with all its data" if delete_data else f"  bucket {fleet.bucket} is kept"
+    )
+    approve(fleet.spec.name, delete_data)
+    nowhere = Controller("", fleet.port, "")
+    ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
+    leftovers = {name: why for name, end in ends.items() if (why := _remaining(end))}
+    if leftovers:
+        # The VM and the bucket stay until no node needs them: the next `down` finds all of it again.
+        return FleetDown(fleet.spec.name, len(names), leftovers, fleet.bucket)
+    head = take_down(choice, reporter, lambda *_: None, delete_data=delete_data, session=fleet.head)
+    why = _remaining(head)
+    if not why and delete_data:
+        for name in names:
+            shutil.rmtree(fleet.head.folder.parent / name, ignore_errors=True)
+    return FleetDown(
+        fleet.spec.name, len(names), {fleet.spec.name: why} if why else {}, head.remaining_bucket,
+        idle_cloud_stopped=not why and choice.cloud == "local" and stop_if_idle(),
+    )  # fmt: skip
+
+
+def _remaining(end: object) -> str:
+    if isinstance(end, TpuctlError):
+        return end.message
+    assert isinstance(end, Down)  # noqa: S101 (what take_down returns)
+    return "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in end.leftovers)

@@ -1,0 +1,105 @@
+"""What tasks have printed and saved, read from the bucket."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.jobs import (
+    NO_JOB,
+    fleet_to_read,
+    job_and_task,
+    submitted_order,
+    task_numbers,
+    task_store,
+)
+from orchestrator.app.fleet.sessions import Fleet
+from orchestrator.app.reporter import Reporter, leaving
+from orchestrator.domain.amounts import size_text
+from orchestrator.domain.ports import Store
+from orchestrator.engine import unclaimed
+from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.fetch import Parcel, fetch, parcel_of
+from orchestrator.engine.job_logs import JobLog
+from orchestrator.errors import NotFoundError
+from orchestrator.planning.fleet import Order
+
+
+def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], reporter: Reporter) -> bool:
+    """Give each line of a task's log to *show*, with the number of its start; return whether there was any."""
+    fleet = fleet_to_read(choice, reporter)
+    name, number = job_and_task(which)
+    store = fleet.head.store
+    order = submitted_order(store, name)
+    found = False
+    for task in task_numbers(order, number):
+        log = JobLog(task_store(fleet, name, task))
+        for lines in (log.new_lines(), log.unfinished()):
+            for incarnation, _, line in lines:
+                found = True
+                show(task, incarnation, line)
+    return found
+
+
+@dataclass(frozen=True)
+class FetchedTask:
+    """Say what was copied of one task into which folder; *number* is the step or the incarnation, by *kind*."""
+
+    task: int
+    kind: str
+    number: int
+    folder: Path
+
+
+def fetch_results(
+    choice: Choice, which: str, output: Path | None, reporter: Reporter, *, unclaimed_files: bool = False
+) -> list[FetchedTask]:
+    """
+    Copy the newest checkpoint of a task, or of each task that has one, below a new folder.
+
+    With *unclaimed_files* it is what no checkpoint contains.
+    """
+    fleet = fleet_to_read(choice, reporter)
+    name, number = job_and_task(which)
+    order = submitted_order(fleet.head.store, name)
+    kind, found = "unclaimed" if unclaimed_files else "step", []
+    for task in task_numbers(order, number):
+        store = task_store(fleet, name, task)
+        held = _unclaimed(store) if unclaimed_files else _checkpoint(store, order)
+        if held is None:
+            continue
+        folder = (output or Path(f"{name}-{'unclaimed' if unclaimed_files else 'results'}")) / str(task)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        saved, parcel = held
+        reporter.say(f"{name}/{task}: {parcel.what}, {size_text(parcel.size)}")
+        with leaving("what was copied stays", "run the same command again to go on"):
+            fetch(store, parcel, folder, lambda _: None)
+        found.append(FetchedTask(task, kind, saved, folder))
+    if not found:
+        _raise_nothing(fleet, which, order, unclaimed_files=unclaimed_files)
+    return found
+
+
+def _checkpoint(store: Store, order: Order) -> tuple[int, Parcel] | None:
+    complete = (one for one in read_checkpoints(store, order.job.checkpoint) if one.complete)
+    one = next(complete, None)
+    return (one.step, parcel_of(one)) if one else None
+
+
+def _unclaimed(store: Store) -> tuple[int, Parcel] | None:
+    found = unclaimed.read_unclaimed(store)
+    return (found[0].incarnation, unclaimed.parcel_of(store, found[0])) if found else None
+
+
+def _raise_nothing(fleet: Fleet, which: str, order: Order, *, unclaimed_files: bool) -> None:
+    """Raise NotFoundError, which names the command for what there is instead."""
+    if unclaimed_files:
+        raise NotFoundError(f"{which} has no unclaimed files", hint=NO_JOB, changed="nothing was written")
+    name, number = job_and_task(which)
+    for task in task_numbers(order, number):
+        for one in unclaimed.read_unclaimed(task_store(fleet, name, task))[:1]:
+            raise NotFoundError(
+                f"{which} has no complete checkpoint, but unclaimed files ({size_text(one.size)} of task {task})",
+                hint=f"run: tpuctl fleet fetch {which} --unclaimed", changed="nothing was written",
+            )  # fmt: skip
+    raise NotFoundError(f"{which} has no complete checkpoint yet", hint=NO_JOB, changed="nothing was written")

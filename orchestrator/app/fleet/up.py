@@ -1,0 +1,54 @@
+"""Bring up a fleet: VM, Slurm and all nodes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.down import end_node
+from orchestrator.app.fleet.sessions import Fleet, FleetPrice, for_each
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.up import bring_up
+from orchestrator.errors import (
+    TpuctlError,
+)
+from orchestrator.planning.fleet import node_names
+
+
+@dataclass(frozen=True)
+class FleetUp:
+    """Hold which nodes are up, and of the others why they are not."""
+
+    name: str
+    bucket: str
+    up: tuple[str, ...]
+    missing: dict[str, TpuctlError]
+
+
+def fleet_up(
+    choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter],
+    show_price: Callable[[FleetPrice], None],
+) -> FleetUp:  # fmt: skip
+    """
+    Bring up VM, Slurm and all nodes side by side; what is right stays.
+
+    *show_price* comes before anything is made, and may raise. Nodes that the file does not want any more go.
+    """
+    fleet = Fleet(choice, reporter, reporter_of)
+    show_price(fleet.price())
+    fleet.write_code()
+    bring_up(choice, reporter, session=fleet.head)
+    reporter.now("Slurm is brought to the VM")
+    controller = fleet.start_slurm()
+    reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
+    wanted = node_names(fleet.spec)
+    for name in fleet.known():
+        if name not in wanted:
+            end_node(fleet, name, controller)
+    sessions = {name: fleet.node(name, controller) for name in wanted}
+    found = for_each(
+        {name: partial(bring_up, choice, one.reporter, session=one) for name, one in sessions.items()}
+    )
+    fleet.submit_missing(fleet.slurm())
+    missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
+    return FleetUp(fleet.spec.name, fleet.bucket, tuple(n for n in wanted if n not in missing), missing)
