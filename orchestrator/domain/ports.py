@@ -230,6 +230,9 @@ MOST_OBJECTS = 1_000_000
 class Store(Protocol):
     """Read and write objects of the deployment's bucket."""
 
+    def below(self, prefix: str) -> "Store":
+        """Return the store whose names are meant below *prefix*; no call is made."""
+
     def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
         Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.

@@ -71,6 +71,10 @@ class GcsStore:
         self._prefix = prefix
         self._headed = True
 
+    def below(self, prefix: str) -> "GcsStore":
+        """Return the store whose names are meant below *prefix*."""
+        return GcsStore(self._clients, self._name, self._prefix + prefix)
+
     def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
         Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.

@@ -72,5 +72,7 @@ def test_a_task_whose_machine_is_lost_goes_on_from_its_checkpoint_on_another_nod
     assert (stage.work / "one-results" / "0" / "model").read_text() == "8"
     watch.send_signal(signal.SIGINT)
     stage.end(watch, expect=None)
+    stage.tpuctl("fleet", "down", "--yes")
+    # The second one meets a local cloud that has stopped with the last machine.
     stage.tpuctl("fleet", "down", "--yes", "--delete-data")
     assert [machine for machine in stage.machines() if machine["running"]] == []

@@ -1,10 +1,12 @@
 """A fleet on a virtual clock: its machines, its money and its end. Slurm itself is not met here."""
 
+import hashlib
 import json
 
 import pytest
 
 from orchestrator.contract.object_names import CAPACITY, RECORD
+from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name, manifest_name
 from tests.kit.user import User
 
 
@@ -78,3 +80,27 @@ def test_ordinary_commands_do_not_take_a_fleet_for_a_deployment(cloud, owner):
         said = User.run(owner, *words)
         assert (said.code, "tpuctl fleet" in said.err) == (2, True), words
     assert cloud.mutations() == []
+
+
+def test_files_of_a_task_that_no_checkpoint_contains_can_be_fetched(cloud, owner):
+    """The error about the missing checkpoint names the command, and so does the queue."""
+    owner.up("--yes")
+    job = {
+        "name": "one",
+        "array": 2,
+        "job": {"source": "src", "command": "python3 train.py", "checkpoint": {"format": "marker"}},
+    }
+    (owner.folder / "one.yaml").write_text(json.dumps(job))
+    assert owner.run("fleet", "submit", str(owner.folder / "one.yaml")).code == 0
+    folder = "jobs/one/tasks/1/"
+    name = f"{folder_name(1, 0)}checkpoints/model.pt"
+    saved = UnclaimedFile("checkpoints/model.pt", 5, hashlib.sha256(b"MODEL").hexdigest(), name)
+    manifest = Unclaimed(1, 0, 1, 1, "b", "s", "marker", Why.ENDED, True, (saved,), (), 1.0e9)
+    cloud.put_object(folder + name, b"MODEL")
+    cloud.put_object(folder + manifest_name(1, 0), manifest.text().encode())
+    cloud.put_object("jobs/one/ends/1.unclaimed", b"{}")
+    refused = owner.run("fleet", "fetch", "one")
+    assert (refused.code, "tpuctl fleet fetch one --unclaimed" in refused.err) == (1, True), refused.err
+    assert "tpuctl fleet fetch one --unclaimed" in owner.run("fleet", "queue", "one").out
+    assert owner.run("fleet", "fetch", "one", "--unclaimed", "--folder", str(owner.folder / "got")).code == 0
+    assert (owner.folder / "got" / "1" / "checkpoints" / "model.pt").read_bytes() == b"MODEL"

@@ -16,7 +16,6 @@ from orchestrator.contract.object_names import BUNDLES, JOBS
 from orchestrator.domain.ports import Store
 from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet import JobRow, Order, rows, task_folder, task_spec, unfinished
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script
@@ -111,9 +110,9 @@ def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:
     return Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
 
 
-def task_store(fleet: Fleet, job: str, number: int) -> GcsStore:
+def task_store(fleet: Fleet, job: str, number: int) -> Store:
     """Return what a task has in the bucket."""
-    return GcsStore(fleet.head.clients, fleet.bucket, task_folder(job, number))
+    return fleet.head.store.below(task_folder(job, number))
 
 
 def submitted_order(store: Store, name: str) -> Order:
