@@ -37,6 +37,8 @@ DOCKER_FAILED = 125
 """The exit status of `docker run` when no container could be started (docs.docker.com, exit status)."""
 PULL_SECONDS = 3600.0
 TRIES = 3
+BUSY_SECONDS = 1.0
+"""Between tries at a registry; a longer trouble is for the next attempt of the job."""
 
 
 class Container:
@@ -159,9 +161,7 @@ class Container:
                 except AgentError:
                     if not remaining:
                         raise
-                    time.sleep(
-                        1.0
-                    )  # A registry that is busy; whoever knows more is asked by the next attempt.
+                    time.sleep(BUSY_SECONDS)
                 else:
                     return
 

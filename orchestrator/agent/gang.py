@@ -17,7 +17,7 @@ from orchestrator.contract.completeness import Checkpoint, made_progress
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
 from orchestrator.contract.object_names import GANG, HEARTBEAT
-from orchestrator.contract.preemption_notice import REPORT_COUNTS
+from orchestrator.contract.preemption_notice import AT_REST, REPORT_COUNTS
 
 EXCUSES = 5
 
@@ -165,10 +165,6 @@ def _attempt(value: Dict[str, Any]) -> Attempt:
 
 WIDEST = 1000
 """Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
-
-
-AT_REST = ("stopped", "done", "unclaimed", "failed")
-"""Phases in which a machine has committed what it had."""
 
 
 def still_saving(

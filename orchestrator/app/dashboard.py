@@ -103,6 +103,7 @@ class Neighbours:
                 self.rows = self._deployments.rows()
             except Exception as error:  # A bug: the page goes on with the rows that it has.
                 self._failed(error)
+            # A daemon thread of a page: it ends with the process, in the middle of this too.
             time.sleep(NEIGHBOURS_SECONDS)
 
 

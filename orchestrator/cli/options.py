@@ -243,6 +243,19 @@ def confirm_name(name: str, question: str, *, yes: bool) -> None:
     raise click.exceptions.Exit(1)
 
 
+def confirm_deletion(*, yes: bool) -> Callable[[str, bool], None]:
+    """Return what asks before a deployment goes: with its data for its name, otherwise for a yes."""
+
+    def approve(name: str, data_goes: bool) -> None:
+        # The name, not a yes: a hand that has learnt to type `y` must not delete checkpoints.
+        if data_goes:
+            confirm_name(name, "The data cannot be brought back.", yes=yes)
+        else:
+            confirm("Delete the machines?", yes=yes)
+
+    return approve
+
+
 def must_answer(*, yes: bool, flag: str = "--yes") -> None:
     """Raise UsageError when a question will come and nobody is there to answer it."""
     if yes or sys.stdin.isatty():

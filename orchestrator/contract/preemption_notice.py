@@ -20,5 +20,7 @@ RESCUE = 22.0
 """Counted from the notice, for files that no commit contains; the last heartbeat still needs a second."""
 SUCCESSOR_WAITS = 120.0
 """For the last save of the TPU before it, at most: our choice, longer than any notice that was seen."""
+AT_REST = ("stopped", "done", "unclaimed", "failed")
+"""Phases of a report in which a machine has committed what it had."""
 REPORT_COUNTS = 15.0
 """For which the last report of a machine that saves shows that it is still there: our choice."""

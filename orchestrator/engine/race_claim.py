@@ -8,7 +8,7 @@ from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Pres
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record, current_node, succeeded
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
-from orchestrator.planning.preemption import saves_still
+from orchestrator.planning.preemption import still_saving
 from orchestrator.planning.race import candidates, open_race
 
 
@@ -94,7 +94,7 @@ def _last_save_is_due(record: Record, world: World) -> bool:
         return False
     asked = min((one.requested_at for one in candidates(record)), default=world.observed_at)
     node = current_node(world, record)
-    return node is not None and saves_still(world, node) and world.observed_at - asked < SUCCESSOR_WAITS
+    return node is not None and still_saving(world, node) and world.observed_at - asked < SUCCESSOR_WAITS
 
 
 def _runners(record: Record, world: World) -> tuple[Node, ...]:

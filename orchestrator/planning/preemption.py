@@ -1,12 +1,12 @@
 """What workers say about the end of their machines, before the cloud does."""
 
-from orchestrator.contract.preemption_notice import REPORT_COUNTS
+from orchestrator.contract.preemption_notice import AT_REST, REPORT_COUNTS
 from orchestrator.domain.observation import Node, Phase, World
 from orchestrator.domain.spec import Spec
 
 FRESH = 60.0
 """Seconds for which a notice is followed closely; it announces the end for 30 s later."""
-_AT_REST = frozenset({Phase.STOPPED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
+_AT_REST = frozenset(map(Phase, AT_REST))
 
 
 def noticed(world: World, node: Node) -> bool:
@@ -37,7 +37,7 @@ def workers_stopped(world: World, node: Node) -> bool:
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}
 
 
-def saves_still(world: World, node: Node) -> bool:
+def still_saving(world: World, node: Node) -> bool:
     """Say whether a worker of *node* that is being preempted has just said that it is not at rest yet."""
     return any(
         b.preempted and b.phase not in _AT_REST and world.observed_at - b.updated < REPORT_COUNTS

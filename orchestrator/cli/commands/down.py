@@ -9,7 +9,7 @@ from orchestrator.cli.console import say
 from orchestrator.cli.options import (
     Command,
     confirm,
-    confirm_name,
+    confirm_deletion,
     deployment_options,
     must_answer,
     yes_option,
@@ -43,13 +43,6 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
     # Before the cloud is asked: a script that cannot answer learns it at once.
     must_answer(yes=yes)
 
-    def approve(name: str, data_goes: bool) -> None:
-        # The name, not a yes: a hand that has learnt to type `y` must not delete checkpoints.
-        if data_goes:
-            confirm_name(name, "The data cannot be brought back.", yes=yes)
-        else:
-            confirm("Delete the machines?", yes=yes)
-
     def go_on(held: LeaseHeldError) -> None:
         say(f"{held.message}; if it still works, it may make machines again")
         confirm("Go on without the lease?", yes=yes)
@@ -63,7 +56,7 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
     # Without the flag nobody is asked: a question alone would be answered in passing.
     over = go_on if take_over else None
     down = take_down(
-        choice, EventPrinter(), approve, delete_data=delete_data, take_over=over, keep=keep,
+        choice, EventPrinter(), confirm_deletion(yes=yes), delete_data=delete_data, take_over=over, keep=keep,
         at_down=adopted or "",
     )  # fmt: skip
     view.show(down, rehearsed=choice.cloud == "local", as_json=choice.as_json)

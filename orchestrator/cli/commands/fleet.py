@@ -9,7 +9,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.cli.options import (
     Command,
     confirm,
-    confirm_name,
+    confirm_deletion,
     deployment_options,
     must_answer,
     yes_option,
@@ -100,16 +100,10 @@ def down(choice: Choice, yes: bool, delete_data: bool) -> None:
 
     must_answer(yes=yes)
 
-    def approve(name: str, data_goes: bool) -> None:
-        if data_goes:
-            confirm_name(name, "The data cannot be brought back.", yes=yes)
-        else:
-            confirm("Delete the machines?", yes=yes)
-
     def printer(name: str) -> NamedPrinter:
         return NamedPrinter(name, as_json=False)
 
-    ended = fleet_down(choice, EventPrinter(), printer, approve, delete_data=delete_data)
+    ended = fleet_down(choice, EventPrinter(), printer, confirm_deletion(yes=yes), delete_data=delete_data)
     view.show_down(ended, as_json=choice.as_json)
     ended.raise_leftovers()
 
