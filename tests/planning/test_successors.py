@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.preemption_notice import REPORT_COUNTS
 from orchestrator.domain.observation import Absent, Claim, NodeState, Phase, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Refusal, race_to_win, succeeded
@@ -13,6 +14,7 @@ from orchestrator.planning.forecast import foresee
 from orchestrator.planning.intent import intended
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.next_zone import hopeless
+from orchestrator.planning.preemption import still_saving
 from orchestrator.planning.race import candidates, undecided
 from orchestrator.planning.update_record import learn
 from tests.kit.records import changed
@@ -205,3 +207,18 @@ def test_a_plan_shows_who_takes_over():
     dear = begun(1, on_demand=(1,), progress=KNOWN)
     plan = foresee(due(), None, seen(FIRST, report=WORKS), changed(dear, uploaded="b:a"))
     assert nodes_of(plan) == ([(2, ZONE, 2, True)], [1])
+
+
+@pytest.mark.parametrize(
+    ("report", "saves"),
+    [
+        (TOLD, True),
+        (replace(TOLD, phase=Phase.RUN), True),
+        (AT_REST, False),
+        (replace(TOLD, preempted=False), False),
+        (replace(TOLD, updated=NOW - REPORT_COUNTS), False),
+    ],
+)
+def test_who_still_saves_has_said_so_a_moment_ago(report, saves):
+    """A machine that was killed in the middle says nothing any more, and is not waited for."""
+    assert still_saving(seen(FIRST, second(), report=report), FIRST) is saves

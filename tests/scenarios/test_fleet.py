@@ -104,3 +104,27 @@ def test_files_of_a_task_that_no_checkpoint_contains_can_be_fetched(cloud, owner
     assert "tpuctl fleet fetch one --unclaimed" in owner.run("fleet", "queue", "one").out
     assert owner.run("fleet", "fetch", "one", "--unclaimed", "--folder", str(owner.folder / "got")).code == 0
     assert (owner.folder / "got" / "1" / "checkpoints" / "model.pt").read_bytes() == b"MODEL"
+
+
+def test_the_vm_stays_until_all_nodes_are_gone(cloud, owner):
+    """It can still be asked for them then, and the next `down` finds everything."""
+    owner.up("--yes")
+    owner.offline = "tpu.nodes.delete"
+    kept = owner.run("down", "--yes", patience=48 * 3600)
+    assert (kept.code, list(cloud.vms()), len(cloud.nodes())) == (5, ["demo-vm"], 3), kept.err
+    owner.offline = False
+    owner.down()
+    assert (cloud.vms(), cloud.nodes()) == ({}, {})
+
+
+def test_a_job_that_is_submitted_again_queues_what_has_not_ended(cloud, owner):
+    """Its ended tasks are counted, and never run again."""
+    owner.up("--yes")
+    job = {"name": "one", "array": 3, "job": {"source": "src", "command": "python3 train.py"}}
+    (owner.folder / "one.yaml").write_text(json.dumps(job))
+    for ended, numbers in (((), "0,1,2"), ((0, 2), "1")):
+        for number in ended:
+            cloud.put_object(f"jobs/one/ends/{number}.done", b"{}")
+        assert owner.run("fleet", "submit", str(owner.folder / "one.yaml")).code == 0
+        assert cloud.slurm[-1][0] == "submit"
+        assert cloud.slurm[-1][-1] == numbers
