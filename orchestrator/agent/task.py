@@ -11,7 +11,8 @@ import json
 import shutil
 import time
 import uuid
-from typing import Callable, Dict, Mapping
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Tuple
 
 from orchestrator.agent.attempt.bundle import fetch
 from orchestrator.agent.cloud.metadata import Metadata
@@ -20,8 +21,9 @@ from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine.processes import clear
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.threads import say
+from orchestrator.contract.limits import COLLECTED_BYTES
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
-from orchestrator.contract.object_names import ENDS, GANG
+from orchestrator.contract.object_names import COLLECTED, ENDS, GANG, STARTS
 
 AGAIN = 75
 """Status by which the queue is asked to start the task once more (RequeueExit of slurm.conf)."""
@@ -46,16 +48,20 @@ def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]
             say(f"task {number} has ended before: {ended[0]}")
             return min(_STATUS.get(phase, 0) for phase in ended)
         incarnation = claim(own, environ)
+        # For people: one list of these tells what ran when and where.
+        job.write(f"{STARTS}{number}.{incarnation}.{environ.get('SLURMD_NODENAME', '')}", b"", None)
         _fresh(settings.layout)
         fetch(settings.layout, job, settings.bundle)
     except (AgentError, OSError) as error:
         say(f"task {number} cannot begin yet: {error}")
         return AGAIN
+    before = _seen(settings, environ)
     run(dict(environ, TPUCTL_INCARNATION=str(incarnation)))
     phase = str(read_json(settings.layout.status).get("phase", ""))
     if phase not in _STATUS:
         return AGAIN
     try:
+        _collect(job, f"{COLLECTED}{number}.{incarnation}.", _seen(settings, environ), before)
         _mark(job, number, phase, incarnation)
     except (AgentError, OSError) as error:
         say(f"task {number} is {phase}, which could not be recorded: {error}")
@@ -112,6 +118,40 @@ def _fresh(layout: Layout) -> None:
         if path.is_file() and not path.name.startswith("setup-"):
             path.unlink()
     layout.make()
+
+
+_Seen = List[List[Tuple[Path, Tuple[int, int, int]]]]
+"""For each file to collect the places where it is, with what changes when it is written."""
+
+
+def _seen(settings: Settings, environ: Mapping[str, str]) -> _Seen:
+    """Look where files of TPUCTL_COLLECT may be: in the folder where the job runs, then beside its checkpoints."""
+    folders = [settings.layout.current]
+    if not settings.checkpoints.in_bucket:
+        folders.append(Path(settings.checkpoints.folder))
+    found: _Seen = []
+    for name in filter(None, environ.get("TPUCTL_COLLECT", "").split(":")):
+        found.append([])
+        for folder in folders:
+            path = folder / name
+            if path.is_file():
+                stat = path.stat()
+                found[-1].append((path, (stat.st_ino, stat.st_mtime_ns, stat.st_size)))
+    return found
+
+
+def _collect(job: JobBucket, prefix: str, now: _Seen, before: _Seen) -> None:
+    """Copy the small files of a task; one that this start has not written is another task's, or the code's."""
+    for index, places in enumerate(now):
+        path = next((one[0] for one in places if one not in before[index]), None)
+        if path is None:
+            continue
+        with path.open("rb") as file:
+            data = file.read(COLLECTED_BYTES + 1)
+        if len(data) > COLLECTED_BYTES:
+            say(f"{path.name} is not collected: it has more than {COLLECTED_BYTES} bytes")
+        else:
+            job.write(f"{prefix}{index}", data, None)
 
 
 def _mark(job: JobBucket, number: str, phase: str, incarnation: int) -> None:

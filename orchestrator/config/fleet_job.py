@@ -1,8 +1,10 @@
 """The file of a job for a fleet: its name, its tasks, and the same section `job` that a deployment file has."""
 
+import csv
+import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +18,30 @@ from orchestrator.config.validate import validate
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet import MOST_TASKS, grid
 
-KEYS = ("name", "array", "matrix", "job")
+TASKS = ("array", "matrix", "list")
+"""What says which tasks there are; a file has one of them."""
+KEYS = ("name", *TASKS, "collect", "job")
 LONGEST_NAME = 40
+MOST_COLLECTED = 8
 _RANGE = re.compile(r"(\d{1,6})\.\.(\d{1,6})")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COLLECTED = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]{0,119}\.(json|csv)")
+_INTO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}\.csv")
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """Hold a job as its file describes it; *parameters* has the variables of each task."""
+    """
+    Hold a job as its file describes it; *parameters* has the variables of each task.
+
+    *collect* names small files of each task, whose values come *into* a table of that name.
+    """
 
     name: str
     parameters: tuple[Mapping[str, str], ...]
     job: JobSpec
+    collect: tuple[str, ...] = ()
+    into: str = ""
 
 
 def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
@@ -41,11 +54,12 @@ def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
     if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name) or len(name) > LONGEST_NAME:
         text = "is missing" if name is None else f"{name!r} cannot name a job"
         _complain(document, "name", text, f"use at most {LONGEST_NAME} lower-case letters, digits and '-'")
-    parameters = _parameters(document)
+    parameters = _parameters(document, path.parent)
+    collect, into = _collected(document)
     job = _job(document, fleet, overrides)
     if document.complaints or job is None:
         raise ConfigError(tuple(document.complaints))
-    return JobFile(str(name), parameters, job)
+    return JobFile(str(name), parameters, job, collect, into)
 
 
 def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSpec | None:
@@ -81,17 +95,26 @@ def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSp
     return job
 
 
-def _parameters(document: Document) -> tuple[Mapping[str, str], ...]:
-    array, matrix = document.data.get("array"), document.data.get("matrix")
-    if array is not None and matrix is not None:
-        _complain(document, "array", "does not go with matrix", "a matrix has a task for each combination")
+def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ...]:
+    array, matrix, rows = (document.data.get(key) for key in TASKS)
+    given = [key for key in TASKS if document.data.get(key) is not None]
+    if len(given) > 1:
+        what = f"does not go with {given[1]}"
+        _complain(document, given[0], what, f"write one of {', '.join(TASKS)}: it says which tasks there are")
         return ()
-    if matrix is None:
-        count = 1 if array is None else array
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_TASKS:
-            _complain(document, "array", f"{count!r} is no number of tasks", f"write 1 to {MOST_TASKS}")
-            return ()
-        return tuple({} for _ in range(count))
+    if rows is not None:
+        return _listed(document, rows, folder)
+    if matrix is not None:
+        return _combined(document, matrix)
+    count = 1 if array is None else array
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_TASKS:
+        _complain(document, "array", f"{count!r} is no number of tasks", f"write 1 to {MOST_TASKS}")
+        return ()
+    return tuple({} for _ in range(count))
+
+
+def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
+    """Return a task for each combination of values."""
     if not isinstance(matrix, Mapping) or not matrix:
         _complain(document, "matrix", "is no mapping", "for example {lr: [0.1, 0.01], seed: 1..3}")
         return ()
@@ -116,6 +139,74 @@ def _parameters(document: Document) -> tuple[Mapping[str, str], ...]:
         _complain(document, "matrix", f"makes {count:,} tasks", f"at most {MOST_TASKS:,} are possible")
         return ()
     return grid(values)
+
+
+def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, str], ...]:
+    """Return a task for each row of a CSV file, whose first row has the names of the variables."""
+    if not isinstance(given, str) or not given.endswith(".csv"):
+        _complain(document, "list", "names no CSV file", "for example list: sweep.csv, beside the job's file")
+        return ()
+    found: list[dict[str, str]] = []
+
+    def wrong(line: int, message: str, hint: str) -> None:
+        document.complaints.append(Complaint(shown(folder / given), line, 1, "list", message, hint))
+
+    # As spreadsheets save it: with a mark of the byte order before the first name.
+    text = content(folder / given).decode("utf-8-sig", "replace")
+    rows, names = csv.reader(io.StringIO(text, newline=""), strict=True), list[str]()
+    try:
+        for row in rows:
+            cells = [cell.strip() for cell in row]
+            if not any(cells):
+                continue
+            if not names:
+                names = cells
+                for message, hint in _bad_names(names):
+                    wrong(rows.line_num, message, hint)
+            elif len(row) != len(names):
+                what = f"has {len(row)} values for {len(names)} variables"
+                wrong(rows.line_num, what, f"the first row has {', '.join(names)}")
+            else:
+                found.append(dict(zip(names, cells, strict=True)))
+    except csv.Error as error:
+        wrong(rows.line_num, f"is no CSV: {error}", "close each quote on its line")
+    if not document.complaints and not 1 <= len(found) <= MOST_TASKS:
+        wrong(1, f"has {len(found):,} tasks", f"a row of names, then 1 to {MOST_TASKS:,} rows of values")
+    return tuple(found)
+
+
+def _bad_names(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for name in dict.fromkeys(names):
+        if not _VARIABLE.fullmatch(name):
+            yield f"{name!r} cannot name a variable", "use letters, digits and '_'"
+        if names.count(name) > 1:
+            yield f"{name} is there twice", "each column has its own variable"
+
+
+def _collected(document: Document) -> tuple[tuple[str, ...], str]:
+    given = document.data.get("collect")
+    if given is None:
+        return (), ""
+    if not isinstance(given, Mapping) or not set(given) <= {"files", "into"} or "files" not in given:
+        _complain(
+            document,
+            "collect",
+            "has other keys than files and into",
+            "{files: [metrics.json], into: results.csv}",
+        )
+        return (), ""
+    files, into = given["files"], given.get("into", "")
+    if not isinstance(files, list) or not 1 <= len(files) <= MOST_COLLECTED or not all(
+        isinstance(one, str) and _COLLECTED.fullmatch(one) for one in files
+    ):  # fmt: skip
+        _complain(
+            document, "collect.files", "is no list of files that can be collected",
+            f"at most {MOST_COLLECTED} .json or .csv files of the job's folder, such as [metrics.json]",
+        )  # fmt: skip
+        return (), ""
+    if into and not (isinstance(into, str) and _INTO.fullmatch(into)):
+        _complain(document, "collect.into", f"{into!r} is no name of a table", "for example results.csv")
+    return tuple(files), str(into)
 
 
 def _text(value: Any) -> str:

@@ -24,6 +24,8 @@ REPORTS = Limit(64 << 10, MOST_WORKERS, 4 << 20)
 ALL_REPORTS = Limit(64 << 10, 100_000, 64 << 20)
 """Heartbeats of all incarnations."""
 EVENTS = Limit(64 << 10, 20_000, 20_000 * (64 << 10))
+COLLECTED_BYTES = 64 << 10
+"""Of a file that a task leaves for the table of results."""
 CLAIM = 1 << 10
 WAKE = 1 << 10
 """Only the generation of a call counts; a large one would be paid for at each look."""

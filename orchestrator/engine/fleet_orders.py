@@ -27,9 +27,9 @@ def create(store: Store, order: Order) -> Order:
     except PreconditionError:
         held = read(store, order.name)
         # Submitted again, perhaps because the first try was killed half way: it goes on.
-        if held is not None and (held.bundle, held.parameters, held.job) == (
-            order.bundle, order.parameters, order.job,
-        ):  # fmt: skip
+        if held is not None and (
+            held.bundle, held.parameters, held.job, held.collect
+        ) == (order.bundle, order.parameters, order.job, order.collect):  # fmt: skip
             return held
         raise ConflictError(
             f"a job {order.name} was submitted before, with other code or settings",

@@ -80,7 +80,8 @@ class Order:
     """
     Hold one job of a fleet as it was submitted: *parameters* has the variables of each task.
 
-    *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are numbers of tasks.
+    *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are numbers of tasks. *collect* names
+    the files whose values become columns of the table of results, *into* the file that the table is written to.
     """
 
     name: str
@@ -90,6 +91,8 @@ class Order:
     script: str
     submitted_at: float
     cancelled: tuple[int, ...] = ()
+    collect: tuple[str, ...] = ()
+    into: str = ""
 
 
 def task_spec(spec: Spec, bucket: str, name: str, job: JobSpec) -> Spec:

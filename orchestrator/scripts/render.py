@@ -139,10 +139,14 @@ def shipped(name: str) -> bytes:
     return next(place for place in places if place.exists()).read_bytes()
 
 
-def task_script(spec: Spec, target: MachineTarget, job: str, parameters: Sequence[Mapping[str, str]]) -> str:
+def task_script(
+    spec: Spec, target: MachineTarget, job: str, parameters: Sequence[Mapping[str, str]],
+    collect: Sequence[str] = (),
+) -> str:  # fmt: skip
     """
     Return what Slurm runs for the tasks of a *job*; *parameters* has the variables of each. *spec* stands for one.
 
+    *collect* names the files that each leaves for the table of results.
     Raises UsageError as `machine_scripts` does.
     """
     check_environment(spec)
@@ -150,7 +154,7 @@ def task_script(spec: Spec, target: MachineTarget, job: str, parameters: Sequenc
         check_environment(replace(spec, job=replace(spec.job, env=variables)))
     values = {
         "job": job, "job_env": render("job.env.j2", _values(spec, target)), "folder": f"{JOBS}{job}/",
-        "parameters": [dict(variables) for variables in parameters],
+        "parameters": [dict(variables) for variables in parameters], "collect": ":".join(collect),
     }  # fmt: skip
     return render("fleet-task.sh.j2", values)
 

@@ -8,7 +8,8 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.task import AGAIN, claim
-from orchestrator.contract.object_names import BUNDLES, ENDS
+from orchestrator.contract.limits import COLLECTED_BYTES
+from orchestrator.contract.object_names import BUNDLES, COLLECTED, ENDS, STARTS
 from tests.agent.agent_lab import BUCKET, Lab, Machine
 
 JOB, TASK = "jobs/sweep/", "jobs/sweep/tasks/3/"
@@ -85,3 +86,26 @@ def test_two_starts_at_the_same_moment_have_two_numbers(lab: Lab) -> None:
     bucket.level = level  # type: ignore[method-assign]
     first = read_settings({**machine.env, "TPUCTL_INCARNATION": "1"})
     assert Gang(first, bucket).newer_incarnation() == 2
+
+
+def test_each_start_leaves_a_mark_with_its_node(lab: Lab) -> None:
+    """So that one list of a job tells what ran when and where."""
+    assert start(node(lab, "a", TARGET_STEPS=20, _STEPS=20, _SLURMD_NODENAME="n-001")).wait() == 0
+    assert lab.names(f"{JOB}{STARTS}") == [f"{JOB}{STARTS}3.1.n-001"]
+
+
+def test_small_files_of_a_task_are_kept_for_the_table_and_never_those_of_another_task(lab: Lab) -> None:
+    """The machine's folder is used by one task after the other; a large file is left out."""
+    machine = node(
+        lab, "a", COLLECT="metrics.json:none.json:big.json", FAILURES=1,
+        COMMAND=f"echo '{{}}' >metrics.json; head -c {COLLECTED_BYTES + 1} /dev/zero >big.json; exit 3",
+    )  # fmt: skip
+    assert start(machine).wait() == 1
+    assert lab.names(f"{JOB}{COLLECTED}") == [f"{JOB}{COLLECTED}3.1.0"]
+    assert lab.read(f"{JOB}{COLLECTED}3.1.0") == b"{}\n"
+    machine.env.update(
+        {"TPUCTL_TASK": "4", "TPUCTL_PREFIX": "jobs/sweep/tasks/4/", "TPUCTL_COMMAND": "exit 3"}
+    )
+    assert start(machine).wait() == 1
+    assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.failed", f"{JOB}{ENDS}4.failed"]
+    assert lab.names(f"{JOB}{COLLECTED}4") == []

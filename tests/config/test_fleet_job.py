@@ -30,6 +30,43 @@ def test_an_array_has_tasks_without_parameters_and_neither_makes_one(tmp_path):
     assert job_of(tmp_path, "name: a\njob: {command: x}\n").parameters == ({},)
 
 
+def test_a_list_has_a_task_for_each_row(tmp_path):
+    """As a spreadsheet saves it; values are text, and may hold commas in quotes."""
+    (tmp_path / "sweep.csv").write_bytes(b'\xef\xbb\xbflr, name\r\n0.1,"a, b"\r\n\r\n1e-05,c\r\n')
+    job = job_of(tmp_path, "name: a\nlist: sweep.csv\njob: {command: x}\n")
+    assert job.parameters == ({"lr": "0.1", "name": "a, b"}, {"lr": "1e-05", "name": "c"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaints"),
+    [
+        ("lr,seed\n0.1,1\n0.2\n0.3,1,2\n", [(3, "has 1 values"), (4, "has 3 values")]),
+        ("lr,x-y,lr\n1,2,3\n", [(1, "lr is there twice"), (1, "'x-y' cannot name")]),
+        ("lr\n", [(1, "has 0 tasks")]),
+        ("", [(1, "has 0 tasks")]),
+        ('lr\n"0.1\n', [(2, "is no CSV")]),
+        ("lr\n" + "1\n" * 10_001, [(1, "has 10,001 tasks")]),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_named_by_its_line(tmp_path, rows, complaints):
+    """In the CSV file, all of it at once."""
+    (tmp_path / "sweep.csv").write_text(rows)
+    with pytest.raises(ConfigError) as raised:
+        job_of(tmp_path, "name: a\nlist: sweep.csv\njob: {command: x}\n")
+    found = raised.value.complaints
+    assert all(one.path.endswith("sweep.csv") for one in found)
+    assert [
+        (one.line, one.message.startswith(said)) for one, (_, said) in zip(found, complaints, strict=True)
+    ] == [(line, True) for line, _ in complaints]
+
+
+def test_files_to_collect_are_named_with_their_table(tmp_path):
+    """They stay within the job's folder."""
+    text = "name: a\ncollect: {files: [metrics.json, out/log.csv], into: r.csv}\njob: {command: x}\n"
+    job = job_of(tmp_path, text)
+    assert (job.collect, job.into) == (("metrics.json", "out/log.csv"), "r.csv")
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -40,6 +77,12 @@ def test_an_array_has_tasks_without_parameters_and_neither_makes_one(tmp_path):
         ("name: a\nmatrix: {x: 1}\njob: {command: x}\n", (2, 1, "matrix")),
         ("name: a\nmatrix: {'x-y': [1]}\njob: {command: x}\n", (2, 1, "matrix")),
         ("name: a\nmatrix: {x: 1..200, y: 1..200}\njob: {command: x}\n", (2, 1, "matrix")),
+        ("name: a\nlist: [1]\njob: {command: x}\n", (2, 1, "list")),
+        ("name: a\nlist: a.csv\nmatrix: {x: [1]}\njob: {command: x}\n", (3, 1, "matrix")),
+        ("name: a\ncollect: [m.json]\njob: {command: x}\n", (2, 1, "collect")),
+        ("name: a\ncollect: {files: [../m.json]}\njob: {command: x}\n", (2, 11, "collect.files")),
+        ("name: a\ncollect: {files: [m.bin]}\njob: {command: x}\n", (2, 11, "collect.files")),
+        ("name: a\ncollect: {files: [m.json], into: /r.csv}\njob: {command: x}\n", (2, 28, "collect.into")),
         ("name: a\n", (1, 1, "job")),
         ("name: a\ntpu: {}\njob: {command: x}\n", (2, 1, "tpu")),
         ("name: a\njob: {command: x, run_on: vm}\n", (2, 19, "job.run_on")),

@@ -52,12 +52,21 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
         "tpu", fleet.head.project, fleet.bucket, 0, bundle.digest, "", runs_job=True,
         heartbeat=max(2.0, min(30.0, 2 * spec.watch.poll)),
     )  # fmt: skip
-    script = task_script(spec, target, wanted.name, wanted.parameters)
+    script = task_script(spec, target, wanted.name, wanted.parameters, wanted.collect)
     store = fleet.head.cloud.store
     store.upload(f"{JOBS}{wanted.name}/{BUNDLES}{bundle.digest}.tar.gz", bundle.path)
     order = fleet_orders.create(
         store,
-        Order(wanted.name, wanted.parameters, wanted.job, bundle.digest, script, fleet.head.clock.now()),
+        Order(
+            wanted.name,
+            wanted.parameters,
+            wanted.job,
+            bundle.digest,
+            script,
+            fleet.head.clock.now(),
+            collect=wanted.collect,
+            into=wanted.into,
+        ),
     )
     with leaving(f"{order.name} is submitted", "run the same command again to see it queued"):
         ended = fleet_orders.ended(store, order.name)
@@ -75,9 +84,8 @@ class Queue:
     trouble: str
 
 
-def queue(choice: Choice, reporter: Reporter, name: str | None) -> Queue:
+def queue(fleet: Fleet, name: str | None) -> Queue:
     """Return all jobs, or the one of that name."""
-    fleet = fleet_to_read(choice, reporter)
     store = fleet.head.store
     orders = fleet_orders.read_all(store) if name is None else (submitted_order(store, name),)
     trouble = ""

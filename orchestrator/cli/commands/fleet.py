@@ -12,6 +12,7 @@ from orchestrator.cli.options import (
     confirm_deletion,
     deployment_options,
     must_answer,
+    output_option,
     yes_option,
 )
 
@@ -126,15 +127,52 @@ def submit(choice: Choice, job: Path) -> None:
 
 @command.command("queue", cls=Command)
 @deployment_options
+@click.option("-w", "--watch", "follow", is_flag=True, help="Go on, until Ctrl-C or the end of all tasks.")
 @click.argument("job", required=False)
-def queue(choice: Choice, job: str | None) -> None:
-    """Show all jobs, or each task of one JOB: waiting, running, done or failed, and its machine's losses."""
-    from orchestrator.app.fleet import jobs
-    from orchestrator.cli.views import fleet as view
+def queue(choice: Choice, follow: bool, job: str | None) -> None:
+    """
+    Show all jobs, or each task of one JOB: what waits, runs or is done, its restarts, its cost and the time left.
+
+    The time left is known when a task is done, or when running ones report steps and have a target.
+    """
+    from orchestrator.app.fleet.account import QueueLooks
+    from orchestrator.cli.views import fleet_account as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = jobs.queue(choice, EventPrinter(), job)
-    view.show_queue(found, tasks=job is not None, as_json=choice.as_json)
+    view.show_queue(QueueLooks(choice, EventPrinter(), job), choice, tasks=job is not None, watch=follow)
+
+
+@command.command("results", cls=Command)
+@deployment_options
+@output_option("the name that `collect.into` of the job's file has, else none is written")
+@click.argument("job")
+def results(choice: Choice, output: Path | None, job: str) -> None:
+    """
+    Show the results of a JOB as one table: parameters, state, restarts, cost, and what each task has left.
+
+    A task leaves the values of the files that `collect.files` of the job's file names.
+    """
+    from orchestrator.app.fleet.account import results as found_results
+    from orchestrator.cli.views import fleet_account as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.engine.atomic_files import write_atomically
+
+    found, into = found_results(choice, job, EventPrinter())
+    path = output or (Path(into) if into else None)
+    if path is not None:
+        write_atomically(path, found.csv().encode())
+    view.show_results(found, path, as_json=choice.as_json)
+
+
+@command.command("cost", cls=Command)
+@deployment_options
+def cost(choice: Choice) -> None:
+    """Show what the fleet has cost: each job's share, idle time, and the VM. The shares add up to 100 %."""
+    from orchestrator.app.fleet.account import account
+    from orchestrator.cli.views import fleet_account as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    view.show_cost(account(choice, EventPrinter()), as_json=choice.as_json)
 
 
 @command.command("cancel", cls=Command)

@@ -127,11 +127,25 @@ KINDS: Mapping[str, Any] = {
             {
                 "name": str, "submitted_at": float,
                 "tasks": [
-                    {"number": int, "state": str, "node": str, "restarts": int, "parameters": table(str)}
+                    {
+                        "number": int, "state": str, "node": str, "restarts": int, "parameters": table(str),
+                        "step": maybe(int), "loss": maybe(float), "lost_steps": maybe(int), "usd": float,
+                    }
                 ],
+                "usd": float, "node_seconds": float, "eta_s": maybe(float),
             }
         ],
         "trouble": str,
+    },
+    "fleet-results": {"job": str, "columns": [str], "rows": [table(object)], "file": maybe(str)},
+    "fleet-cost": {
+        "name": str, "usd": float, "ondemand_usd": float, "budget_usd": maybe(float), "complete": bool,
+        "rows": [
+            {
+                "kind": str, "name": str, "node_seconds": float, "usd": float, "ondemand_usd": float,
+                "lost_usd": float, "share": maybe(float),
+            }
+        ],
     },
     "fleet-cancel": {"job": str, "tasks": int},
     "fleet-fetch": {"tasks": [{"task": int, "step?": int, "incarnation?": int, "folder": str}]},

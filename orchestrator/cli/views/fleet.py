@@ -3,16 +3,15 @@
 from collections.abc import Callable, Sequence
 
 from orchestrator.app.fleet.down import FleetDown
-from orchestrator.app.fleet.jobs import Queue, Submitted
+from orchestrator.app.fleet.jobs import Submitted
 from orchestrator.app.fleet.results import FetchedTask
 from orchestrator.app.fleet.sessions import FleetPrice
 from orchestrator.app.fleet.status import FleetStatus
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
+from orchestrator.cli.views.fleet_account import put_table
 from orchestrator.domain.amounts import usd_text
 from orchestrator.pricing.cost import Hourly
-
-STATES = ("waiting", "running", "done", "failed", "unclaimed", "cancelled")
 
 
 def show_price(price: FleetPrice) -> None:
@@ -65,7 +64,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         print_json("fleet-status", body)
         return
     put(f"{status.name}: VM {status.vm}, {usd_text(status.usd)} so far")
-    _table([
+    put_table([
         ("NODE", "TPU", "ZONE", "SLURM", "TASK"),
         *((n.name, n.tpu, n.zone or "-", n.slurm or "-", n.task or "-") for n in status.nodes),
     ])  # fmt: skip
@@ -95,47 +94,6 @@ def show_submitted(done: Submitted, *, as_json: bool) -> None:
 
 def _tasks(count: int) -> str:
     return f"{count} task{'' if count == 1 else 's'}"
-
-
-def show_queue(queue: Queue, *, tasks: bool, as_json: bool) -> None:
-    """Print a row for each job, with *tasks* one for each task."""
-    if as_json:
-        jobs = [
-            {
-                "name": job.name,
-                "submitted_at": job.submitted_at,
-                "tasks": [
-                    {"number": t.number, "state": t.state, "node": t.node, "restarts": t.restarts,
-                     "parameters": dict(t.parameters)}
-                    for t in job.tasks
-                ],
-            }
-            for job in queue.jobs
-        ]  # fmt: skip
-        print_json("fleet-queue", {"jobs": jobs, "trouble": queue.trouble})
-        return
-    if queue.trouble:
-        say(f"Slurm does not answer, so what runs is not known: {queue.trouble}", style="yellow")
-    if tasks:
-        rows = [("TASK", "STATE", "NODE", "RESTARTS", "PARAMETERS")]
-        for job in queue.jobs:
-            for t in job.tasks:
-                values = " ".join(f"{key}={value}" for key, value in t.parameters.items())
-                rows.append((f"{job.name}/{t.number}", t.state, t.node or "-", str(t.restarts), values))
-        _table(rows)
-        for job in queue.jobs:
-            if job.count("unclaimed"):
-                put(f"Unclaimed files: tpuctl fleet fetch {job.name} --unclaimed")
-    elif queue.jobs:
-        _table([
-            ("JOB", "TASKS", *(state.upper() for state in STATES)),
-            *(
-                (job.name, str(len(job.tasks)), *(str(job.count(state) or "-") for state in STATES))
-                for job in queue.jobs
-            ),
-        ])  # fmt: skip
-    else:
-        put("no job was submitted yet")
 
 
 def show_cancelled(which: str, tasks: int, *, as_json: bool) -> None:
@@ -175,9 +133,3 @@ def show_fetched(found: Sequence[FetchedTask], *, as_json: bool) -> None:
 
 def _saved(one: FetchedTask) -> dict[str, int]:
     return {"step": one.number} if one.kind == "step" else {"incarnation": one.number}
-
-
-def _table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        put("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

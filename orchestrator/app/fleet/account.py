@@ -1,0 +1,171 @@
+"""What a fleet has done and what it has cost, read back from the bucket: for queue, cost, results and report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.jobs import Queue, fleet_to_read, queue, submitted_order
+from orchestrator.app.fleet.sessions import Fleet, for_each
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
+from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.observation import Present
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import Record, Span
+from orchestrator.domain.spec import Spec, VmSpec
+from orchestrator.engine import fleet_orders
+from orchestrator.engine.fleet_history import FleetHistory, read_collected
+from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.errors import TpuctlError
+from orchestrator.planning.fleet import Controller, node_names
+from orchestrator.planning.fleet_use import (
+    Amount,
+    Bill,
+    JobHistory,
+    NodeFacts,
+    NodeLane,
+    bill,
+    lanes,
+    running,
+    seconds_left,
+)
+from orchestrator.pricing.spending import spending
+from orchestrator.report.results_table import ResultsTable, results_table
+
+NODES_SECONDS = 30.0
+"""Seconds for which the records of nodes serve who looks again: each is a read."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """
+    Hold what is known at *now*. *unread* names nodes whose record could not be read: no sum has them.
+
+    *eta* has for jobs that go on the seconds until they are over, where that is known.
+    """
+
+    name: str
+    now: float
+    jobs: tuple[JobHistory, ...]
+    lanes: tuple[NodeLane, ...]
+    bill: Bill
+    at_work: frozenset[tuple[str, int]]
+    eta: Mapping[str, float]
+    budget_usd: float | None
+    rehearsed: bool
+    unread: tuple[str, ...] = ()
+    preemptions: int = 0
+
+    def job(self, name: str) -> JobHistory:
+        """Return the history of one job."""
+        return next(one for one in self.jobs if one.order.name == name)
+
+
+class Accounts:
+    """Look at a fleet again and again; what cannot have changed is not read anew."""
+
+    def __init__(self, choice: Choice, reporter: Reporter) -> None:
+        self.fleet = fleet_to_read(choice, reporter)
+        self._history = FleetHistory(self.fleet.head.store)
+        self._facts: tuple[float, list[NodeFacts], tuple[str, ...], int] = (0.0, [], (), 0)
+
+    def look(self) -> Account:
+        """Return what is known now."""
+        head = self.fleet.head
+        now = head.clock.now()
+        if not self._facts[0] or now - self._facts[0] >= NODES_SECONDS:
+            self._facts = (now, *_nodes(self.fleet))
+        _, facts, unread, preemptions = self._facts
+        orders = fleet_orders.read_all(head.store)
+        jobs = self._history.read(orders, {one.name for one in facts})
+        jobs = tuple(sorted(jobs, key=lambda one: (one.order.submitted_at, one.order.name)))
+        found = lanes(facts, jobs, now)
+        costs, at_work = bill(found, _vm(head, now)), running(found, now)
+        eta = seconds_left(jobs, costs, at_work, sum(lane.lives for lane in found))
+        return Account(
+            self.fleet.spec.name, now, jobs, found, costs, at_work, eta, self.fleet.spec.watch.budget_usd,
+            self.fleet.choice.cloud == "local", unread, preemptions,
+        )  # fmt: skip
+
+
+class QueueLooks:
+    """Look at the queue again and again: at all jobs, or at the one of that name."""
+
+    def __init__(self, choice: Choice, reporter: Reporter, name: str | None) -> None:
+        self._accounts, self._name = Accounts(choice, reporter), name
+        self.clock = self._accounts.fleet.head.clock
+
+    def look(self) -> tuple[Queue, Account]:
+        """Return what Slurm and the bucket say now."""
+        return queue(self._accounts.fleet, self._name), self._accounts.look()
+
+
+def account(choice: Choice, reporter: Reporter) -> Account:
+    """Return what a fleet has done and cost up to now; nothing is changed."""
+    return Accounts(choice, reporter).look()
+
+
+def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
+    """Return the table of one job's results, and the file that the job wants it in, empty without one."""
+    accounts = Accounts(choice, reporter)
+    order = submitted_order(accounts.fleet.head.store, name)
+    found = accounts.look()
+    return table_of(accounts.fleet, found, name), order.into
+
+
+def table_of(fleet: Fleet, found: Account, name: str) -> ResultsTable:
+    """Return the table of one job: parameters, state, cost, and the values that its tasks have left."""
+    job = found.job(name)
+    return results_table(job, found.bill, found.at_work, read_collected(fleet.head.store, job.order))
+
+
+def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
+    nowhere = Controller("", fleet.port, "")
+    names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
+    found = for_each({name: partial(_facts, fleet.node(name, nowhere)) for name in names})
+    facts: list[NodeFacts] = []
+    unread, preemptions = [], 0
+    for name, one in found.items():
+        if isinstance(one, TpuctlError):
+            unread.append(name)
+            continue
+        assert isinstance(one, tuple)  # noqa: S101 (what _facts returns)
+        facts.append(one[0])
+        preemptions += one[1]
+    return facts, tuple(unread), preemptions
+
+
+def _facts(session: Session) -> tuple[NodeFacts, int]:
+    record, full = session.records.current, _on_demand(session.spec)
+    seen = read_heartbeats(session.store, None)
+    beats = {beat.incarnation: beat for beat in seen.value} if isinstance(seen, Present) else {}
+    spans = tuple(span for span in record.spans if span.kind is Kind.NODE)
+    ready: dict[str, float] = {}
+    for span in spans:
+        beat = beats.get(incarnation_of(span.name, {}) or 0)
+        if beat is not None and "spawned" in beat.timings:
+            ready[span.name] = beat.timings["spawned"]
+
+    def rate(span: Span) -> tuple[float | None, float | None]:
+        # An hour of exactly this span: the same tables and rules as of any bill.
+        hour = replace(record, spans=(replace(span, since=0.0, until=3600.0),), disks=())
+        parts = [
+            None if (one := spending(spec, session.catalog, hour, (), 3600.0)).unknown else one.usd
+            for spec in (session.spec, full)
+        ]
+        return parts[0], parts[1]
+
+    return NodeFacts(session.spec.name, spans, ready, rate), record.node.preemptions
+
+
+def _on_demand(spec: Spec) -> Spec:
+    vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
+    return replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
+
+
+def _vm(head: Session, now: float) -> Amount:
+    record: Record = head.records.current
+    one = spending(head.spec, head.catalog, record, (), now)
+    seconds = sum((span.until or now) - span.since for span in record.spans if span.kind is Kind.VM)
+    return Amount(seconds, one.usd, one.ondemand_usd)

@@ -1,0 +1,268 @@
+"""Show a fleet's queue, its cost, and the results of a job, in lines of at most 80 characters on a terminal."""
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.account import Account, QueueLooks
+from orchestrator.app.fleet.jobs import Queue
+from orchestrator.cli.console import columns, print_json, put, say, talk
+from orchestrator.cli.views.redraw import repeat
+from orchestrator.domain.amounts import span_text, usd_text
+from orchestrator.planning.fleet import JobRow, TaskRow
+from orchestrator.planning.fleet_use import Amount, lost_steps
+from orchestrator.report.results_table import ResultsTable, Value
+
+GAP = 2
+LEAST = 6
+"""Characters that a cell keeps when its table has to become narrower."""
+MARK = "..."
+STATES = ("done", "running", "waiting", "failed", "unclaimed", "cancelled")
+RARE = frozenset({"failed", "unclaimed", "cancelled"})
+"""States that have a column only where there is such a task."""
+OVER = frozenset({"done", "failed", "unclaimed", "cancelled"})
+
+
+def put_table(rows: Sequence[Sequence[str]], *, elastic: int = 0) -> None:
+    """Print rows in columns; what does not fit on the terminal is cut in the column *elastic*."""
+    for line in table_lines(rows, columns(), elastic=elastic):
+        put(line)
+
+
+def table_lines(rows: Sequence[Sequence[str]], width: int, *, elastic: int = 0) -> list[str]:
+    """Return rows in columns, of at most *width* characters where that is possible, 0: as wide as they are."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    elastic %= len(widths)
+    if width:
+        over = sum(widths) + GAP * (len(widths) - 1) - width
+        widths[elastic] = max(min(LEAST, widths[elastic]), widths[elastic] - max(0, over))
+    return [
+        (" " * GAP)
+        .join(_cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True))
+        .rstrip()
+        for row in rows
+    ]
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: max(0, size - len(MARK))]}{MARK}"[:size]
+
+
+def show_queue(looks: QueueLooks, choice: Choice, *, tasks: bool, watch: bool) -> None:
+    """Print a row for each job, with *tasks* one for each task; with *watch* until all are over."""
+    if not watch:
+        found, account = looks.look()
+        if choice.as_json:
+            print_json("fleet-queue", queue_body(found, account))
+            return
+        for line in _queue_lines(found, account, columns(), tasks=tasks):
+            put(line)
+        return
+
+    def observe() -> tuple[Any, bool]:
+        found, account = looks.look()
+        states = [task.state for job in found.jobs for task in job.tasks]
+        # Without an answer of Slurm, what looks like waiting may run.
+        over = bool(states) and all(state in OVER for state in states)
+        return (queue_body(found, account) if choice.as_json else (found, account)), over
+
+    def draw(body: Any) -> str:
+        lines = _queue_lines(body[0], body[1], columns(), tasks=tasks)
+        room = max(5, shutil.get_terminal_size().lines - 2)
+        if len(lines) > room:
+            lines = [
+                *lines[: room - 1],
+                f"... and {len(lines) - room + 1} more; tpuctl fleet queue shows all",
+            ]
+        return "\n".join([*lines, f"as of {time.strftime('%H:%M:%S')}; Ctrl-C ends this look, no task"])
+
+    def news(body: Any) -> list[tuple[Any, str]]:
+        found, account = body
+        return [
+            (tuple((job.name, *(job.count(state) for state in STATES)) for job in found.jobs), line)
+            for line in [_sum_line(found, account)]
+        ]
+
+    repeat(choice, looks.clock, "fleet-queue", observe, draw, news)
+
+
+def queue_body(found: Queue, account: Account) -> dict[str, Any]:
+    """Return the queue as `--json` prints it."""
+    jobs = []
+    for job in found.jobs:
+        history, amount = account.job(job.name), account.bill.jobs.get(job.name, Amount())
+        tasks = []
+        for task in job.tasks:
+            beat = history.last_beat(task.number)
+            tasks.append(
+                {
+                    "number": task.number, "state": task.state, "node": task.node,
+                    "restarts": _restarts(account, job, task), "parameters": dict(task.parameters),
+                    "step": beat.step if beat else None, "loss": beat.loss if beat else None,
+                    "lost_steps": lost_steps(history, task.number),
+                    "usd": round(account.bill.tasks.get((job.name, task.number), Amount()).usd, 6),
+                }
+            )  # fmt: skip
+        jobs.append(
+            {"name": job.name, "submitted_at": job.submitted_at, "tasks": tasks, "usd": round(amount.usd, 6),
+             "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name)}
+        )  # fmt: skip
+    return {"jobs": jobs, "trouble": found.trouble}
+
+
+def _restarts(account: Account, job: JobRow, task: TaskRow) -> int:
+    # Slurm forgets what is over, and the bucket is a moment behind Slurm.
+    return max(task.restarts, account.job(job.name).restarts(task.number))
+
+
+def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> list[str]:
+    if not found.jobs:
+        return ["no job was submitted yet; next: tpuctl fleet submit JOB.yaml"]
+    lines = [_sum_line(found, account)]
+    if found.trouble:
+        lines.append(f"Slurm does not answer, so what runs is not known: {found.trouble}")
+    lines += table_lines(
+        _task_rows(found, account) if tasks else _job_rows(found, account), width, elastic=-1 if tasks else 0
+    )
+    lines += [
+        f"Unclaimed files: tpuctl fleet fetch {job.name} --unclaimed"
+        for job in found.jobs
+        if job.count("unclaimed")
+    ]
+    return lines
+
+
+def _sum_line(found: Queue, account: Account) -> str:
+    live = sum(lane.lives for lane in account.lanes)
+    counts = {state: sum(job.count(state) for job in found.jobs) for state in STATES}
+    told = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state not in RARE)
+    return f"{account.name}: {live} node{'' if live == 1 else 's'}; {told}; {_usd(account, account.bill.usd)}"
+
+
+def _usd(account: Account, usd: float) -> str:
+    return f"{'at least ' if account.bill.unpriced or account.unread else ''}{usd_text(usd)}"
+
+
+def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
+    shown = [state for state in STATES if state not in RARE or any(job.count(state) for job in found.jobs)]
+    rows: list[Sequence[str]] = [
+        ("JOB", "TASKS", *(state.upper() for state in shown), "RESTARTS", "COST", "LEFT")
+    ]
+    for job in found.jobs:
+        counts = (str(job.count(state) or "-") for state in shown)
+        restarts = sum(_restarts(account, job, task) for task in job.tasks)
+        usd = account.bill.jobs.get(job.name, Amount()).usd
+        over = all(task.state in OVER for task in job.tasks)
+        eta = account.eta.get(job.name)
+        remaining = "-" if over else "not known" if eta is None else span_text(eta)
+        rows.append((job.name, str(len(job.tasks)), *counts, str(restarts or "-"), f"${usd:.2f}", remaining))
+    return rows
+
+
+def _task_rows(found: Queue, account: Account) -> list[Sequence[str]]:
+    rows: list[Sequence[str]] = [("TASK", "STATE", "NODE", "RESTARTS", "STEP", "LOSS", "PARAMETERS")]
+    for job in found.jobs:
+        history = account.job(job.name)
+        for task in job.tasks:
+            beat = history.last_beat(task.number)
+            step = str(beat.step) if beat and beat.step is not None else "-"
+            loss = f"{beat.loss:.4g}" if beat and beat.loss is not None else "-"
+            values = " ".join(f"{key}={value}" for key, value in task.parameters.items())
+            restarts = str(_restarts(account, job, task) or "-")
+            rows.append(
+                (f"{job.name}/{task.number}", task.state, task.node or "-", restarts, step, loss, values)
+            )
+    return rows
+
+
+def show_cost(account: Account, *, as_json: bool) -> None:
+    """Print what the fleet has cost: by job, for what no task had, and for the VM."""
+    found, whole = account.bill, account.bill.usd
+    rows: list[tuple[str, str, Amount]] = [
+        *(("job", name, amount) for name, amount in found.jobs.items()),
+        *(("other", name, amount) for name, amount in found.others.items()),
+    ]
+    if as_json:
+        print_json("fleet-cost", {
+            "name": account.name, "usd": round(whole, 6), "ondemand_usd": round(found.ondemand_usd, 6),
+            "budget_usd": account.budget_usd, "complete": not (found.unpriced or account.unread),
+            "rows": [
+                {"kind": kind, "name": name, "node_seconds": round(one.seconds, 1), "usd": round(one.usd, 6),
+                 "ondemand_usd": round(one.ondemand_usd, 6), "lost_usd": round(one.lost_usd, 6),
+                 "share": one.usd / whole if whole else None}
+                for kind, name, one in rows
+            ],
+        })  # fmt: skip
+        return
+    shown: list[Sequence[str]] = [("WHAT", "TIME", "COST", "SHARE", "LOST WORK")]
+    for kind, name, one in rows:
+        lost = f"${one.lost_usd:.4f}" if kind == "job" and one.lost_usd else "-"
+        shown.append((
+            name if kind == "job" else f"({name})", span_text(one.seconds), f"${one.usd:.4f}",
+            f"{one.usd / whole:.1%}" if whole else "-", lost,
+        ))  # fmt: skip
+    put_table([*shown, ("sum", "", f"${whole:.4f}", "100.0%" if whole else "-", "")])
+    for line in cost_sentences(account):
+        put(line)
+
+
+def cost_sentences(account: Account) -> list[str]:
+    """Return what has to be said about the sums."""
+    found, lines = account.bill, list[str]()
+    if found.unpriced or account.unread:
+        lines.append("At least: a price or a node's record is not known, and left out.")
+    elif found.ondemand_usd > found.usd > 0:
+        saved = found.ondemand_usd - found.usd
+        lines.append(
+            f"On demand: {usd_text(found.ondemand_usd)}, so {usd_text(saved)}"
+            f" ({saved / found.ondemand_usd:.0%}) saved."
+        )
+    if account.budget_usd is not None:
+        lines.append(f"The budget of {account.budget_usd:g} USD: {found.usd / account.budget_usd:.0%} spent.")
+    free = "Nothing is billed on the local cloud; prices are Google's. " if account.rehearsed else ""
+    return [*lines, f"{free}An estimate, not a bill; without storage and traffic."]
+
+
+def show_results(found: ResultsTable, path: Path | None, *, as_json: bool) -> None:
+    """Print the table of a job, and say where its CSV was written to."""
+    if as_json:
+        body: dict[str, Any] = {
+            "job": found.job,
+            "columns": list(found.columns),
+            "rows": [dict(r) for r in found.rows],
+        }
+        print_json("fleet-results", {**body, "file": str(path) if path else None})
+        return
+    keys, left = _fitting(found, columns())
+    rows = [[_cell(row.get(key)) for key in keys] for row in found.rows]
+    put_table([[key.upper() for key in keys], *rows], elastic=-1)
+    if left:
+        talk(f"{left} more columns: --output FILE.csv or --json has all")
+    if path is not None:
+        say(f"written to {path}", style="green")
+
+
+def _fitting(found: ResultsTable, width: int) -> tuple[list[str], int]:
+    """Return the columns that fit, the most wanted ones first but in their order; and how many do not."""
+    first = [found.columns[0], *found.parameters]
+    own = [one for one in found.columns if one not in first and one not in found.collected]
+    wanted = [*first, own[0], *found.collected, *(one for one in reversed(own[1:]))]
+    sizes = {
+        key: max(len(key), *(len(_cell(row.get(key))) for row in found.rows)) if found.rows else len(key)
+        for key in wanted
+    }
+    kept: list[str] = []
+    for key in wanted:
+        if width and kept and sum(sizes[one] + GAP for one in kept) + sizes[key] > width:
+            continue
+        kept.append(key)
+    return [key for key in found.columns if key in kept], len(found.columns) - len(kept)
+
+
+def _cell(value: Value) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

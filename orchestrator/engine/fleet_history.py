@@ -1,0 +1,120 @@
+"""What the tasks of a fleet did, from marks and reports in the bucket. Machines write those: each is judged."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from orchestrator import threads
+from orchestrator.contract.limits import COLLECTED_BYTES, LARGEST_INT, REPORTS
+from orchestrator.contract.object_names import COLLECTED, ENDS, HEARTBEAT, JOBS, STARTS
+from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.ports import Store
+from orchestrator.engine.fleet_orders import PHASES
+from orchestrator.engine.heartbeats import parse_heartbeat
+from orchestrator.planning.fleet import Order, task_folder
+from orchestrator.planning.fleet_use import Ended, JobHistory, Start
+
+AT_ONCE = 16
+MOST_STARTS = 200_000
+MOST_OF_A_TASK = 1000
+"""Starts of one task that are looked at, the newest; a task that begins more often is given up long before."""
+_START = re.compile(r"(0|[1-9]\d{0,4})\.([1-9]\d{0,8})\.([a-z][-a-z0-9]{0,62})")
+_COLLECTED = re.compile(r"(0|[1-9]\d{0,4})\.([1-9]\d{0,8})\.(\d)")
+
+
+class FleetHistory:
+    """Read it again and again; what cannot change any more is not read anew."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._final: dict[tuple[str, int, int], Heartbeat | None] = {}
+
+    def read(self, orders: Iterable[Order], nodes: Collection[str]) -> tuple[JobHistory, ...]:
+        """Return the history of each job; only starts on *nodes* count, which are those of the fleet."""
+        with threads.pool(AT_ONCE) as pool:
+            jobs = list(pool.map(lambda order: self._marks(order, nodes), orders))
+            wanted = [(job, start) for job in jobs for starts in job.starts.values() for start in starts]
+            beats = dict(
+                zip(
+                    ((job.order.name, start.task, start.incarnation) for job, start in wanted),
+                    pool.map(lambda one: self._beat(*one), wanted),
+                    strict=True,
+                )
+            )
+        return tuple(
+            replace(
+                job,
+                starts={
+                    task: tuple(
+                        replace(one, beat=beats[job.order.name, task, one.incarnation]) for one in starts
+                    )
+                    for task, starts in job.starts.items()
+                },
+            )
+            for job in jobs
+        )
+
+    def _marks(self, order: Order, nodes: Collection[str]) -> JobHistory:
+        """Return a job with the starts and ends that two lists show."""
+        prefix, tasks = f"{JOBS}{order.name}/{STARTS}", len(order.parameters)
+        found: dict[int, dict[int, Start]] = defaultdict(dict)
+        for one in self._store.list(prefix, MOST_STARTS):
+            name = _START.fullmatch(one.name[len(prefix) :])
+            if name is None or int(name[1]) >= tasks or name[3] not in nodes:
+                continue
+            task, number = int(name[1]), int(name[2])
+            found[task].setdefault(number, Start(task, number, name[3], one.updated))
+        ends: dict[int, Ended] = {}
+        prefix = f"{JOBS}{order.name}/{ENDS}"
+        for one in self._store.list(prefix):
+            number_, _, phase = one.name[len(prefix) :].partition(".")
+            if number_.isdecimal() and len(number_) <= 5 and phase in PHASES and int(number_) < tasks:
+                ended, before = Ended(phase, one.updated), ends.get(int(number_))
+                if before is None or PHASES.index(phase) < PHASES.index(before.phase):
+                    ends[int(number_)] = ended
+        starts = {
+            task: tuple(mine[number] for number in sorted(mine)[-MOST_OF_A_TASK:])
+            for task, mine in found.items()
+        }
+        return JobHistory(order, starts, ends)
+
+    def _beat(self, job: JobHistory, start: Start) -> Heartbeat | None:
+        """Return the last report of a start, None where there is none that can be believed."""
+        key = (job.order.name, start.task, start.incarnation)
+        if key in self._final:
+            return self._final[key]
+        # As a look at the task alone: the report names its incarnation and worker, which must be right.
+        store = self._store.below(task_folder(job.order.name, start.task))
+        found = store.read(f"{HEARTBEAT}{start.incarnation}/0", limit=REPORTS.each + 1)
+        beat = None
+        if found is not None:
+            try:
+                beat = parse_heartbeat(found)
+            except (ValueError, TypeError, KeyError, OverflowError):
+                beat = None
+        newest = job.starts[start.task][-1].incarnation
+        if start.task in job.ends or start.incarnation < newest:
+            self._final[key] = beat
+        return beat
+
+
+def read_collected(store: Store, order: Order) -> dict[int, dict[str, bytes]]:
+    """Return the files that tasks have left for the table, by task and name; of each the newest start's."""
+    prefix, newest = f"{JOBS}{order.name}/{COLLECTED}", dict[tuple[int, int], tuple[int, str]]()
+    for one in store.list(prefix, MOST_STARTS):
+        name = _COLLECTED.fullmatch(one.name[len(prefix) :])
+        if name is None or one.size > COLLECTED_BYTES or int(name[1]) >= len(order.parameters):
+            continue
+        key, number = (int(name[1]), int(name[3])), int(name[2])
+        if number <= LARGEST_INT and key[1] < len(order.collect) and number > newest.get(key, (0, ""))[0]:
+            newest[key] = (number, one.name)
+    with threads.pool(AT_ONCE) as pool:
+        bodies = pool.map(
+            lambda name: store.read(name, limit=COLLECTED_BYTES), (n for _, n in newest.values())
+        )
+        found: dict[int, dict[str, bytes]] = defaultdict(dict)
+        for (task, index), body in zip(newest, bodies, strict=True):
+            if body is not None:
+                found[task][order.collect[index]] = body.data
+    return dict(found)

@@ -1,0 +1,143 @@
+"""The results of a job's tasks as one table: parameters, how each went, and the values that it has left."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.contract.limits import LARGEST_INT
+from orchestrator.domain.clean_text import cut
+from orchestrator.planning.fleet_use import Amount, Bill, JobHistory, lost_steps, state_of
+
+MOST_COLUMNS = 64
+LONGEST_NAME, LONGEST_VALUE = 60, 200
+OWN = ("state", "restarts", "lost_steps", "node_seconds", "cost_usd", "step", "loss")
+"""Columns that are ours; those of parameters stand before them, collected ones after them."""
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class ResultsTable:
+    """Hold rows by column, the number of the task first. *parameters* and *collected* are names of columns."""
+
+    job: str
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Value], ...]
+    parameters: tuple[str, ...]
+    collected: tuple[str, ...]
+
+    def csv(self) -> str:
+        """Return the table as CSV that a spreadsheet opens: what is unknown is empty."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([_safe(one) for one in self.columns])
+        for row in self.rows:
+            writer.writerow([_safe(row.get(column)) for column in self.columns])
+        return out.getvalue()
+
+
+def results_table(
+    job: JobHistory, costs: Bill, at_work: frozenset[tuple[str, int]],
+    files: Mapping[int, Mapping[str, bytes]],
+) -> ResultsTable:  # fmt: skip
+    """Return the table of all tasks; *files* are what each has left, by task and name."""
+    parameters = tuple(dict.fromkeys(key for one in job.order.parameters for key in one))
+    # A parameter may have the name of a column of ours: then ours has to give way.
+    own = {name: name if name not in parameters else f"task_{name}" for name in OWN}
+    number = "task" if "task" not in parameters else "task_number"
+    taken = {number, *parameters, *own.values()}
+    collected: dict[str, None] = {}
+    rows: list[dict[str, Value]] = []
+    for task, variables in enumerate(job.order.parameters):
+        beat, amount = job.last_beat(task), costs.tasks.get((job.order.name, task), Amount())
+        values: dict[str, Value] = {
+            "state": state_of(job, task, at_work), "restarts": job.restarts(task),
+            "lost_steps": lost_steps(job, task), "node_seconds": round(amount.seconds, 1),
+            "cost_usd": round(amount.usd, 6), "step": beat.step if beat else None,
+            "loss": beat.loss if beat else None,
+        }  # fmt: skip
+        row: dict[str, Value] = {number: task, **variables, **{own[k]: v for k, v in values.items()}}
+        for file, data in files.get(task, {}).items():
+            stem = file.rpartition("/")[2].rpartition(".")[0]
+            for name, value in values_in(file, data).items():
+                column = f"{stem}.{name}" if name in taken else name
+                if column in collected or len(collected) < MOST_COLUMNS:
+                    collected[column] = None
+                    row[column] = value
+        rows.append(row)
+    columns = (number, *parameters, *own.values(), *collected)
+    return ResultsTable(job.order.name, columns, tuple(rows), parameters, tuple(collected))
+
+
+def values_in(file: str, data: bytes) -> dict[str, Value]:
+    """
+    Return the values in a file that a task has left: those of a JSON object, or the last row of a CSV.
+
+    An object within it gives `name.key`; lists and deeper objects are left out. What cannot be read gives nothing.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        found = _last_row(text) if file.endswith(".csv") else _flat(json.loads(text))
+    except (ValueError, RecursionError, csv.Error):
+        return {}
+    return {cut(name, LONGEST_NAME): _value(value) for name, value in list(found.items())[:MOST_COLUMNS]}
+
+
+def _flat(body: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in body.items() if isinstance(body, dict) else ():
+        inner = value.items() if isinstance(value, dict) else ()
+        found |= {f"{name}.{key}": one for key, one in inner if not isinstance(one, dict | list)}
+        found |= {} if isinstance(value, dict | list) else {name: value}
+    return found
+
+
+def _last_row(text: str) -> dict[str, Any]:
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if any(row)]
+    if len(rows) < 2:
+        return {}
+    return {name.strip(): _number(cell.strip()) for name, cell in zip(rows[0], rows[-1], strict=False)}
+
+
+def _number(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _value(value: Any) -> Value:
+    """Return a value that any reader of JSON and CSV can take; a number that is none comes as a word."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= LARGEST_INT else cut(str(value), LONGEST_VALUE)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return cut(str(value), LONGEST_VALUE)
+
+
+def _safe(value: Value) -> str:
+    """Return a cell; text of a machine that a spreadsheet would run as a formula begins with a quote."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} and isinstance(_number(value), str):
+        return f"'{value}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def numbers(rows: Sequence[Mapping[str, Value]], column: str) -> list[float | None]:
+    """Return a column as numbers, None for what is none."""
+    found: list[float | None] = []
+    for row in rows:
+        value = row.get(column)
+        value = _number(value) if isinstance(value, str) else value
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        found.append(float(value) if good and value is not None else None)
+    return found

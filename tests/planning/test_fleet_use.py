@@ -1,0 +1,179 @@
+"""What a fleet's nodes did and for whom: what nobody told is not known, and every second has one row."""
+
+import pytest
+
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import Span
+from orchestrator.domain.spec import JobSpec
+from orchestrator.planning.fleet import Order
+from orchestrator.planning.fleet_use import (
+    VM,
+    Amount,
+    Ended,
+    JobHistory,
+    NodeFacts,
+    NodeUse,
+    Start,
+    bill,
+    lanes,
+    lost_steps,
+    queue_curve,
+    running,
+    seconds_left,
+    state_of,
+)
+
+T = 1_000_000.0
+WORK, BOOT, IDLE, LOST, UNKNOWN = (
+    NodeUse.WORK, NodeUse.BOOT, NodeUse.IDLE, NodeUse.LOST, NodeUse.UNKNOWN,
+)  # fmt: skip
+
+
+def beat(at, phase=Phase.RUN, **more):
+    """Return the last report of a start, *at* seconds after T."""
+    return Heartbeat(1, 0, phase, T + at, **more)
+
+
+def a_job(starts, ends=(), tasks=2, target=None, **more):
+    """Return a job: starts are (task, node, at, report), ends (task, phase, at)."""
+    mine = {}
+    for number, (task, node, at, last) in enumerate(starts, 1):
+        mine[task] = (*mine.get(task, ()), Start(task, number, node, T + at, last))
+    order = Order(
+        "sweep", tuple({} for _ in range(tasks)), JobSpec("x", target_steps=target), "b", "s", T, **more
+    )
+    return JobHistory(order, mine, {task: Ended(phase, T + at) for task, phase, at in ends})
+
+
+def a_node(*spans, name="n-1", ready=None):
+    """Return a node with machines from and until some seconds after T."""
+    found = tuple(
+        Span(Kind.NODE, f"{name}-tpu-g{n}", "z", T + since, None if until is None else T + until)
+        for n, (since, until) in enumerate(spans, 1)
+    )
+    marks = {} if ready is None else {found[0].name: T + ready}
+    return NodeFacts(name, found, marks, lambda _: (3.6, 36.0))
+
+
+def told(lane):
+    """Return a lane's stretches as (use, since, until, task)."""
+    return [(one.use, one.since - T, one.until - T, one.task) for one in lane.stretches]
+
+
+def test_a_node_boots_waits_works_and_waits():
+    """The mark of the end counts, not what the machine said last."""
+    job = a_job([(0, "n-1", 100, beat(190))], [(0, "done", 200)])
+    (lane,) = lanes([a_node((0, None), ready=60)], [job], T + 300)
+    assert told(lane) == [(BOOT, 0, 60, -1), (IDLE, 60, 100, -1), (WORK, 100, 200, 0), (IDLE, 200, 300, -1)]
+    assert lane.lives
+
+
+def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_until_it_was_gone():
+    """The first is the task's, the second nobody's."""
+    last = beat(180, step=18, committed_step=15, committed_at=T + 150)
+    job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))])
+    one, two = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
+    assert told(one) == [(BOOT, 0, 100, -1), (WORK, 100, 150, 0), (LOST, 150, 180, 0), (LOST, 180, 200, -1)]
+    assert told(two)[-1] == (WORK, 210, 300, 0)
+    assert running([one, two], T + 300) == {("sweep", 0)}
+
+
+@pytest.mark.parametrize("wrong", [10.0, 1e9])
+def test_a_machine_whose_clock_is_wrong_saves_neither_before_its_start_nor_after_its_last_report(wrong):
+    """Whatever it says of the time of its save."""
+    last = beat(180, step=18, committed_step=15, committed_at=wrong)
+    (lane,) = lanes([a_node((0, 200))], [a_job([(0, "n-1", 100, last)])], T + 300)
+    assert all(0 <= since <= until <= 200 for _, since, until, _ in told(lane))
+    assert sum(until - since for _, since, until, _ in told(lane)) == 200
+
+
+def test_a_machine_that_saved_its_last_step_lost_nothing():
+    """As at a preemption with a notice."""
+    last = beat(180, Phase.STOPPED, step=18, committed_step=18)
+    (lane,) = lanes([a_node((0, 180))], [a_job([(0, "n-1", 100, last)])], T + 300)
+    assert told(lane) == [(BOOT, 0, 100, -1), (WORK, 100, 180, 0)]
+
+
+def test_what_a_silent_task_does_is_not_known():
+    """Neither that it works nor that it is lost: its machine exists, and nobody has marked its end."""
+    (lane,) = lanes([a_node((0, None))], [a_job([(0, "n-1", 100, beat(150))])], T + 1000)
+    assert told(lane)[-1] == (UNKNOWN, 150, 1000, -1)
+    assert running([lane], T + 1000) == frozenset()
+
+
+def test_of_a_machine_that_never_reported_and_is_gone_nothing_is_known():
+    """One that exists is on its way."""
+    gone, there = lanes([a_node((0, 50)), a_node((0, None), name="n-2")], [], T + 80)
+    assert told(gone) == [(UNKNOWN, 0, 50, -1)]
+    assert told(there) == [(BOOT, 0, 80, -1)]
+
+
+def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
+    """Every second of every machine is in it once."""
+    last = beat(180, step=18, committed_step=15, committed_at=T + 150)
+    job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))], [(0, "done", 290)])
+    found = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
+    costs = bill(found, Amount(300, 0.5, 0.5))
+    assert costs.usd == pytest.approx((200 + 300) * 3.6 / 3600 + 0.5)
+    assert costs.ondemand_usd == pytest.approx((200 + 300) * 36 / 3600 + 0.5)
+    assert costs.jobs["sweep"].seconds == pytest.approx(80 + 80)
+    assert costs.jobs["sweep"].lost_usd == pytest.approx(30 * 3.6 / 3600)
+    assert {name: one.seconds for name, one in costs.others.items()} == pytest.approx(
+        {"booting": 100 + 210, "idle": 10, "lost": 20, VM: 300}
+    )
+    assert not costs.unpriced
+
+
+def test_a_price_that_nobody_knows_makes_the_bill_incomplete():
+    """And no sum of zeros."""
+    node = NodeFacts("n-1", a_node((0, None)).spans, {}, lambda _: (None, None))
+    assert bill(lanes([node], [], T + 10), Amount()).unpriced
+
+
+def test_the_state_of_a_task_follows_from_mark_cancellation_and_reports():
+    """In this order."""
+    job = a_job([(1, "n-1", 0, beat(0))], [(0, "failed", 5)], tasks=4, cancelled=(0, 2))
+    states = [state_of(job, task, frozenset({("sweep", 1)})) for task in range(4)]
+    assert states == ["failed", "running", "cancelled", "waiting"]
+
+
+def test_steps_that_were_made_again_are_counted_where_both_machines_told():
+    """A machine that never spoke lost nothing that anybody knows of; a successor without a word is not known."""
+    first = beat(50, step=40)
+    again = beat(90, step=60, resumed_from=30)
+    assert lost_steps(a_job([(0, "a", 0, first), (0, "b", 60, again)]), 0) == 10
+    assert lost_steps(a_job([(0, "a", 0, first), (0, "b", 60, None)]), 0) is None
+    assert lost_steps(a_job([(0, "a", 0, None), (0, "b", 60, again)]), 0) == 0
+    assert lost_steps(a_job([]), 0) == 0
+
+
+def test_the_time_left_is_known_when_a_task_is_done_and_is_shared_by_the_nodes():
+    """Four tasks of 100 s on two nodes; before anything is known nothing is said."""
+    done = a_job([(0, "n-1", 0, None)], [(0, "done", 100)], tasks=5)
+    found = lanes([a_node((0, None))], [done], T + 100)
+    assert seconds_left([done], bill(found, Amount()), frozenset(), 2) == {"sweep": 200.0}
+    fresh = a_job([])
+    assert seconds_left([fresh], bill([], Amount()), frozenset(), 2) == {}
+
+
+def test_the_time_left_of_a_running_task_comes_from_its_own_steps():
+    """And its length serves for those that wait."""
+    job = a_job([(0, "n-1", 0, beat(100, step=50, rate=0.5))], tasks=2, target=100)
+    found = lanes([a_node((0, None))], [job], T + 100)
+    left = seconds_left([job], bill(found, Amount()), running(found, T + 100), 1)
+    # 50 steps at 0.5 a second, and another task of 100 + 100 seconds.
+    assert left == {"sweep": pytest.approx(300.0)}
+
+
+def test_the_queue_over_time_counts_what_runs_and_what_waits():
+    """A lost task waits again until another node has it; what was cancelled unseen is left out and counted."""
+    job = a_job(
+        [(0, "n-1", 10, beat(50)), (0, "n-2", 70, beat(90))], [(0, "done", 90)], tasks=3, cancelled=(2,)
+    )
+    found = lanes([a_node((0, 60)), a_node((0, None), name="n-2")], [job], T + 100)
+    curve, unknown = queue_curve([job], found)
+    assert unknown == 1
+    assert [(at - T, busy, idle) for at, busy, idle in curve] == [
+        (0, 0, 2), (10, 1, 1), (50, 0, 2), (70, 1, 1), (90, 0, 1),
+    ]  # fmt: skip
