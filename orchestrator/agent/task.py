@@ -55,13 +55,13 @@ def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]
     except (AgentError, OSError) as error:
         say(f"task {number} cannot begin yet: {error}")
         return AGAIN
-    before = _seen(settings, environ)
+    before = _files(settings, environ)
     run(dict(environ, TPUCTL_INCARNATION=str(incarnation)))
     phase = str(read_json(settings.layout.status).get("phase", ""))
     if phase not in _STATUS:
         return AGAIN
     try:
-        _collect(job, f"{COLLECTED}{number}.{incarnation}.", _seen(settings, environ), before)
+        _collect(job, f"{COLLECTED}{number}.{incarnation}.", _files(settings, environ), before)
         _mark(job, number, phase, incarnation)
     except (AgentError, OSError) as error:
         say(f"task {number} is {phase}, which could not be recorded: {error}")
@@ -120,16 +120,16 @@ def _fresh(layout: Layout) -> None:
     layout.make()
 
 
-_Seen = List[List[Tuple[Path, Tuple[int, int, int]]]]
+_Files = List[List[Tuple[Path, Tuple[int, int, int]]]]
 """For each file to collect the places where it is, with what changes when it is written."""
 
 
-def _seen(settings: Settings, environ: Mapping[str, str]) -> _Seen:
+def _files(settings: Settings, environ: Mapping[str, str]) -> _Files:
     """Look where files of TPUCTL_COLLECT may be: in the folder where the job runs, then beside its checkpoints."""
     folders = [settings.layout.current]
     if not settings.checkpoints.in_bucket:
         folders.append(Path(settings.checkpoints.folder))
-    found: _Seen = []
+    found: _Files = []
     for name in filter(None, environ.get("TPUCTL_COLLECT", "").split(":")):
         found.append([])
         for folder in folders:
@@ -140,7 +140,7 @@ def _seen(settings: Settings, environ: Mapping[str, str]) -> _Seen:
     return found
 
 
-def _collect(job: JobBucket, prefix: str, now: _Seen, before: _Seen) -> None:
+def _collect(job: JobBucket, prefix: str, now: _Files, before: _Files) -> None:
     """Copy the small files of a task; one that this start has not written is another task's, or the code's."""
     for index, places in enumerate(now):
         path = next((one[0] for one in places if one not in before[index]), None)

@@ -13,7 +13,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.engine.fleet_orders import PHASES
 from orchestrator.engine.heartbeats import parse_heartbeat
 from orchestrator.planning.fleet import Order, task_folder
-from orchestrator.planning.fleet_use import Ended, JobHistory, Start
+from orchestrator.planning.fleet_use import JobHistory, Start, TaskEnd
 
 AT_ONCE = 16
 MOST_STARTS = 200_000
@@ -65,12 +65,12 @@ class FleetHistory:
                 continue
             task, number = int(name[1]), int(name[2])
             found[task].setdefault(number, Start(task, number, name[3], one.updated))
-        ends: dict[int, Ended] = {}
+        ends: dict[int, TaskEnd] = {}
         prefix = f"{JOBS}{order.name}/{ENDS}"
         for one in self._store.list(prefix):
             number_, _, phase = one.name[len(prefix) :].partition(".")
             if number_.isdecimal() and len(number_) <= 5 and phase in PHASES and int(number_) < tasks:
-                ended, before = Ended(phase, one.updated), ends.get(int(number_))
+                ended, before = TaskEnd(phase, one.updated), ends.get(int(number_))
                 if before is None or PHASES.index(phase) < PHASES.index(before.phase):
                     ends[int(number_)] = ended
         starts = {

@@ -45,7 +45,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TaskEnd:
     """Hold how a task ended (done, unclaimed, failed), and when."""
 
     phase: str
@@ -58,7 +58,7 @@ class JobHistory:
 
     order: Order
     starts: Mapping[int, tuple[Start, ...]] = field(default_factory=dict)
-    ends: Mapping[int, Ended] = field(default_factory=dict)
+    ends: Mapping[int, TaskEnd] = field(default_factory=dict)
 
     def restarts(self, task: int) -> int:
         """Return how many times a task began again."""
@@ -107,12 +107,12 @@ class NodeLane:
 
 @dataclass(frozen=True)
 class _Run:
-    """Hold the time that a start had: until *saved* it counts, until *heard* it ran, *then* what is known."""
+    """Hold the time that a start had: until *saved* it counts, until *reported* it ran, *then* what is known."""
 
     job: str
     start: Start
     saved: float
-    heard: float
+    reported: float
     then: NodeUse = NodeUse.IDLE
     lives: bool = False
 
@@ -150,26 +150,26 @@ def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now:
     beat, end, name = start.beat, job.ends.get(start.task), job.order.name
     if after is None and end is not None:
         return _Run(name, start, end.at, end.at)
-    heard = max(start.at, beat.updated) if beat else start.at
+    reported = max(start.at, beat.updated) if beat else start.at
     stopped = beat is not None and beat.phase in OVER
-    quiet = now - heard > (SILENT if beat else FIRST_WORD)
+    quiet = now - reported > (SILENT if beat else FIRST_WORD)
     if after is None and not (over or quiet or stopped):
         return _Run(name, start, now, now, lives=True)
-    # Nobody has said that a quiet one is gone, and nobody has heard of it.
+    # Nobody has said that a quiet one is gone, and nothing is known of it.
     then = NodeUse.LOST if over else NodeUse.IDLE if stopped else NodeUse.UNKNOWN
     lost = after is not None or over
-    return _Run(name, start, _saved(start, heard) if lost else heard, heard, then)
+    return _Run(name, start, _saved(start, reported) if lost else reported, reported, then)
 
 
-def _saved(start: Start, heard: float) -> float:
+def _saved(start: Start, reported: float) -> float:
     """Return until when the work of a start that did not end well is in the bucket."""
     beat = start.beat
     if beat is None or beat.step is None or beat.committed_step is None:
         return start.at
     if beat.committed_step >= beat.step:
-        return heard
+        return reported
     # A machine's own clock may be wrong: no save is later than its report.
-    return min(heard, max(start.at, beat.committed_at or start.at))
+    return min(reported, max(start.at, beat.committed_at or start.at))
 
 
 def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeStretch]:
@@ -184,11 +184,11 @@ def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -
     for run, following in zip(runs, (*runs[1:], None), strict=True):
         limit = min(end, following.start.at) if following else end
         since = min(max(at, run.start.at), limit)
-        saved, heard = (min(max(since, one), limit) for one in (run.saved, run.heard))
+        saved, reported = (min(max(since, one), limit) for one in (run.saved, run.reported))
         yield from _part(at, since, NodeUse.IDLE)
         yield from _part(since, saved, NodeUse.WORK, run.job, run.start.task)
-        yield from _part(saved, heard, NodeUse.LOST, run.job, run.start.task)
-        at = heard
+        yield from _part(saved, reported, NodeUse.LOST, run.job, run.start.task)
+        at = reported
         # A machine that has begun another task was not lost with this one.
         if following is None or run.then is NodeUse.UNKNOWN:
             yield from _part(at, limit, run.then)
@@ -284,14 +284,14 @@ def lost_steps(job: JobHistory, task: int) -> int | None:
     starts, total = job.starts.get(task, ()), 0
     for before, after in pairwise(starts):
         if before.beat is None or before.beat.step is None:
-            continue  # It made no step that could be lost, as far as anybody has heard.
+            continue  # It made no step that could be lost, as far as anybody knows.
         if after.beat is None or (after.beat.resumed_from is None and after.beat.step is None):
             return None
         total += max(0, before.beat.step - (after.beat.resumed_from or 0))
     return total
 
 
-def seconds_left(
+def jobs_remaining(
     jobs: Sequence[JobHistory], costs: Bill, at_work: frozenset[tuple[str, int]], nodes: int
 ) -> dict[str, float]:
     """
@@ -315,10 +315,10 @@ def seconds_left(
             if state_of(job, task, at_work) != "running":
                 continue
             beat, spent = job.last_beat(task), costs.tasks.get((name, task), Amount()).seconds
-            left = seconds_remaining((beat,), target) if beat else None
-            if left is not None:
-                forecasts.append(spent + left)
-            remaining.append(left if left is not None else -spent)
+            own = seconds_remaining((beat,), target) if beat else None
+            if own is not None:
+                forecasts.append(spent + own)
+            remaining.append(own if own is not None else -spent)
         waiting = sum(state_of(job, n, at_work) == "waiting" for n in range(len(job.order.parameters)))
         typical = sum(took) / len(took) if took else sum(forecasts) / len(forecasts) if forecasts else None
         if (waiting or any(one < 0 for one in remaining)) and typical is None:

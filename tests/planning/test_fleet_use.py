@@ -10,17 +10,17 @@ from orchestrator.planning.fleet import Order
 from orchestrator.planning.fleet_use import (
     VM,
     Amount,
-    Ended,
     JobHistory,
     NodeFacts,
     NodeUse,
     Start,
+    TaskEnd,
     bill,
+    jobs_remaining,
     lanes,
     lost_steps,
     queue_curve,
     running,
-    seconds_left,
     state_of,
 )
 
@@ -43,7 +43,7 @@ def a_job(starts, ends=(), tasks=2, target=None, **more):
     order = Order(
         "sweep", tuple({} for _ in range(tasks)), JobSpec("x", target_steps=target), "b", "s", T, **more
     )
-    return JobHistory(order, mine, {task: Ended(phase, T + at) for task, phase, at in ends})
+    return JobHistory(order, mine, {task: TaskEnd(phase, T + at) for task, phase, at in ends})
 
 
 def a_node(*spans, name="n-1", ready=None):
@@ -152,16 +152,16 @@ def test_the_time_left_is_known_when_a_task_is_done_and_is_shared_by_the_nodes()
     """Four tasks of 100 s on two nodes; before anything is known nothing is said."""
     done = a_job([(0, "n-1", 0, None)], [(0, "done", 100)], tasks=5)
     found = lanes([a_node((0, None))], [done], T + 100)
-    assert seconds_left([done], bill(found, Amount()), frozenset(), 2) == {"sweep": 200.0}
+    assert jobs_remaining([done], bill(found, Amount()), frozenset(), 2) == {"sweep": 200.0}
     fresh = a_job([])
-    assert seconds_left([fresh], bill([], Amount()), frozenset(), 2) == {}
+    assert jobs_remaining([fresh], bill([], Amount()), frozenset(), 2) == {}
 
 
 def test_the_time_left_of_a_running_task_comes_from_its_own_steps():
     """And its length serves for those that wait."""
     job = a_job([(0, "n-1", 0, beat(100, step=50, rate=0.5))], tasks=2, target=100)
     found = lanes([a_node((0, None))], [job], T + 100)
-    left = seconds_left([job], bill(found, Amount()), running(found, T + 100), 1)
+    left = jobs_remaining([job], bill(found, Amount()), running(found, T + 100), 1)
     # 50 steps at 0.5 a second, and another task of 100 + 100 seconds.
     assert left == {"sweep": pytest.approx(300.0)}
 

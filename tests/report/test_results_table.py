@@ -9,7 +9,7 @@ import pytest
 from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet import Order
-from orchestrator.planning.fleet_use import Amount, Bill, Ended, JobHistory, Start
+from orchestrator.planning.fleet_use import Amount, Bill, JobHistory, Start, TaskEnd
 from orchestrator.report.results_table import MOST_COLUMNS, numbers, results_table, values_in
 
 
@@ -17,7 +17,7 @@ def a_table(parameters=({"lr": "0.1"}, {"lr": "0.2"}), files=None):
     """Return the table of a job whose first task is done."""
     order = Order("sweep", tuple(parameters), JobSpec("x"), "b", "s", 1.0)
     beat = Heartbeat(1, 0, Phase.DONE, 5.0, step=9, loss=0.25)
-    job = JobHistory(order, {0: (Start(0, 1, "n", 1.0, beat),)}, {0: Ended("done", 5.0)})
+    job = JobHistory(order, {0: (Start(0, 1, "n", 1.0, beat),)}, {0: TaskEnd("done", 5.0)})
     costs = Bill({}, {("sweep", 0): Amount(60, 0.5)}, {})
     return results_table(job, costs, frozenset(), files or {})
 

@@ -26,9 +26,9 @@ from orchestrator.planning.fleet_use import (
     NodeFacts,
     NodeLane,
     bill,
+    jobs_remaining,
     lanes,
     running,
-    seconds_left,
 )
 from orchestrator.pricing.spending import spending
 from orchestrator.report.results_table import ResultsTable, results_table
@@ -82,7 +82,7 @@ class Accounts:
         jobs = tuple(sorted(jobs, key=lambda one: (one.order.submitted_at, one.order.name)))
         found = lanes(facts, jobs, now)
         costs, at_work = bill(found, _vm(head, now)), running(found, now)
-        eta = seconds_left(jobs, costs, at_work, sum(lane.lives for lane in found))
+        eta = jobs_remaining(jobs, costs, at_work, sum(lane.lives for lane in found))
         return Account(
             self.fleet.spec.name, now, jobs, found, costs, at_work, eta, self.fleet.spec.watch.budget_usd,
             self.fleet.choice.cloud == "local", unread, preemptions,
@@ -138,8 +138,8 @@ def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
 
 def _facts(session: Session) -> tuple[NodeFacts, int]:
     record, full = session.records.current, _on_demand(session.spec)
-    seen = read_heartbeats(session.store, None)
-    beats = {beat.incarnation: beat for beat in seen.value} if isinstance(seen, Present) else {}
+    observed = read_heartbeats(session.store, None)
+    beats = {beat.incarnation: beat for beat in observed.value} if isinstance(observed, Present) else {}
     spans = tuple(span for span in record.spans if span.kind is Kind.NODE)
     ready: dict[str, float] = {}
     for span in spans:

@@ -138,8 +138,10 @@ def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> 
 def _sum_line(found: Queue, account: Account) -> str:
     live = sum(lane.lives for lane in account.lanes)
     counts = {state: sum(job.count(state) for job in found.jobs) for state in STATES}
-    told = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state not in RARE)
-    return f"{account.name}: {live} node{'' if live == 1 else 's'}; {told}; {_usd(account, account.bill.usd)}"
+    summary = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state not in RARE)
+    return (
+        f"{account.name}: {live} node{'' if live == 1 else 's'}; {summary}; {_usd(account, account.bill.usd)}"
+    )
 
 
 def _usd(account: Account, usd: float) -> str:
@@ -213,7 +215,7 @@ def cost_sentences(account: Account) -> list[str]:
     """Return what has to be said about the sums."""
     found, lines = account.bill, list[str]()
     if found.unpriced or account.unread:
-        lines.append("At least: a price or a node's record is not known, and left out.")
+        lines.append("At least: a price or a node's record is not known, and remaining out.")
     elif found.ondemand_usd > found.usd > 0:
         saved = found.ondemand_usd - found.usd
         lines.append(
@@ -236,11 +238,11 @@ def show_results(found: ResultsTable, path: Path | None, *, as_json: bool) -> No
         }
         print_json("fleet-results", {**body, "file": str(path) if path else None})
         return
-    keys, left = _fitting(found, columns())
+    keys, remaining = _fitting(found, columns())
     rows = [[_cell(row.get(key)) for key in keys] for row in found.rows]
     put_table([[key.upper() for key in keys], *rows], elastic=-1)
-    if left:
-        talk(f"{left} more columns: --output FILE.csv or --json has all")
+    if remaining:
+        talk(f"{remaining} more columns: --output FILE.csv or --json has all")
     if path is not None:
         say(f"written to {path}", style="green")
 
@@ -254,12 +256,12 @@ def _fitting(found: ResultsTable, width: int) -> tuple[list[str], int]:
         key: max(len(key), *(len(_cell(row.get(key))) for row in found.rows)) if found.rows else len(key)
         for key in wanted
     }
-    kept: list[str] = []
+    chosen: list[str] = []
     for key in wanted:
-        if width and kept and sum(sizes[one] + GAP for one in kept) + sizes[key] > width:
+        if width and chosen and sum(sizes[one] + GAP for one in chosen) + sizes[key] > width:
             continue
-        kept.append(key)
-    return [key for key in found.columns if key in kept], len(found.columns) - len(kept)
+        chosen.append(key)
+    return [key for key in found.columns if key in chosen], len(found.columns) - len(chosen)
 
 
 def _cell(value: Value) -> str:
