@@ -3,6 +3,7 @@
 #   slurm.sh engine   bring the packages into the bucket, unless they are there, and print the archive's name
 #   slurm.sh head     keep the controller running on the VM, by cron and now
 #   slurm.sh cron     what cron does there each minute
+#   slurm.sh keep     copy the queue's state into the bucket, for a minute
 #   slurm.sh node     be a node: the job of each TPU of the fleet
 #   slurm.sh call W.. run a command of Slurm
 #   slurm.sh submit   queue those tasks of a job that are not queued
@@ -21,7 +22,8 @@ fail() {
 }
 
 bucket() {
-  # Names and contents of engine/ in the fleet's bucket: list, get NAME FILE, put NAME FILE (unless it is there).
+  # In the folder $1 of the fleet's bucket: list, get NAME FILE (4: it is not there), put NAME FILE (unless it is
+  # there), replace NAME FILE.
   TPUCTL_PREFIX='' python3 -E - "$@" <<'END'
 import os, sys
 sys.path.insert(0, os.path.join(os.environ["TPUCTL_ROOT"], "agent.pyz"))
@@ -29,19 +31,20 @@ from pathlib import Path
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.contract.machine_errors import PreconditionError
-from orchestrator.contract.object_names import ENGINE
 held = JobBucket.from_environ(os.environ["TPUCTL_BUCKET"], os.environ, Metadata.from_environ(os.environ))
-verb, names = sys.argv[1], sys.argv[2:]
+folder, verb, names = sys.argv[1] + "/", sys.argv[2], sys.argv[3:]
 if verb == "list":
-    print(*(name[len(ENGINE):] for name in held.list(ENGINE)), sep="\n")
+    print(*(name[len(folder):] for name in held.list(folder)), sep="\n")
 elif verb == "get":
-    size = int(held.stat(ENGINE + names[0])["size"])
-    held.download(ENGINE + names[0], Path(names[1]), size)
-elif len(Path(names[1]).read_bytes()) > 8 << 20:
-    held.upload(ENGINE + names[0], Path(names[1]), Path(names[1]).stat().st_size)
+    found = held.stat(folder + names[0])
+    if found is None:
+        sys.exit(4)
+    held.download(folder + names[0], Path(names[1]), int(found["size"]))
+elif verb == "put" and Path(names[1]).stat().st_size > 8 << 20:
+    held.upload(folder + names[0], Path(names[1]), Path(names[1]).stat().st_size)
 else:
     try:
-        held.write(ENGINE + names[0], Path(names[1]).read_bytes(), 0)
+        held.write(folder + names[0], Path(names[1]).read_bytes(), 0 if verb == "put" else None)
     except PreconditionError:
         pass
 END
@@ -63,7 +66,9 @@ engine() {
   # The VM has the oldest system of the fleet, so what runs here runs on every node.
   local found work name
   mkdir -p "$here"
-  found=$(bucket list | grep -E '^slurm-[0-9a-f]{64}\.tar\.gz$' | head -n 1) || true
+  # A bucket that does not answer is no empty one: a second archive would be another Slurm.
+  found=$(bucket engine list)
+  found=$(grep -E '^slurm-[0-9a-f]{64}\.tar\.gz$' <<<"$found" | head -n 1) || true
   if [ -z "$found" ]; then
     work=$(mktemp -d "$here/fetch.XXXXXX")
     mkdir "$work/debs" "$work/tree"
@@ -78,11 +83,12 @@ engine() {
     done
     tar -C "$work/tree" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . | gzip -n >"$work/tree.tar.gz"
     found=slurm-$(sha256sum "$work/tree.tar.gz" | cut -d ' ' -f 1).tar.gz
-    bucket put "$found" "$work/tree.tar.gz"
+    bucket engine put "$found" "$work/tree.tar.gz"
     rm -rf "$work"
   fi
-  head -c 1024 /dev/urandom >"$here/munge.new"
-  bucket put munge.key "$here/munge.new"
+  # The VM's own copy outlives one that was deleted from the bucket.
+  if [ -s "$here/munge.key" ]; then cat "$here/munge.key"; else head -c 1024 /dev/urandom; fi >"$here/munge.new"
+  bucket engine put munge.key "$here/munge.new"
   rm -f "$here/munge.new"
   printf '%s\n' "$found"
 }
@@ -156,11 +162,50 @@ ReturnToService=2
 SlurmdTimeout=300
 KillWait=30
 MinJobAge=300
+FirstJobId=$(cat "$here/first" 2>/dev/null || echo 1)
 MaxArraySize=10001
 NodeName=$FLEET_NAME-[001-$(printf %03d "$FLEET_NODES")] NodeAddr=127.0.0.1 NodeHostName=localhost Port=[$((FLEET_PORT + 1))-$last] CPUs=1 RealMemory=100
 PartitionName=tpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 END
   mv -f "$here/slurm.conf.new" "$here/slurm.conf"
+}
+
+fetch_key() {
+  # Bring the key of Slurm's messages; true when it is another one than before.
+  bucket engine get munge.key "$here/munge.key.new" && ! cmp -s "$here/munge.key.new" "$here/munge.key" || return 1
+  chmod 400 "$here/munge.key.new"
+  mv -f "$here/munge.key.new" "$here/munge.key"
+  [ ! -s "$here/munge.pid" ] || kill "$(cat "$here/munge.pid")" 2>/dev/null || true
+  flock -w 10 "$here/munge.lock" true || true
+}
+
+recall() {
+  # On a new disk, begin with the last copy of the queue's state: by it tasks that run are known, and go on. Without
+  # a copy the bucket's jobs are submitted again, with numbers of Slurm that no task on a node has by accident.
+  local status=0
+  mkdir -p "$here/state"
+  [ -s "$here/first" ] || echo $((1 + RANDOM * 1800)) >"$here/first"
+  [ -z "$(find "$here/state" -name 'job_state*' -print -quit)" ] || return 0
+  bucket head get "state-${FLEET_ENGINE:6:12}.tar" "$here/state.tar" || status=$?
+  case $status in
+    0) tar -xf "$here/state.tar" -C "$here/state" --no-same-owner && rm -f "$here/state.tar" ;;
+    4) ;;
+    *) fail "the copy of the queue's state cannot be read" ;;
+  esac
+}
+
+keep() {
+  # Slurm replaces each file as a whole, and reads the one before when one is missing: a copy is never torn.
+  local tries
+  settings
+  for ((tries = 0; tries < 5; tries++)); do
+    tar -C "$here/state" -cf "$here/kept.new" . 2>/dev/null || true
+    if [ -n "$(find "$here/state" -name 'job_state*' -print -quit)" ] && ! cmp -s "$here/kept.new" "$here/kept"; then
+      bucket head replace "state-${FLEET_ENGINE:6:12}.tar" "$here/kept.new"
+      mv -f "$here/kept.new" "$here/kept"
+    fi
+    sleep 10
+  done
 }
 
 authenticate() {
@@ -190,11 +235,10 @@ head_() {
   settings
   local line
   mkdir -p "$here/log" "${TPUCTL_CRON_DIR:-/etc/cron.d}"
-  [ -s "$here/$FLEET_ENGINE" ] || { bucket get "$FLEET_ENGINE" "$here/$FLEET_ENGINE.new" && mv -f "$here/$FLEET_ENGINE.new" "$here/$FLEET_ENGINE"; }
+  [ -s "$here/$FLEET_ENGINE" ] || { bucket engine get "$FLEET_ENGINE" "$here/$FLEET_ENGINE.new" && mv -f "$here/$FLEET_ENGINE.new" "$here/$FLEET_ENGINE"; }
   unpack "$here/$FLEET_ENGINE"
-  bucket get munge.key "$here/munge.key.new"
-  chmod 400 "$here/munge.key.new"
-  mv -f "$here/munge.key.new" "$here/munge.key"
+  fetch_key || [ -s "$here/munge.key" ] || fail "the key of Slurm's messages is not in the bucket"
+  recall
   printf -v line '%q %q cron' "TPUCTL_ROOT=$TPUCTL_ROOT" "$here/slurm.sh"
   printf '# Keep Slurm running. Made by tpuctl.\n* * * * * root %s\n' "${line//%/\\%}" |
     (umask 022 && cat >"${TPUCTL_CRON_DIR:-/etc/cron.d}/tpuctl-slurm.new")
@@ -202,7 +246,11 @@ head_() {
   cron
   local tries
   for ((tries = 0; tries < 150; tries++)); do
-    ! scontrol ping 2>/dev/null | grep -q UP || return 0
+    if scontrol ping 2>/dev/null | grep -q UP; then
+      printf '%s\n' "$FLEET_HEAD" >"$here/address.new"
+      bucket head replace address "$here/address.new"
+      return 0
+    fi
     sleep 0.2
   done
   fail "slurmctld does not answer: $(tail -n 3 "$here/log/slurmctld.log")"
@@ -219,6 +267,7 @@ cron() {
     scontrol reconfigure || true
   fi
   cp -f "$here/slurm.conf" "$here/slurm.conf.read"
+  setsid flock -n "$here/keep.lock" bash "$here/slurm.sh" keep </dev/null >>"$here/log/keep.log" 2>&1 &
   tend
 }
 
@@ -262,40 +311,106 @@ lost() {
 
 leave() {
   # Asked to stop: at a preemption the tasks go back into the queue while this machine still saves.
+  leaving=1
   local preempted
   preempted=$(python3 -E -c 'import os, urllib.request as u
 url = "http://%s/computeMetadata/v1/instance/preempted" % os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
 print(u.build_opener(u.ProxyHandler({})).open(u.Request(url, headers={"Metadata-Flavor": "Google"}), timeout=5).read().decode())') || true
   [ "$preempted" != TRUE ] || scontrol update nodename="$FLEET_NODE" state=down reason=preempted || true
-  kill "$slurmd" 2>/dev/null || true
+  [ -z "$slurmd" ] || kill "$slurmd" 2>/dev/null || true
 }
 
-node() {
-  local own=${TPUCTL_WORKER_HOSTS%%,*} slurmd=
-  mkdir -p "$here/log"
-  unpack "${TPUCTL_DATA_DIR:?}/engine/$FLEET_ENGINE"
-  environment
-  configure head
-  install -m 400 "$TPUCTL_DATA_DIR/engine/munge.key" "$here/munge.key.new"
-  mv -f "$here/munge.key.new" "$here/munge.key"
-  authenticate
-  # One that was left by an agent that was killed: its tasks go on, and the new one takes them over.
-  [ ! -s "$here/slurmd.pid" ] || kill "$(cat "$here/slurmd.pid")" 2>/dev/null || true
-  trap leave TERM
-  until scontrol update nodename="$FLEET_NODE" nodeaddr="$own" comment="$TPUCTL_INCARNATION"; do
-    echo "the controller at $FLEET_HEAD:$FLEET_PORT does not answer yet"
-    sleep 5
+locate() {
+  # Learn from the bucket where the controller is, and its key; true when something has changed.
+  local before=$FLEET_HEAD changed=1
+  bucket head get address "$here/address.new" || return 1
+  FLEET_HEAD=$(cat "$here/address.new")
+  [[ $FLEET_HEAD =~ ^[0-9A-Fa-f.:]+$ ]] || fail "head/address in the bucket holds no address"
+  # Also for the next start of this script.
+  cmp -s "$here/address.new" "$here/address" || old_steps=$(steps)
+  mv -f "$here/address.new" "$here/address"
+  ! fetch_key || changed=0
+  [ "$FLEET_HEAD" = "$before" ] || changed=0
+  return "$changed"
+}
+
+steps() {
+  # The processes of this machine that each hold one task.
+  local process program
+  program=$(readlink -f "$tree/usr/sbin/slurmstepd")
+  for process in /proc/[0-9]*; do
+    [ "$(readlink "$process/exe" 2>/dev/null)" != "$program" ] || echo "${process#/proc/}"
   done
-  echo "node $FLEET_NODE at $own"
+}
+
+start_slurmd() {
+  # Tasks go on while slurmd is away, and the new one takes them over: also from an agent that was killed.
+  local before tries
+  before=$(cat "$here/slurmd.pid" 2>/dev/null) || true
+  for ((tries = 0; tries < 100; tries++)); do
+    kill "${before:-none}" 2>/dev/null || break
+    sleep 0.1
+  done
   # The mark by which an agent finds its job's processes: tasks must outlive a restart of slurmd.
   env -u TPUCTL_JOB slurmd -D -N "$FLEET_NODE" -d "$(command -v slurmstepd)" &
   slurmd=$!
-  wait "$slurmd"
+}
+
+end_old_steps() {
+  # Those that began under a controller elsewhere report the end of their task there, for an hour: true when one had
+  # to be ended. Slurm then starts its task again, which finds that it has ended, or goes on.
+  local step ended=1 still=
+  for step in $old_steps; do
+    [ -e "/proc/$step" ] || continue
+    if [ -z "$(cat /proc/"$step"/task/*/children 2>/dev/null)" ]; then
+      kill -9 "$step" 2>/dev/null || true
+      ended=0
+    else
+      still="$still $step"
+    fi
+  done
+  old_steps=$still
+  return "$ended"
+}
+
+node() {
+  # While the controller is away tasks go on. When it comes back slurmd registers anew: a controller that was killed
+  # may remember a task that has never begun.
+  local own=${TPUCTL_WORKER_HOSTS%%,*} slurmd='' leaving='' old_steps='' begun='' began
+  mkdir -p "$here/log"
+  unpack "${TPUCTL_DATA_DIR:?}/engine/$FLEET_ENGINE"
+  environment
+  trap leave TERM
+  FLEET_HEAD=
+  while [ -z "$leaving" ]; do
+    began=
+    [ -z "$FLEET_HEAD" ] || began=$(scontrol show config 2>/dev/null | sed -n 's/^BOOT_TIME *= *//p') || true
+    if [ -z "$began" ]; then
+      if locate; then
+        configure head
+        authenticate
+        continue
+      fi
+      [ -z "$FLEET_HEAD" ] || authenticate
+      echo "the controller at $FLEET_HEAD:$FLEET_PORT does not answer"
+    elif [ "$began" != "$begun" ] || end_old_steps; then
+      if scontrol update nodename="$FLEET_NODE" nodeaddr="$own" comment="$TPUCTL_INCARNATION"; then
+        [ "$began" = "$begun" ] || echo "node $FLEET_NODE at $own, its controller at $FLEET_HEAD"
+        start_slurmd
+        begun=$began
+      fi
+    fi
+    # Not `sleep` alone: a trap waits for the command in front of it.
+    sleep 5 &
+    wait $! || true
+    [ -z "$slurmd" ] || kill -0 "$slurmd" 2>/dev/null || break
+  done
+  [ -z "$slurmd" ] || wait "$slurmd"
 }
 
 case ${1:-} in
   head) head_ ;;
-  engine | cron | node) "$1" ;;
+  engine | cron | keep | node) "$1" ;;
   call | submit | lost) "$@" ;;
   *) fail "there is no command '${1:-}'" ;;
 esac

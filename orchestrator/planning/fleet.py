@@ -52,7 +52,8 @@ def node_spec(spec: Spec, name: str, bucket: str, controller: Controller) -> Spe
     """Return the deployment of one node, whose job is to be a node of Slurm."""
     variables = {
         "FLEET_NAME": spec.name, "FLEET_NODE": name, "FLEET_NODES": str(nodes(spec)),
-        "FLEET_HEAD": controller.address, "FLEET_PORT": str(controller.port), "FLEET_ENGINE": controller.engine,
+        # Not its address: that of a VM which is made again is another one, and nodes read it from the bucket.
+        "FLEET_PORT": str(controller.port), "FLEET_ENGINE": controller.engine,
     }  # fmt: skip
     job = JobSpec(
         "bash ./slurm.sh node", data={"engine": f"gs://{bucket}/{ENGINE.rstrip('/')}"}, env=variables,

@@ -118,9 +118,9 @@ class Fleet:
             )  # fmt: skip
         return Slurm(self.head.cloud.remote, the_vm(self.head))
 
-    def start_slurm(self) -> Controller:
-        """Bring Slurm to the VM and start its controller; wait for a VM that boots."""
-        script, end = shipped("slurm.sh"), self.head.clock.now() + BOOT_SECONDS
+    def start_slurm(self, patience: float = BOOT_SECONDS) -> Controller:
+        """Bring Slurm to the VM and start its controller; for *patience* seconds wait for a VM that boots."""
+        script, end = shipped("slurm.sh"), self.head.clock.now() + patience
         while True:
             try:
                 slurm = Slurm(self.head.cloud.remote, the_vm(self.head))
@@ -135,6 +135,7 @@ class Fleet:
         vm = look(self.head).vm
         if not isinstance(vm, Present):
             raise RemoteError("the VM is not in sight", hint="run: tpuctl fleet up")
+        # On a VM that was made again it begins with the copy of its state in the bucket (slurm.sh).
         controller = Controller(vm.value.internal_ip, self.port, engine)
         slurm.start(self.spec.name, len(node_names(self.spec)), controller)
         return controller

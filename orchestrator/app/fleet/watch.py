@@ -13,7 +13,7 @@ from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.slurm import Slurm
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import RemoteError, TpuctlError
 
 TEND_SECONDS = 15.0
 
@@ -99,4 +99,15 @@ class FleetWatch(WatchAll[Reporter]):
                 if error.message != self._said:
                     self._reporter.say(f"the queue: {error.message}", style="warning")
                 self._said = error.message
+                if isinstance(error, RemoteError) and self._bring_slurm():
+                    continue
             self._losses.wake.wait(TEND_SECONDS)
+
+    def _bring_slurm(self) -> bool:
+        """Bring Slurm to a VM that was made again, or has lost what it needs; say whether it runs."""
+        try:
+            controller = self._fleet.start_slurm(patience=0.0)
+        except TpuctlError:
+            return False  # The next look says why Slurm does not answer.
+        self._reporter.say(f"the queue is at {controller.address}:{controller.port} again")
+        return True
