@@ -286,7 +286,7 @@ call() {
 }
 
 submit() {
-  # submit NAME SCRIPT NUMBER,NUMBER...: what is queued already stays; one of several callers at a time.
+  # submit NAME SCRIPT NUMBER,NUMBER... [OPTION...]: what is queued already stays; one of several callers at a time.
   settings
   environment
   exec 9>"$here/submit.lock"
@@ -298,7 +298,7 @@ submit() {
   # Nothing of this environment is for the task: its machine has its own.
   env -i PATH="$PATH" LD_LIBRARY_PATH="$LD_LIBRARY_PATH" SLURM_CONF="$SLURM_CONF" HOME="${HOME:-/root}" \
     sbatch --parsable --requeue --nodes=1 --exclusive --job-name="$1" --array="$missing" --chdir=/ \
-    --output=/dev/null "$2"
+    --output=/dev/null "${@:4}" "$2"
 }
 
 lost() {

@@ -5,7 +5,7 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from orchestrator.planning.fleet import MOST_TASKS, grid
 
 TASKS = ("array", "matrix", "list")
 """What says which tasks there are; a file has one of them."""
-KEYS = ("name", *TASKS, "collect", "job")
+KEYS = ("name", *TASKS, "collect", "after", "job")
+MOST_BEFORE = 8
+"""Jobs that one job comes after: Slurm shows what a task waits for in a column of limited width."""
 LONGEST_NAME = 40
 MOST_COLLECTED = 8
 _RANGE = re.compile(r"(\d{1,6})\.\.(\d{1,6})")
@@ -35,6 +37,7 @@ class JobFile:
     Hold a job as its file describes it; *parameters* has the variables of each task.
 
     *collect* names small files of each task, whose values come *into* a table of that name.
+    *after* has the jobs that end before it begins, by name: `ok` when they must end well, else `any`.
     """
 
     name: str
@@ -42,6 +45,7 @@ class JobFile:
     job: JobSpec
     collect: tuple[str, ...] = ()
     into: str = ""
+    after: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
@@ -56,10 +60,11 @@ def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
         _complain(document, "name", text, f"use at most {LONGEST_NAME} lower-case letters, digits and '-'")
     parameters = _parameters(document, path.parent)
     collect, into = _collected(document)
+    after = _after(document)
     job = _job(document, fleet, overrides)
     if document.complaints or job is None:
         raise ConfigError(tuple(document.complaints))
-    return JobFile(str(name), parameters, job, collect, into)
+    return JobFile(str(name), parameters, job, collect, into, after)
 
 
 def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSpec | None:
@@ -207,6 +212,26 @@ def _collected(document: Document) -> tuple[tuple[str, ...], str]:
     if into and not (isinstance(into, str) and _INTO.fullmatch(into)):
         _complain(document, "collect.into", f"{into!r} is no name of a table", "for example results.csv")
     return tuple(files), str(into)
+
+
+def _after(document: Document) -> Mapping[str, str]:
+    given = document.data.get("after", [])
+    found = dict.fromkeys(given, "ok") if isinstance(given, list) and all(map(_is_text, given)) else given
+    if not isinstance(found, Mapping) or not all(map(_is_text, found)):
+        _complain(document, "after", "names no jobs", "for example [prepare], or {prepare: any}")
+        return {}
+    if len(found) > MOST_BEFORE:
+        _complain(document, "after", f"names {len(found)} jobs", f"name at most {MOST_BEFORE}")
+    for job, how in found.items():
+        if how not in ("ok", "any"):
+            _complain(document, "after", f"{job}: {how!r} is no way to end", "write ok or any")
+        if job == document.data.get("name"):
+            _complain(document, "after", f"{job} cannot wait for itself", "name another job")
+    return {str(job): str(how) for job, how in found.items()}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _text(value: Any) -> str:

@@ -44,6 +44,8 @@ STARTS = "starts/"
 """In a job's folder: `starts/NUMBER.INCARNATION.NODE` for each start of a task, so that one list tells all."""
 COLLECTED = "collected/"
 """In a job's folder: `collected/NUMBER.INCARNATION.INDEX` for each file of `collect` that a task has left."""
+EARLIER_ENDS = "earlier-ends/"
+"""In a job's folder: what marks of failures said that `tpuctl fleet retry` has taken away."""
 
 FETCHED = ".tpuctl-fetched"
 """What `fetch` leaves beside what it has copied; a folder that holds it is no code of the job."""

@@ -2,8 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from orchestrator.contract.object_names import ENDS, JOBS, ORDERS
+from orchestrator.contract.object_names import EARLIER_ENDS, ENDS, JOBS, ORDERS
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.record_format import adapter
@@ -27,9 +28,10 @@ def create(store: Store, order: Order) -> Order:
     except PreconditionError:
         held = read(store, order.name)
         # Submitted again, perhaps because the first try was killed half way: it goes on.
-        if held is not None and (
-            held.bundle, held.parameters, held.job, held.collect
-        ) == (order.bundle, order.parameters, order.job, order.collect):  # fmt: skip
+        if held is not None and held == replace(
+            order, script=held.script, submitted_at=held.submitted_at, cancelled=held.cancelled,
+            held=held.held, into=held.into,
+        ):  # fmt: skip
             return held
         raise ConflictError(
             f"a job {order.name} was submitted before, with other code or settings",
@@ -73,6 +75,16 @@ def ended(store: Store, job: str) -> dict[int, str]:
         if number.isdecimal() and len(number) <= 5 and phase in PHASES:
             found[int(number)] = min(phase, found.get(int(number), phase), key=PHASES.index)
     return found
+
+
+def set_aside(store: Store, job: str, number: int) -> None:
+    """Take the mark of a task's failure away, so that the task may run again; what it says is kept beside."""
+    name = f"{JOBS}{job}/{ENDS}{number}.failed"
+    mark = store.read(name)
+    if mark is not None:
+        with contextlib.suppress(PreconditionError):  # A try before this one was killed after it.
+            store.write(f"{JOBS}{job}/{EARLIER_ENDS}{number}.{mark.generation}", mark.data, if_generation=0)
+        store.delete(name, mark.generation)
 
 
 def all_ended(store: Store, orders: Iterable[Order]) -> dict[str, dict[int, str]]:

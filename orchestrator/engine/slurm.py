@@ -1,12 +1,14 @@
 """A fleet's Slurm, by its own commands on the VM over SSH; what it keeps is a copy of what the bucket says."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError
 from orchestrator.planning.fleet import Controller, Queued
+from orchestrator.planning.fleet_gate import Correction
 
 FOLDER = "slurm"
 SECONDS = 90.0
@@ -22,7 +24,11 @@ set -a
 set +a
 exec bash "$1/@FOLDER@/slurm.sh" @WORDS@
 """
-_COLUMNS = "Name:.128,ArrayTaskID:.12,State:.16,RestartCnt:.8,ArrayJobID:.16,NodeList:.80"
+_COLUMNS = (
+    "Name:.128,ArrayTaskID:.12,State:.16,RestartCnt:.8,ArrayJobID:.16,PriorityLong:.14,"
+    "Dependency:.240,NodeList:.80"
+)
+_AFTER = re.compile(r"(after\w+):(\d+)")
 
 
 @dataclass(frozen=True)
@@ -48,23 +54,39 @@ class Slurm:
         self.remote.put([self.host], text.encode(), f"{FOLDER}/settings", 0o600)
         self._run("head", seconds=FETCH_SECONDS)
 
-    def submit(self, name: str, script: str, numbers: Sequence[int]) -> None:
-        """Queue those tasks of a job that are not in the queue."""
+    def submit(
+        self, name: str, script: str, numbers: Sequence[int], *, held: bool = False, after: Sequence[str] = ()
+    ) -> None:
+        """Queue those tasks of a job that are not in the queue: *held*, or *after* others, as `afterok:7`."""
+        options = ["--hold"] if held else [f"--dependency={','.join(after)}"] if after else []
         target = f"{FOLDER}/job-{name}"
         self.remote.put([self.host], script.encode(), target, 0o600)
-        self._run("submit", name, f'"$1/{target}"', ",".join(map(str, numbers)))
+        self._run("submit", name, f'"$1/{target}"', ",".join(map(str, numbers)), *options)
 
     def queue(self) -> tuple[Queued, ...]:
         """Return all tasks that wait or run."""
         found = []
         for line in self._run("call", "squeue", "-h", "-r", "-O", _COLUMNS).splitlines():
             fields = line.split()
-            if len(fields) >= 5 and fields[1].isdecimal():
-                name, number, state, restarts, slurm_id, *node = fields
+            if len(fields) >= 7 and fields[1].isdecimal():
+                name, number, state, restarts, array, priority, after, *node = fields
                 found.append(
-                    Queued(name, int(number), state, f"{slurm_id}_{number}", int(restarts), "".join(node))
-                )
+                    Queued(
+                        name, int(number), state, f"{array}_{number}", int(restarts), "".join(node),
+                        # Slurm's own way to hold a task.
+                        held=priority == "0",
+                        after=tuple(sorted(f"{kind}:{number}" for kind, number in _AFTER.findall(after))),
+                    )
+                )  # fmt: skip
         return tuple(found)
+
+    def correct(self, wrong: Correction) -> None:
+        """Hold or release arrays, or let them wait for others."""
+        arrays = ",".join(wrong.arrays)
+        if wrong.verb == "after":
+            self._run("call", "scontrol", "update", f"jobid={arrays}", f"dependency={','.join(wrong.after)}")
+        else:
+            self._run("call", "scontrol", wrong.verb, arrays)
 
     def cancel(self, tasks: Sequence[Queued]) -> None:
         """End tasks; those that run are asked to save first."""

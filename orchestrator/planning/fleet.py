@@ -83,6 +83,7 @@ class Order:
 
     *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are numbers of tasks. *collect* names
     the files whose values become columns of the table of results, *into* the file that the table is written to.
+    It begins *after* other jobs, `ok` or `any` by the name of each. While it is *held*, no task of it begins.
     """
 
     name: str
@@ -94,6 +95,8 @@ class Order:
     cancelled: tuple[int, ...] = ()
     collect: tuple[str, ...] = ()
     into: str = ""
+    after: Mapping[str, str] = field(default_factory=dict)
+    held: bool = False
 
 
 def task_spec(spec: Spec, bucket: str, name: str, job: JobSpec) -> Spec:
@@ -117,7 +120,11 @@ def grid(matrix: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, str], ...]:
 
 @dataclass(frozen=True)
 class Queued:
-    """Hold one task as Slurm's queue shows it; *node* is empty while it waits."""
+    """
+    Hold one task as Slurm's queue shows it; *node* is empty while it waits.
+
+    *after* is what Slurm lets it wait for, as `afterok:7` with the number of an array of Slurm.
+    """
 
     job: str
     number: int
@@ -125,12 +132,27 @@ class Queued:
     slurm_id: str
     restarts: int = 0
     node: str = ""
+    held: bool = False
+    after: tuple[str, ...] = ()
+
+    @property
+    def array(self) -> str:
+        """Return the number of its array, which Slurm takes for all tasks of it."""
+        return self.slurm_id.partition("_")[0]
 
 
 def unfinished(order: Order, ended: Collection[int]) -> tuple[int, ...]:
     """Return the tasks that must be in Slurm's queue."""
     over = {*ended, *order.cancelled}
     return tuple(number for number in range(len(order.parameters)) if number not in over)
+
+
+def again_of(order: Order, ended: Mapping[int, str], asked: Collection[int]) -> tuple[int, ...]:
+    """Return which of the tasks that are *asked* for have failed or were cancelled, so that they may run again."""
+    return tuple(
+        number for number in sorted(asked)
+        if ended.get(number) == "failed" or (number in order.cancelled and number not in ended)
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,9 @@ def test_files_to_collect_are_named_with_their_table(tmp_path):
         ("name: a\ntpu: {}\njob: {command: x}\n", (2, 1, "tpu")),
         ("name: a\njob: {command: x, run_on: vm}\n", (2, 19, "job.run_on")),
         ("name: a\njob: {command: x, data: {d: ./d}}\n", (2, 19, "job.data")),
+        ("name: a\nafter: {b: never}\njob: {command: x}\n", (2, 1, "after")),
+        ("name: a\nafter: [a]\njob: {command: x}\n", (2, 1, "after")),
+        ("name: a\nafter: [[b]]\njob: {command: x}\n", (2, 1, "after")),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, text, place):
@@ -97,3 +100,9 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, text, place):
     assert any((line, col, key) == place and file.endswith("job.yaml") for file, line, col, key in found), (
         found
     )
+
+
+def test_jobs_that_come_before_have_to_end_well_unless_the_file_says_any(tmp_path):
+    """A list is the short form."""
+    assert job_of(tmp_path, "name: a\njob: {command: x}\nafter: [b, c]\n").after == {"b": "ok", "c": "ok"}
+    assert job_of(tmp_path, "name: a\njob: {command: x}\nafter: {b: any}\n").after == {"b": "any"}

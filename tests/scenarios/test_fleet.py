@@ -21,8 +21,23 @@ class Owner(User):
 
     def run(self, *words, **options):
         """Type a command; those about the whole are the fleet's."""
-        verbs = ("up", "down", "watch", "status")
+        verbs = ("up", "down", "watch", "status", "submit", "queue", "cancel", "retry", "hold", "release")
         return super().run(*(("fleet", *words) if words[0] in verbs else words), **options)
+
+    def fleet(self, *words):
+        """Type a command that has to go well; return what it prints with --json."""
+        said = self.run(*words)
+        assert said.code == 0, said.err
+        return json.loads(said.out) if "--json" in words else {}
+
+    def job(self, name):
+        """Return a job as the queue shows it."""
+        (job,) = self.fleet("queue", name, "--json")["jobs"]
+        return job
+
+    def states(self, name):
+        """Return the state of each task of a job."""
+        return [task["state"] for task in self.job(name)["tasks"]]
 
 
 @pytest.fixture
@@ -126,5 +141,64 @@ def test_a_job_that_is_submitted_again_queues_what_has_not_ended(cloud, owner):
         for number in ended:
             cloud.put_object(f"jobs/one/ends/{number}.done", b"{}")
         assert owner.run("fleet", "submit", str(owner.folder / "one.yaml")).code == 0
-        assert cloud.slurm[-1][0] == "submit"
-        assert cloud.slurm[-1][-1] == numbers
+        assert [words[-1] for words in cloud.slurm if words[0] == "submit"][-1] == numbers
+
+
+@pytest.fixture
+def busy(cloud, owner):
+    """Give the computer, with a fleet that has a job of three tasks."""
+    owner.up("--yes")
+    job = {"name": "sweep", "array": 3, "job": {"source": "src", "command": "python3 train.py"}}
+    (owner.folder / "sweep.yaml").write_text(json.dumps(job))
+    (owner.folder / "next.yaml").write_text(json.dumps({**job, "name": "next", "after": ["sweep"]}))
+    owner.fleet("submit", str(owner.folder / "sweep.yaml"))
+    return owner
+
+
+def test_a_failure_is_tried_again_once_and_what_it_said_is_kept(cloud, busy):
+    """What was done or never began is left alone."""
+    cloud.put_object("jobs/sweep/ends/0.done", b"{}")
+    cloud.put_object("jobs/sweep/ends/1.failed", b'{"incarnation": 1}')
+    assert busy.fleet("retry", "sweep", "--json")["tasks"] == [1]
+    assert cloud.objects("jobs/sweep/ends/") == ["jobs/sweep/ends/0.done"]
+    assert len(cloud.objects("jobs/sweep/earlier-ends/1.")) == 1
+    assert busy.fleet("retry", "sweep", "--json")["tasks"] == []
+
+
+def test_what_was_cancelled_by_mistake_comes_back(cloud, busy):
+    """Of a whole job, or one task of it."""
+    busy.fleet("cancel", "sweep")
+    assert busy.fleet("retry", "sweep/2", "--json")["tasks"] == [2]
+    assert busy.states("sweep") == ["cancelled", "cancelled", "waiting"]
+    assert busy.fleet("retry", "sweep", "--json")["tasks"] == [0, 1]
+    assert busy.states("sweep") == ["waiting"] * 3
+
+
+def test_a_job_that_is_held_says_so_until_it_is_released(cloud, busy):
+    """Twice the same word changes nothing."""
+    assert [busy.fleet("hold", "sweep", "--json")["changed"] for _ in range(2)] == [True, False]
+    assert busy.job("sweep")["hold"] == "held"
+    busy.fleet("release", "sweep")
+    assert busy.job("sweep")["hold"] == ""
+
+
+def test_a_job_waits_for_the_one_before_and_a_retry_lets_it_go_on(cloud, busy):
+    """A failure closes its way, until that task is tried again."""
+    busy.fleet("submit", str(busy.folder / "next.yaml"))
+    assert busy.job("next")["waits_for"] == ["sweep"]
+    cloud.put_object("jobs/sweep/ends/1.failed", b"{}")
+    assert (busy.job("next")["hold"], busy.job("next")["waits_for"]) == ("after", [])
+    busy.fleet("retry", "sweep")
+    assert busy.job("next")["waits_for"] == ["sweep"]
+    for number in range(3):
+        cloud.put_object(f"jobs/sweep/ends/{number}.done", b"{}")
+    assert (busy.job("next")["hold"], busy.job("next")["waits_for"]) == ("", [])
+
+
+def test_a_job_cannot_wait_for_what_nobody_has_submitted(cloud, owner):
+    """It would wait for ever."""
+    owner.up("--yes")
+    (owner.folder / "a.yaml").write_text(json.dumps({"name": "a", "after": ["b"], "job": {"command": "x"}}))
+    said = owner.run("submit", str(owner.folder / "a.yaml"))
+    assert (said.code, "there is no job 'b'" in said.err) == (2, True)
+    assert not cloud.objects(".tpuctl/orders/")

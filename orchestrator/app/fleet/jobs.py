@@ -1,7 +1,7 @@
 """Jobs of a fleet: written into the bucket first, queued by Slurm, read back from the bucket."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from orchestrator.contract.object_names import BUNDLES, JOBS
 from orchestrator.domain.ports import Store
 from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.planning.fleet import JobRow, Order, rows, task_folder, task_spec, unfinished
+from orchestrator.planning.fleet import JobRow, Order, again_of, rows, task_folder, task_spec
+from orchestrator.planning.fleet_gate import Gate, gate
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script
 from orchestrator.ssh.bundle import build
@@ -41,6 +42,9 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
     """
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
+    for name in wanted.after:
+        # Only what exists can be waited for, so that no two jobs wait for each other.
+        submitted_order(fleet.head.store, name)
     spec = task_spec(fleet.spec, fleet.bucket, wanted.name, wanted.job)
     if choice.cloud == "local":
         need_python(spec)
@@ -58,22 +62,13 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
     order = fleet_orders.create(
         store,
         Order(
-            wanted.name,
-            wanted.parameters,
-            wanted.job,
-            bundle.digest,
-            script,
-            fleet.head.clock.now(),
-            collect=wanted.collect,
-            into=wanted.into,
+            wanted.name, wanted.parameters, wanted.job, bundle.digest, script, fleet.head.clock.now(),
+            collect=wanted.collect, into=wanted.into, after=wanted.after,
         ),
-    )
+    )  # fmt: skip
     with leaving(f"{order.name} is submitted", "run the same command again to see it queued"):
-        ended = fleet_orders.ended(store, order.name)
-        numbers = unfinished(order, ended)
-        if numbers:
-            slurm.submit(order.name, order.script, numbers)
-    return Submitted(order.name, len(order.parameters), len(ended))
+        fleet.submit_missing(slurm, order.name)
+    return Submitted(order.name, len(order.parameters), len(fleet_orders.ended(store, order.name)))
 
 
 @dataclass(frozen=True)
@@ -82,18 +77,25 @@ class Queue:
 
     jobs: tuple[JobRow, ...]
     trouble: str
+    gates: Mapping[str, Gate]
 
 
 def queue(fleet: Fleet, name: str | None) -> Queue:
     """Return all jobs, or the one of that name."""
     store = fleet.head.store
-    orders = fleet_orders.read_all(store) if name is None else (submitted_order(store, name),)
+    found = fleet_orders.read_all(store) if name is None else fleet.with_those_before(name)
+    known = {order.name: order for order in found}
+    if name is not None and name not in known:
+        submitted_order(store, name)
+    orders = found if name is None else (known[name],)
     trouble = ""
     try:
         queued = fleet.slurm().queue()
     except TpuctlError as error:
         queued, trouble = (), error.message
-    return Queue(rows(orders, fleet_orders.all_ended(store, orders), queued), trouble)
+    ended = fleet_orders.all_ended(store, found)
+    gates = {order.name: gate(order, known, ended) for order in orders}
+    return Queue(rows(orders, ended, queued), trouble, gates)
 
 
 def cancel(choice: Choice, which: str, reporter: Reporter) -> int:
@@ -111,6 +113,37 @@ def cancel(choice: Choice, which: str, reporter: Reporter) -> int:
     tasks = [one for one in slurm.queue() if one.job == name and one.number in numbers]
     slurm.cancel(tasks)
     return len(tasks)
+
+
+def retry(choice: Choice, which: str, reporter: Reporter) -> tuple[int, ...]:
+    """Queue again what has failed or was cancelled of a job, or that task (JOB/3); return those tasks."""
+    fleet = fleet_to_read(choice, reporter)
+    name, number = job_and_task(which)
+    store = fleet.head.cloud.store
+    order = submitted_order(store, name)
+    ended = fleet_orders.ended(store, name)
+    again = again_of(order, ended, task_numbers(order, number))
+    slurm = fleet.slurm()
+    for one in again:
+        fleet_orders.set_aside(store, name, one)
+    fleet_orders.change(
+        store, name, lambda one: replace(one, cancelled=tuple(n for n in one.cancelled if n not in again))
+    )
+    with leaving("the tasks may run again", "run the same command again to see them queued"):
+        # Also without any: a `retry` that was killed has set them aside, and nothing else.
+        fleet.submit_missing(slurm, name)
+    return again
+
+
+def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool) -> bool:
+    """Hold a job, so that no task of it begins, or release it; return whether that was a change."""
+    fleet = fleet_to_read(choice, reporter)
+    store = fleet.head.cloud.store
+    before = submitted_order(store, name)
+    fleet_orders.change(store, name, lambda one: replace(one, held=held))
+    with leaving(f"{name} is {'held' if held else 'released'}", "run the same command again to tell Slurm"):
+        fleet.submit_missing(fleet.slurm(), name)
+    return before.held != held
 
 
 def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:

@@ -27,7 +27,17 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.planning.fleet import PORT, Controller, fleet_of, head_of, node_names, node_spec, unfinished
+from orchestrator.planning.fleet import (
+    PORT,
+    Controller,
+    Order,
+    fleet_of,
+    head_of,
+    node_names,
+    node_spec,
+    unfinished,
+)
+from orchestrator.planning.fleet_gate import Hold, after_words, corrections, gate
 from orchestrator.pricing.cost import Hourly, hourly
 from orchestrator.private_folders import private_file, private_folder
 from orchestrator.scripts.render import shipped
@@ -155,15 +165,38 @@ class Fleet:
         head = replace(both, lines=tuple(line for line in both.lines if line not in one.lines))
         return FleetPrice(self.spec, head, one, len(node_names(self.spec)), self.choice.cloud == "local")
 
-    def submit_missing(self, slurm: Slurm) -> int:
-        """Queue each task that the bucket knows and Slurm has forgotten; return how many were looked at."""
-        count = 0
-        for order in fleet_orders.read_all(self.head.store):
-            numbers = unfinished(order, fleet_orders.ended(self.head.store, order.name))
-            if numbers:
-                slurm.submit(order.name, order.script, numbers)
-            count += len(numbers)
-        return count
+    def submit_missing(self, slurm: Slurm, only: str = "") -> None:
+        """
+        Let Slurm's queue be what the bucket says: tasks that it has forgotten, what is held, what waits for what.
+
+        With *only* it is about the job of that name.
+        """
+        known = fleet_orders.read_all(self.head.store) if not only else self.with_those_before(only)
+        orders = {order.name: order for order in sorted(known, key=lambda one: one.submitted_at)}
+        ended = fleet_orders.all_ended(self.head.store, orders.values())
+        wanted = {name: unfinished(order, ended[name]) for name, order in orders.items()}
+        gates = {
+            name: gate(order, orders, ended) for name, order in orders.items()
+            if wanted[name] and only in ("", name)
+        }  # fmt: skip
+        queued = slurm.queue() if gates else ()
+        for name, allowed in gates.items():
+            there = {one.number for one in queued if one.job == name}
+            missing = [number for number in wanted[name] if number not in there]
+            if missing:
+                after = after_words(allowed, queued)
+                closed = allowed.hold is not Hold.NONE or bool(allowed.waits and not after)
+                slurm.submit(name, orders[name].script, missing, held=closed, after=after)
+                queued = slurm.queue()
+        for wrong in corrections(gates, queued):
+            slurm.correct(wrong)
+
+    def with_those_before(self, name: str) -> tuple[Order, ...]:
+        """Return a job and those that it comes after, as far as they exist; it is the first."""
+        own = fleet_orders.read(self.head.store, name)
+        names = (name, *own.after) if own else ()
+        found = (fleet_orders.read(self.head.store, one) for one in names)
+        return tuple(order for order in found if order is not None)
 
 
 def _part_of(path: Path, fleet: str) -> bool:

@@ -187,6 +187,44 @@ def cancel(choice: Choice, which: str) -> None:
     view.show_cancelled(which, jobs.cancel(choice, which, EventPrinter()), as_json=choice.as_json)
 
 
+@command.command("retry", cls=Command)
+@deployment_options
+@which_argument
+def retry(choice: Choice, which: str) -> None:
+    """Queue again what has failed or was cancelled; it goes on from its checkpoint. All else is left alone."""
+    from orchestrator.app.fleet import jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    view.show_retried(which, jobs.retry(choice, which, EventPrinter()), as_json=choice.as_json)
+
+
+@command.command("hold", cls=Command)
+@deployment_options
+@click.argument("job")
+def hold(choice: Choice, job: str) -> None:
+    """Let no task of JOB begin until it is released; tasks that run go on."""
+    from orchestrator.app.fleet import jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    changed = jobs.hold(choice, job, EventPrinter(), held=True)
+    view.show_held(job, held=True, changed=changed, as_json=choice.as_json)
+
+
+@command.command("release", cls=Command)
+@deployment_options
+@click.argument("job")
+def release(choice: Choice, job: str) -> None:
+    """Let the tasks of a JOB that was held begin."""
+    from orchestrator.app.fleet import jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    changed = jobs.hold(choice, job, EventPrinter(), held=False)
+    view.show_held(job, held=False, changed=changed, as_json=choice.as_json)
+
+
 @command.command("logs", cls=Command)
 @deployment_options
 @which_argument

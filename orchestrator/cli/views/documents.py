@@ -125,7 +125,7 @@ KINDS: Mapping[str, Any] = {
     "fleet-queue": {
         "jobs": [
             {
-                "name": str, "submitted_at": float,
+                "name": str, "submitted_at": float, "hold": str, "waits_for": [str],
                 "tasks": [
                     {
                         "number": int, "state": str, "node": str, "restarts": int, "parameters": table(str),
@@ -148,6 +148,8 @@ KINDS: Mapping[str, Any] = {
         ],
     },
     "fleet-cancel": {"job": str, "tasks": int},
+    "fleet-retry": {"job": str, "tasks": [int]},
+    "fleet-hold": {"job": str, "held": bool, "changed": bool},
     "fleet-fetch": {"tasks": [{"task": int, "step?": int, "incarnation?": int, "folder": str}]},
     "watch-all": {
         "stopped": bool,

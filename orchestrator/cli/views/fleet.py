@@ -104,6 +104,26 @@ def show_cancelled(which: str, tasks: int, *, as_json: bool) -> None:
         say(f"{which} is cancelled: {_tasks(tasks)} waited or ran", style="green")
 
 
+def show_retried(which: str, tasks: Sequence[int], *, as_json: bool) -> None:
+    """Print which tasks were queued again."""
+    if as_json:
+        print_json("fleet-retry", {"job": which, "tasks": list(tasks)})
+    elif tasks:
+        say(f"{which}: {_tasks(len(tasks))} queued again. Next: tpuctl fleet queue", style="green")
+    else:
+        say(f"{which}: no task has failed or was cancelled, so nothing was queued again")
+
+
+def show_held(job: str, *, held: bool, changed: bool, as_json: bool) -> None:
+    """Print that a job is held or released."""
+    if as_json:
+        print_json("fleet-hold", {"job": job, "held": held, "changed": changed})
+        return
+    before = "" if changed else " (it was before)"
+    what = "held; tasks that run go on" if held else "released"
+    say(f"{job} is {what}{before}", style="green")
+
+
 def show_line(numbered: bool) -> Callable[[int, int, str], None]:
     """Return what prints a line of a task's log, with the task's number where there are several."""
 

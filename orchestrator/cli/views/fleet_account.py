@@ -13,6 +13,7 @@ from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.amounts import span_text, usd_text
 from orchestrator.planning.fleet import JobRow, TaskRow
+from orchestrator.planning.fleet_gate import Gate, Hold
 from orchestrator.planning.fleet_use import Amount, lost_steps
 from orchestrator.report.results_table import ResultsTable, Value
 
@@ -107,10 +108,22 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
                 }
             )  # fmt: skip
         jobs.append(
-            {"name": job.name, "submitted_at": job.submitted_at, "tasks": tasks, "usd": round(amount.usd, 6),
+            {"name": job.name, "submitted_at": job.submitted_at, "hold": found.gates[job.name].hold.value,
+             "waits_for": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
              "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name)}
         )  # fmt: skip
     return {"jobs": jobs, "trouble": found.trouble}
+
+
+def _note(gate: Gate) -> str:
+    """Say why no task of a job begins, empty when they may."""
+    if gate.hold is Hold.ASKED:
+        return "is held; next: tpuctl fleet release"
+    if gate.hold is Hold.AFTER:
+        return (
+            f"does not begin, because {gate.cause} has not ended well; next: tpuctl fleet retry {gate.cause}"
+        )
+    return f"waits for {', '.join(gate.waits)}" if gate.waits else ""
 
 
 def _restarts(account: Account, job: JobRow, task: TaskRow) -> int:
@@ -127,6 +140,11 @@ def _queue_lines(found: Queue, account: Account, width: int, *, tasks: bool) -> 
     lines += table_lines(
         _task_rows(found, account) if tasks else _job_rows(found, account), width, elastic=-1 if tasks else 0
     )
+    lines += [
+        f"{job.name} {note}"
+        for job in found.jobs
+        if job.count("waiting") and (note := _note(found.gates[job.name]))
+    ]
     lines += [
         f"Unclaimed files: tpuctl fleet fetch {job.name} --unclaimed"
         for job in found.jobs

@@ -1,0 +1,88 @@
+"""When the tasks of a job may begin, and what Slurm is told so that it knows."""
+
+import pytest
+
+from orchestrator.planning.fleet import Queued, again_of
+from orchestrator.planning.fleet_gate import Correction, Gate, Hold, after_words, corrections, gate
+from tests.planning.test_fleet import an_order
+
+OPEN, HELD = Gate(), Gate(Hold.ASKED)
+
+
+def queued(job, array, number=0, state="PENDING", **more):
+    """Return a task in Slurm's queue."""
+    return Queued(job, number, state, f"{array}_{number}", **more)
+
+
+@pytest.mark.parametrize(
+    ("how", "ends", "cancelled", "wanted"),
+    [
+        ("ok", {}, (), Gate(waits={"first": "ok"})),
+        ("ok", {0: "done"}, (), Gate(waits={"first": "ok"})),
+        ("ok", {0: "done", 1: "unclaimed"}, (), OPEN),
+        ("ok", {0: "failed"}, (), Gate(Hold.AFTER, "first")),
+        ("ok", {0: "done"}, (1,), Gate(Hold.AFTER, "first")),
+        ("ok", {0: "done", 1: "done"}, (1,), OPEN),
+        ("any", {0: "failed"}, (), Gate(waits={"first": "any"})),
+        ("any", {0: "failed"}, (1,), OPEN),
+    ],
+)
+def test_a_job_begins_when_those_before_it_have_ended(how, ends, cancelled, wanted):
+    """With `ok` only when all of their tasks have ended well; a task that was done before its cancel has."""
+    first, then = an_order("first", tasks=2, cancelled=cancelled), an_order("then", after={"first": how})
+    assert gate(then, {"first": first, "then": then}, {"first": ends, "then": {}}) == wanted
+
+
+def test_a_job_that_cannot_be_seen_is_not_over():
+    """Its order may be unreadable: unknown is not done."""
+    then = an_order("then", after={"first": "any"})
+    assert gate(then, {"then": then}, {}) == Gate(Hold.AFTER, "first")
+
+
+def test_what_was_asked_for_comes_first():
+    """A release shows again what else a job waits for."""
+    then = an_order("then", after={"first": "ok"}, held=True)
+    assert gate(then, {}, {}) == HELD
+
+
+def test_slurm_waits_for_every_array_of_the_job_before():
+    """Tasks that were submitted again have another array."""
+    waits = Gate(waits={"first": "ok", "other": "any"})
+    queue = [queued("first", 7), queued("first", 9, 1), queued("other", 8), queued("then", 10)]
+    assert after_words(waits, queue) == ("afterany:8", "afterok:7", "afterok:9")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "queue", "told"),
+    [
+        (OPEN, [queued("a", 7)], ()),
+        (HELD, [queued("a", 7), queued("a", 7, 1)], (Correction("hold", ("7",)),)),
+        (HELD, [queued("a", 7, held=True), queued("a", 8, 1)], (Correction("hold", ("8",)),)),
+        (HELD, [queued("a", 7, held=True)], ()),
+        (HELD, [queued("a", 7, state="RUNNING")], ()),
+        (OPEN, [queued("a", 7, held=True)], (Correction("release", ("7",)),)),
+        (OPEN, [queued("a", 7, after=("afterok:3",))], (Correction("after", ("7",)),)),
+        (
+            Gate(waits={"b": "ok"}), [queued("b", 5), queued("a", 7, held=True, after=("afterok:3",))],
+            (Correction("after", ("7",), ("afterok:5",)), Correction("release", ("7",))),
+        ),
+        (Gate(waits={"b": "ok"}), [queued("b", 5), queued("a", 7, after=("afterok:5",))], ()),
+        (Gate(waits={"b": "ok"}), [queued("a", 7)], (Correction("hold", ("7",)),)),
+    ],
+)  # fmt: skip
+def test_slurm_is_told_what_differs_and_nothing_else(wanted, queue, told):
+    """A task that runs is never held; what a task waits for is told before its release."""
+    assert corrections({"a": wanted}, queue) == told
+
+
+def test_tasks_of_strangers_are_left_alone():
+    """Slurm's queue may hold what somebody has submitted by hand."""
+    assert corrections({"a": HELD}, [queued("theirs", 7)]) == ()
+
+
+def test_only_what_has_failed_or_was_cancelled_is_tried_again():
+    """A task that was done before it was cancelled has its result."""
+    order = an_order(tasks=5, cancelled=(3, 4))
+    ended = {0: "done", 1: "failed", 2: "unclaimed", 4: "done"}
+    assert again_of(order, ended, range(5)) == (1, 3)
+    assert again_of(order, ended, [0]) == ()
