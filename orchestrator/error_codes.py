@@ -64,7 +64,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-146": (UsageError, "the file of another tool is of no kind that init --from reads"),
     "TPU-147": (
         UsageError,
-        "the TPU or bucket cannot be adopted: its owner, state, place or shape; the differences are named",
+        "the TPU, VM or bucket cannot be adopted: its owner, state, place or shape; the differences are named",
     ),
     "TPU-200": (AuthError, "credentials or permissions are insufficient"),
     "TPU-201": (AuthError, "not logged in"),

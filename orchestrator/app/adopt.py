@@ -1,4 +1,4 @@
-"""Take a TPU over that somebody has made without tpuctl: it becomes the deployment's own."""
+"""Take over a TPU, VM or bucket that somebody has made without tpuctl: it becomes the deployment's own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +12,18 @@ from orchestrator.app.state_folders import SPEC_FILE
 from orchestrator.app.up import Goal, bring_up
 from orchestrator.app.workers import look
 from orchestrator.domain import names
-from orchestrator.domain.observation import ForeignBucket, ForeignNode, Present, Unknown, World
-from orchestrator.engine.adopt import Adoption, take_bucket
+from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, Present, Unknown, World
+from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
 from orchestrator.errors import NotFoundError, TpuctlError, TransientError, UnknownCloudError, UsageError
-from orchestrator.planning.adoption import bucket_obstacles, differing_lines, is_adopted, obstacles
+from orchestrator.planning.adoption import (
+    bucket_obstacles,
+    differing_lines,
+    is_adopted,
+    obstacles,
+    vm_lines,
+    vm_obstacles,
+)
+from orchestrator.planning.vm import missing_vm
 
 UNTOUCHED = "nothing was changed"
 
@@ -46,7 +54,7 @@ def adopt(
         found = _find(session, name, zone)
         _refuse_misfit(session, found, world)
         _refuse_unproven(session, found)
-    if not is_adopted(session.spec, found):
+    if not is_adopted(session.spec, found.node.labels):
         approve(found)
         # A bucket with code and agent is what a machine needs; the TPU comes last.
         bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
@@ -58,6 +66,69 @@ def adopt(
         number = found.node.incarnation or 0
     done = bring_up(choice, reporter)
     return Adopted(name, found.node.zone, number, done.changes)
+
+
+def adopt_vm(
+    choice: Choice, name: str, zone: str | None, at_down: str, reporter: Reporter,
+    approve: Callable[[ForeignVm], None],
+) -> ForeignVm:  # fmt: skip
+    """
+    Check that the VM *name* fits, let *approve* look at it, and take it over: the next `up` uses it as its own.
+
+    *zone* is where it is, None for the file's. *at_down* is what `down` is to do with it. Raise UsageError for
+    what does not fit.
+    """
+    session = Session(choice, reporter)
+    with reporter:
+        found = _fitting_vm(session, name, zone, at_down)
+    if is_adopted(session.spec, found.vm.labels):
+        return found
+    approve(found)
+    # The VM brings the agent from the bucket.
+    bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
+    session = Session(choice, reporter)
+    again = f"tpuctl adopt --vm {name} --zone {found.vm.zone}"
+    stays = f"VM {name} may carry the deployment's labels and SSH key; tpuctl down takes them off"
+    with leaving(stays, again), session.alone("adopt"), reporter:
+        # Looked at once more under the lease: another one may have been at work meanwhile.
+        found = _fitting_vm(session, name, found.vm.zone, at_down)
+        try:
+            take_vm(session.deployment, found, at_down)
+        except TpuctlError as error:
+            error.changed = error.changed or stays
+            error.hint = error.hint or f"run it again: {again}"
+            raise
+        finally:
+            session.deployment.store_events()
+    return found
+
+
+def _fitting_vm(session: Session, name: str, zone: str | None, at_down: str) -> ForeignVm:
+    spec, vms = session.spec, session.cloud.vms
+    place = zone or names.vm_zone(spec)
+    sight = vms.inspect(name, place)
+    mine = vms.labelled(names.DEPLOYMENT_LABEL, spec.name, (place, names.vm_zone(spec)))
+    for seen in (sight, mine):
+        if isinstance(seen, Unknown):
+            raise TransientError(
+                f"VM {name} cannot be looked at: {seen.why}", hint=seen.hint, changed=UNTOUCHED
+            )
+    if not isinstance(sight, Present):
+        raise UsageError(
+            f"there is no VM {name} in {place}", hint="add --zone, or see: gcloud compute instances list",
+            changed=UNTOUCHED, code="TPU-147",
+        )  # fmt: skip
+    found = sight.value
+    others = [vm.name for vm in mine.value if vm.name != name] if isinstance(mine, Present) else []
+    _refuse(
+        f"VM {name} in {place}", list(vm_obstacles(spec, found, others, at_down)),
+        list(vm_lines(spec, found, session.blueprint.vm_account)),
+    )  # fmt: skip
+    try:
+        vms.host_keys(name, place)
+    except NotFoundError as error:
+        raise _unproven(f"VM {name}") from error
+    return found
 
 
 def adopt_bucket(
@@ -166,6 +237,9 @@ def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
         raise TransientError(f"the deployment's TPUs cannot be seen: {world.nodes.why}", changed=UNTOUCHED)
     others = [node.name for node in world.known_nodes if node.name != name]
     wrong = list(obstacles(session.spec, found, others))
+    # Before the TPU: the `up` that follows would not go on without it.
+    if missing := missing_vm(session.spec, world, session.records.current):
+        wrong.append(f"the VM {missing}")
     lines = list(differing_lines(session.spec, found, session.blueprint.service_account))
     _refuse(f"TPU {name} in {found.node.zone}", wrong, lines)
 
@@ -176,8 +250,12 @@ def _refuse_unproven(session: Session, found: ForeignNode) -> None:
         try:
             session.cloud.nodes.host_keys(found.node.name, found.node.zone, worker.index)
         except (NotFoundError, UnknownCloudError) as error:
-            raise UsageError(
-                f"worker {worker.index} of {found.node.name} has published no host key, so anybody could answer",
-                hint="set enable-guest-attributes=TRUE in its metadata, restart it, then run this again",
-                changed=UNTOUCHED, code="TPU-147",
-            ) from error  # fmt: skip
+            raise _unproven(f"worker {worker.index} of {found.node.name}") from error
+
+
+def _unproven(what: str) -> UsageError:
+    return UsageError(
+        f"{what} has published no host key, so anybody could answer",
+        hint="set enable-guest-attributes=TRUE in its metadata, restart it, then run this again",
+        changed=UNTOUCHED, code="TPU-147",
+    )  # fmt: skip

@@ -60,7 +60,7 @@ class Down:
 def take_down(
     choice: Choice, reporter: Reporter, approve: Callable[[str, bool], None], *,
     delete_data: bool = False, take_over: Callable[[LeaseHeldError], None] | None = None,
-    keep: Callable[[Sequence[Node]], bool] = lambda _: True, at_down: str = "", session: Session | None = None,
+    keep: Callable[[Sequence[Node | Vm]], bool] = lambda _: True, at_down: str = "", session: Session | None = None,
 ) -> Down:  # fmt: skip
     """
     Delete TPU and VM, with *delete_data* the bucket too, after saying what goes and what stays.
@@ -68,7 +68,7 @@ def take_down(
     It is the deployment of the file, or that of *session*, which must be a forgiving one.
 
     *approve* is asked before anything goes: it is given the deployment's name, and whether data goes with it,
-    and raises to end the command. *keep* is asked whether adopted TPUs are given back instead of deleted, where
+    and raises to end the command. *keep* is asked whether adopted machines are given back instead of deleted, where
     neither *at_down* nor who has adopted them has said so: "keep" or "delete".
     *take_over* is asked whether to go on beside whoever holds the lease.
     """
@@ -84,10 +84,11 @@ def take_down(
         bucket = session.blueprint.bucket
         sweep = Sweep(session.deployment, alone=take_over is None)
         with reporter:
-            has_data, data_goes, has_machines = _announce(session, sweep, delete_data=delete_data)
+            adopted = sweep.adopted()
+            kept = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
+            has_data, data_goes, has_machines = _announce(session, sweep, kept, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
         # Before the approval: afterwards the record no longer knows what was billed.
-        adopted = sweep.adopted()
         sweep.spares_adopted = True
         sweep.approved = frozenset(node.name for node in adopted)
         # What was adopted is billed on, unless the answer to the second question is another one.
@@ -103,7 +104,9 @@ def take_down(
                 reporter.say(f"  {text}")
             for node in returned:
                 command = deletion_command(node, session.project)
-                reporter.say(f"  TPU {node.name} is yours again, and billed. To delete it: {command}")
+                reporter.say(
+                    f"  {_kind(node)} {node.name} is yours again, and billed. To delete it: {command}"
+                )
         reporter.now("everything that carries our label is being deleted")
         with reporter:
             ours = delete_all(sweep, bucket if delete_data else "")
@@ -123,19 +126,19 @@ def take_down(
 
 
 def _given_back(
-    adopted: Sequence[Node], keep: Callable[[Sequence[Node]], bool], at_down: str
-) -> list[Node]:  # fmt: skip
-    """Return the TPUs that are given back: as *at_down* says, else as was said at adoption, else by asking."""
+    adopted: Sequence[Node | Vm], keep: Callable[[Sequence[Node | Vm]], bool], at_down: str
+) -> list[Node | Vm]:  # fmt: skip
+    """Return what is given back: as *at_down* says, else as was said at adoption, else by asking."""
     if at_down:
         return list(adopted) if at_down == "keep" else []
     said = [(node, node.labels.get(names.ADOPTED_LABEL)) for node in adopted]
-    unsaid = [node for node, word in said if word not in names.AT_DOWN]
-    returned = [node for node, word in said if word == "keep"]
+    unsaid = [node for node, word in said if word not in (*names.AT_DOWN, names.ADOPTING)]
+    returned = [node for node, word in said if word in ("keep", names.ADOPTING)]
     return returned + (unsaid if unsaid and keep(unsaid) else [])
 
 
-def give_back(parts: Deployment, sweep: Sweep, adopted: Sequence[Node]) -> tuple[str, ...]:
-    """Stop the job on TPUs that tpuctl has not made, take our labels off, and return where that failed."""
+def give_back(parts: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
+    """Stop the job on machines that tpuctl has not made, take our labels off, and return where that failed."""
     adoption = Adoption(parts, parts.blueprint.public_key)
     # First the record: whoever comes after a kill must not take a TPU without labels for a lost one.
     sweep.begin()
@@ -146,7 +149,8 @@ def give_back(parts: Deployment, sweep: Sweep, adopted: Sequence[Node]) -> tuple
         try:
             adoption.stop_job(node, world)
         except TpuctlError as error:
-            troubles.append(f"the job on {node.name} could not be stopped: {error.message}")
+            left = "; then: sudo rm -f /etc/cron.d/tpuctl*" if isinstance(node, Vm) else ""
+            troubles.append(f"the job on {node.name} could not be stopped: {error.message}{left}")
         adoption.release(node)
     return tuple(troubles)
 
@@ -162,15 +166,18 @@ def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     return leftovers
 
 
-def _announce(session: Session, sweep: Sweep, *, delete_data: bool) -> tuple[bool, bool, bool]:
+def _announce(
+    session: Session, sweep: Sweep, kept: Container[str], *, delete_data: bool
+) -> tuple[bool, bool, bool]:
     """
-    Say what will be deleted and what will not.
+    Say what will be deleted and what will not: the machines *kept* are given back.
 
     Return whether there may be a bucket, whether its data goes, and whether there are machines.
     """
     found = sweep.find()
     for item in found:
-        session.reporter.say(f"- {item.kind} {item.name} {item.zone} {item.state}")
+        what = f"{item.kind} {item.name} {item.zone} {item.state}"
+        session.reporter.say(f"  {what}, is given back" if item.name in kept else f"- {what}")
     bucket = session.blueprint.bucket
     place = f"gs://{bucket}/{names.prefix_of(session.spec)}"
     # A bucket that cannot be looked at counts as there: nobody may lose data by an Unknown.
@@ -237,12 +244,13 @@ def _end_of_costs(session: Session, adopted: Container[str]) -> float:
     """
     Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing.
 
-    The TPUs *adopted* are not counted.
+    The machines *adopted* are not counted.
     """
     try:
         record = session.records.current
         spans = tuple(span for span in record.spans if span.name not in adopted)
-        saved = rate_now(session.spec, session.catalog, replace(record, spans=spans))
+        disks = tuple(span for span in record.disks if span.name not in adopted)
+        saved = rate_now(session.spec, session.catalog, replace(record, spans=spans, disks=disks))
     except UNFORESEEN as error:
         session.reporter.say(
             f"  what it costs is not known ({type(error).__name__}); it is deleted all the same"

@@ -20,6 +20,7 @@ from orchestrator.app.source_facts import gather
 from orchestrator.app.source_folder import source_folder
 from orchestrator.app.state_folders import is_known
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.record import JobRecord, NodeRecord, Record
 from orchestrator.domain.spec import Spec
@@ -80,7 +81,9 @@ def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -
     # Nobody is asked who is logged in: that may take a call, and this plan needs no network.
     project = project_offline(choice.cloud, spec)
     texts = _first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
-    shown = preview(spec, expected, catalog, project=project, scripts=texts)
+    first = f"the VM is yours and is adopted first: tpuctl adopt --vm {names.vm_name(spec)}"
+    notes = (first,) if names.takes_vm(spec) else ()
+    shown = preview(spec, expected, catalog, project=project, scripts=texts, notes=notes)
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=sum(one.size for one in sets))
     checked = Checked(spec.name, tuple(preflight(spec, catalog, facts)), facts)

@@ -21,6 +21,7 @@ from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.same_place import check_place
 from orchestrator.app.session import Session
 from orchestrator.app.wanted import as_wanted, build_artifacts, ended, trained
+from orchestrator.domain import names
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.plan import MAKING, FailedChange, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record
@@ -31,10 +32,11 @@ from orchestrator.engine.endings import raise_hopeless, raise_outcome, raise_sto
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.engine.loop import OUTAGE, Watcher
 from orchestrator.engine.reconcile import Pass
-from orchestrator.errors import AuthError, HostKeyError, Retry
+from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.job import NARROW_VM, RECREATE_VM
+from orchestrator.planning.vm import missing_vm
 from orchestrator.pricing.bill import hourly_of, newest_span
 from orchestrator.pricing.cost import Hourly, Meter
 from orchestrator.ssh.local_data import DataSet
@@ -132,6 +134,13 @@ def bring_up(
     def count(result: Pass) -> None:
         nonlocal changes
         changes += len(result.plan.changes)
+        record = session.deployment.records.current
+        missing = missing_vm(session.spec, result.world, record)
+        if missing and goal is not Goal.MACHINE_ROOM and not record.vm.accepted:
+            raise UsageError(
+                f"the VM {missing.partition(';')[0]}", hint=f"run: tpuctl adopt --vm {names.vm_name(session.spec)}",
+                changed="the bucket is there; no machine was requested", code="TPU-147",
+            )  # fmt: skip
 
     with (
         leaving(lambda: STAYS if said.making else UNTOUCHED, GO_ON),
@@ -142,8 +151,10 @@ def bring_up(
         _build_and_record(session, approved, sets, bucket_first=bucket_first)
         watcher = session.watcher(said.judge, only, patience=OUTAGE)
         result = pass_until(
-            goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait
-        )
+            goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait,
+            # What waits there is what is adopted next.
+            tells=goal is not Goal.MACHINE_ROOM,
+        )  # fmt: skip
     return Up(
         session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
         tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
@@ -204,12 +215,13 @@ def _price(session: Session, plan: Plan) -> UpPrice:
 
 def pass_until(
     goal: Callable[[Pass], bool], watcher: Watcher, parts: Deployment, reporter: Reporter,
-    *also: Callable[[Pass], None], wait: bool = False,
+    *also: Callable[[Pass], None], wait: bool = False, tells: bool = True,
 ) -> Pass:  # fmt: skip
     """
     Run passes until *goal* or the deployment's end, and return the last one; each of *also* sees all of them.
 
-    Raise what no further pass cures: an unhappy end, a refusal, and without *wait* the want of machines.
+    Raise what no further pass cures: an unhappy end, a refusal, and without *wait* the want of machines. Unless it
+    *tells*, nothing is said of what waits.
     """
 
     def judge(result: Pass) -> None:
@@ -227,7 +239,8 @@ def pass_until(
             raise_hopeless(record)
             if not wait:
                 raise_stockout(record, parts.spec.tpu.zones)
-        reporter.waiting(result.plan.waiting, now)
+        if tells:
+            reporter.waiting(result.plan.waiting, now)
 
     # Events reach the bucket before anything judges the pass: the error that ends `up` is in the story too.
     result = watcher.run(goal, lambda _: parts.store_events(), *also, judge)

@@ -15,6 +15,8 @@ ROUND_LABEL = "tpuctl-round"
 ADOPTED_LABEL = "tpuctl-adopted"
 """On what tpuctl has not made: what `down` does with it (see AT_DOWN), `yes` where it is asked each time."""
 AT_DOWN = ("keep", "delete")
+ADOPTING = "pending"
+"""Value of that label while a VM is being taken over: found by its label, and used for nothing yet."""
 LABELS = (DEPLOYMENT_LABEL, ROLE_LABEL, INCARNATION_LABEL, ADOPTED_LABEL)
 """What is taken off a thing that is given back."""
 SSH_USER = "tpuctl"
@@ -43,7 +45,12 @@ def node_name(spec: Spec, incarnation: int) -> str:
 
 def vm_name(spec: Spec) -> str:
     """Return the VM's name; a VM keeps its name and disk for the life of the deployment."""
-    return f"{spec.name}-vm"
+    return (spec.vm.name if spec.vm != "none" else None) or f"{spec.name}-vm"
+
+
+def takes_vm(spec: Spec) -> bool:
+    """Say whether the VM is one that its owner has made: tpuctl makes none, and deletes it only when told."""
+    return spec.vm != "none" and spec.vm.name is not None
 
 
 def vm_zone(spec: Spec) -> str:

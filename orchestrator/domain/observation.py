@@ -165,6 +165,24 @@ class Vm:
 
 
 @dataclass(frozen=True)
+class ForeignVm:
+    """
+    Describe a VM that somebody else has made, as far as it matters to whoever takes it over.
+
+    *os_login* says that keys in its metadata are ignored, *protected* that it cannot be deleted, *lasting* are
+    the disks that outlive it. *version* is that of its labels.
+    """
+
+    vm: Vm
+    account: str = ""
+    network: str = ""
+    os_login: bool = False
+    protected: bool = False
+    lasting: tuple[str, ...] = ()
+    version: str = ""
+
+
+@dataclass(frozen=True)
 class Bucket:
     """Describe a bucket as the API shows it; *location* is lower case."""
 

@@ -15,6 +15,7 @@ from orchestrator.domain.observation import (
     Bucket,
     ForeignBucket,
     ForeignNode,
+    ForeignVm,
     Node,
     Operation,
     OperationResult,
@@ -152,6 +153,21 @@ class Vms(Protocol):
 
     def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
         """Return the public host keys (`ssh-ed25519 AAAA...`); NotFoundError while there are none."""
+
+    def inspect(self, name: str, zone: str) -> Sight[ForeignVm]:
+        """Look at one VM of any owner, with what matters to whoever takes it over; errors become Unknown."""
+
+    def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
+        """Ask for *labels* beside those it has; raise ConflictError when they are no longer of *version*."""
+
+    def unmark(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
+        """Ask for a VM without these *labels*; None when it is gone already."""
+
+    def admit(self, name: str, zone: str, ssh_key: str) -> Operation:
+        """Ask for an SSH key in the metadata of a VM, beside those that it has."""
+
+    def expel(self, name: str, zone: str, ssh_key: str) -> Operation | None:
+        """Ask for a VM without this SSH key in its metadata; None when it is gone already."""
 
 
 class Nodes(Protocol):

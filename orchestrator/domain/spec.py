@@ -58,6 +58,8 @@ class VmSpec:
 
     __pydantic_config__ = STRICT
 
+    name: str | None = None
+    """Name of a VM that you have made yourself, for `tpuctl adopt --vm`. Default: tpuctl makes one."""
     machine: str = "e2-small"
     """Compute Engine machine type."""
     disk_gb: int = 50

@@ -1,21 +1,36 @@
 """
-Take over a TPU that somebody else has made, and give it back.
+Take over a TPU, VM or bucket that somebody else has made, and give it back.
 
-In an order in which a kill at any line never lets the deployment delete a TPU that does not run our agent,
-and never lets two TPUs run the job under one number.
+A TPU in an order in which a kill at any line never lets the deployment delete a TPU that does not run our agent,
+and never lets two TPUs run the job under one number. A VM is labelled before all else, so that `down` finds
+whatever a kill has left on it; with the label `pending` nothing else is done with it.
 """
 
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.domain import names
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import ForeignBucket, ForeignNode, Node, Operation, World
+from orchestrator.domain.observation import (
+    Absent,
+    ForeignBucket,
+    ForeignNode,
+    ForeignVm,
+    Node,
+    Operation,
+    Present,
+    Vm,
+    World,
+)
 from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.ports import Host, RunResult
 from orchestrator.domain.record import newest_incarnation
 from orchestrator.engine.deliver import START_SECONDS, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
-from orchestrator.errors import RemoteError, TpuctlError, TransientError
+from orchestrator.engine.routes import vm_host
+from orchestrator.errors import RemoteError, TpuctlError, TransientError, UsageError
 from orchestrator.planning.race import accepted, asked_for
 from orchestrator.scripts.render import begin_script, stop_seconds
 
@@ -44,9 +59,103 @@ def take_bucket(parts: Deployment, found: ForeignBucket, at_down: str) -> None:
     parts.journal.result(entry, "ok", in_bucket=False)
 
 
+def take_vm(parts: Deployment, found: ForeignVm, at_down: str) -> None:
+    """
+    Label a VM, put our key on it, prepare it over SSH, and only then count it as the deployment's.
+
+    *at_down* is what `down` is to do with it. Raise what went wrong; what was begun is found by its label.
+    """
+    vm, labels = found.vm, names.labels(parts.spec, "vm")
+    change = Change(Kind.VM, Verb.UPDATE, vm.name, "adopted", vm.zone)
+    vms, key = parts.cloud.vms, parts.blueprint.public_key
+    parts.lease.keep()
+    entry = parts.journal.intend(change, in_bucket=True)
+    try:
+        # Of two deployments at the same moment one is refused here: the labels are another version then.
+        pending = {**labels, names.ADOPTED_LABEL: names.ADOPTING}
+        settle(parts, vms.mark(vm.name, vm.zone, pending, found.version))
+        settle(parts, vms.admit(vm.name, vm.zone, key))
+        _prepare_vm(parts, vm)
+        parts.lease.keep()
+        settle(parts, vms.mark(vm.name, vm.zone, {names.ADOPTED_LABEL: at_down}))
+    except TpuctlError as error:
+        parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
+        raise
+    parts.journal.result(entry, "ok", in_bucket=True)
+    parts.sink(Event(parts.clock.now(), "vm-adopted", f"VM {vm.name} is part of {parts.spec.name} now"))
+
+
+def _prepare_vm(parts: Deployment, vm: Vm) -> None:
+    """Look whether the VM has what our scripts need, then run the startup script there: no boot has run it."""
+    host = _reached(parts, lambda: [_vm_host(parts, vm)])
+    needs = f"deployment={shlex.quote(parts.spec.name)}\n{_NEEDS}"
+    (looked,) = parts.cloud.remote.run_elevated(host, needs, 60.0)
+    if looked.exit_code != 0:
+        raise UsageError(
+            f"{vm.name} is not fit to be the VM: {_last_line(looked)}",
+            hint="mend it, then run this again; or give it back: tpuctl down", code="TPU-147",
+        )  # fmt: skip
+    scripts = parts.blueprint.scripts("vm", parts.records.current)
+    run_everywhere(parts, host, f"export TPUCTL_ROOT=$1\n{scripts.startup}")
+
+
+def _vm_host(parts: Deployment, vm: Vm) -> Host:
+    return vm_host(parts.cloud, World(Absent(), Present(vm), Present(()), Present(())))
+
+
+def _reached(parts: Deployment, find: Callable[[], list[Host]]) -> list[Host]:
+    """Return machines that take our key; raise RemoteError when they do not after SSH_SECONDS."""
+    trouble: TpuctlError | None = None
+    hosts: list[Host] = []
+
+    def reached() -> bool:
+        nonlocal trouble, hosts
+        try:
+            hosts = find()
+            parts.cloud.remote.run(hosts, "true", 30.0)
+        except RemoteError as error:
+            # The guest agent takes a moment until it has our key.
+            trouble = error
+            return False
+        return True
+
+    if not wait_until(reached, parts.clock, SSH_SECONDS, 3.0):
+        raise trouble or RemoteError("the machines cannot be reached")
+    return hosts
+
+
+def run_everywhere(parts: Deployment, hosts: Sequence[Host], script: str) -> None:
+    """Run a script that prepares machines. Raise RemoteError."""
+    seconds = START_SECONDS + stop_seconds(parts.spec)
+    for host, one in zip(hosts, parts.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
+        if one.exit_code != 0:
+            raise RemoteError(f"{host.name}: the machine could not be prepared: {_last_line(one)}")
+
+
+def _last_line(done: RunResult) -> str:
+    return (done.stderr.strip().splitlines() or [f"status {done.exit_code}"])[-1]
+
+
+def settle(parts: Deployment, operation: Operation) -> None:
+    """Wait for an update; raise TransientError when its end is not seen, or what it ended with."""
+    last, adapter = "", parts.cloud.nodes if operation.kind is Kind.NODE else parts.cloud.vms
+    what = f"{'TPU' if operation.kind is Kind.NODE else 'VM'} {operation.name}"
+
+    def done() -> bool:
+        nonlocal last
+        result = adapter.poll(operation)
+        last = result.message
+        if result.done and result.retry is not None:
+            raise TransientError(f"{what}: {result.message}")
+        return result.done or result.forgotten
+
+    if not wait_until(done, parts.clock, UPDATE_SECONDS, 1.0):
+        raise TransientError(f"{what}: its update does not end {last}".rstrip())
+
+
 @dataclass(frozen=True)
 class Adoption:
-    """Hold the parts that act on one TPU; *ssh_key* is the line for its metadata."""
+    """Hold the parts that act on one machine; *ssh_key* is the line for its metadata."""
 
     deployment: Deployment
     ssh_key: str
@@ -65,7 +174,7 @@ class Adoption:
         change = Change(Kind.NODE, Verb.UPDATE, node.name, "adopted", node.zone, number, type=found.type)
         entry = parts.journal.intend(change, in_bucket=True)
         try:
-            self._settle(parts.cloud.nodes.mark(node.name, node.zone, {}, self.ssh_key))
+            settle(parts, parts.cloud.nodes.mark(node.name, node.zone, {}, self.ssh_key))
             self._prepare(node, number, world)
             parts.lease.keep()
             now = parts.clock.now()
@@ -74,7 +183,7 @@ class Adoption:
                 lambda r: accepted(asked_for(r, node.zone, number, 0, now, found.type), number)
             )
             labels = {**names.labels(parts.spec, "tpu", number), names.ADOPTED_LABEL: at_down}
-            self._settle(parts.cloud.nodes.mark(node.name, node.zone, labels, self.ssh_key))
+            settle(parts, parts.cloud.nodes.mark(node.name, node.zone, labels, self.ssh_key))
         except TpuctlError as error:
             parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
             raise
@@ -82,24 +191,36 @@ class Adoption:
         parts.sink(Event(parts.clock.now(), "node-adopted", f"TPU {node.name} is incarnation {number} now"))
         return number
 
-    def release(self, node: Node) -> None:
-        """Stop the job there as far as the machines can be reached, and take our labels and key off the TPU."""
-        parts = self.deployment
-        change = Change(Kind.NODE, Verb.UPDATE, node.name, "released", node.zone, node.incarnation)
+    def release(self, machine: Node | Vm) -> None:
+        """Take our key off a machine that is its owner's again, and the labels, by which it is found until then."""
+        parts, name, zone = self.deployment, machine.name, machine.zone
+        vms, is_vm = parts.cloud.vms, isinstance(machine, Vm)
+        number = None if isinstance(machine, Vm) else machine.incarnation
+        change = Change(Kind.VM if is_vm else Kind.NODE, Verb.UPDATE, name, "released", zone, number)
         entry = parts.journal.intend(change, in_bucket=False)
-        operation = parts.cloud.nodes.unmark(node.name, node.zone, names.LABELS, self.ssh_key)
-        if operation is not None:
-            self._settle(operation)
+        steps: tuple[Callable[[], Operation | None], ...] = (
+            (lambda: vms.expel(name, zone, self.ssh_key), lambda: vms.unmark(name, zone, names.LABELS))
+            if is_vm
+            else (lambda: parts.cloud.nodes.unmark(name, zone, names.LABELS, self.ssh_key),)
+        )
+        for step in steps:
+            operation = step()
+            if operation is not None:
+                settle(parts, operation)
         parts.journal.result(entry, "ok", in_bucket=False)
-        parts.sink(Event(parts.clock.now(), "node-released", f"TPU {node.name} is not part of it any more"))
+        what, kind = ("VM", "vm-released") if is_vm else ("TPU", "node-released")
+        parts.sink(Event(parts.clock.now(), kind, f"{what} {name} is not part of it any more"))
 
-    def stop_job(self, node: Node, world: World) -> None:
-        """Stop agent and job on the machines, and keep cron from starting them. Raise RemoteError."""
+    def stop_job(self, machine: Node | Vm, world: World) -> None:
+        """Stop what runs of us on the machines, and keep cron from starting it. Raise RemoteError."""
         parts = self.deployment
-        hosts = node_hosts(parts.cloud, node, world)
+        is_vm = isinstance(machine, Vm)
+        hosts = (
+            [_vm_host(parts, machine)] if isinstance(machine, Vm) else node_hosts(parts.cloud, machine, world)
+        )
         seconds = stop_seconds(parts.spec)
         script = f"seconds={int(seconds)}\n{_STOP}"
-        done_on_all = parts.cloud.remote.run_elevated(hosts, script, seconds + 30)
+        done_on_all = parts.cloud.remote.run_elevated(hosts, script, seconds + (60 if is_vm else 30))
         for host, done in zip(hosts, done_on_all, strict=True):
             if done.exit_code != 0:
                 raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
@@ -107,63 +228,57 @@ class Adoption:
     def _prepare(self, node: Node, number: int, world: World) -> None:
         """Run the startup script over SSH on every worker: no boot has run it there."""
         parts = self.deployment
-        hosts = node_hosts(parts.cloud, node, world)
         scripts = parts.blueprint.scripts(
             "tpu", parts.records.current, incarnation=number, node=node.name, zone=node.zone
         )
-        trouble: TpuctlError | None = None
-
-        def reached() -> bool:
-            nonlocal trouble
-            try:
-                parts.cloud.remote.run(hosts, "true", 30.0)
-            except RemoteError as error:
-                # The guest agent takes a moment until it has our key.
-                trouble = error
-                return False
-            return True
-
-        if not wait_until(reached, parts.clock, SSH_SECONDS, 3.0):
-            raise trouble or RemoteError(f"{node.name} cannot be reached")
-        seconds = START_SECONDS + stop_seconds(parts.spec)
+        hosts = _reached(parts, lambda: node_hosts(parts.cloud, node, world))
         for script in (f"export TPUCTL_ROOT=$1\n{scripts.startup}", begin_script(restart=True)):
-            done = parts.cloud.remote.run_elevated(hosts, script, seconds)
-            for host, one in zip(hosts, done, strict=True):
-                if one.exit_code != 0:
-                    why = (one.stderr.strip().splitlines() or [f"status {one.exit_code}"])[-1]
-                    raise RemoteError(f"{host.name}: the machine could not be prepared: {why}")
-
-    def _settle(self, operation: Operation) -> None:
-        """Wait for an update; raise TransientError when its end is not seen, or what it ended with."""
-        parts, last = self.deployment, ""
-
-        def done() -> bool:
-            nonlocal last
-            result = parts.cloud.nodes.poll(operation)
-            last = result.message
-            if result.done and result.retry is not None:
-                raise TransientError(f"TPU {operation.name}: {result.message}")
-            return result.done or result.forgotten
-
-        if not wait_until(done, parts.clock, UPDATE_SECONDS, 1.0):
-            raise TransientError(f"TPU {operation.name}: its update does not end {last}".rstrip())
+            run_everywhere(parts, hosts, script)
 
 
+_NEEDS = """\
+set -u
+root=$1
+for tool in python3 flock setsid timeout tee; do
+  command -v "$tool" >/dev/null || { echo "there is no $tool on it" >&2; exit 1; }
+done
+python3 -E -c 'import sys; sys.exit(sys.version_info < (3, 8))' ||
+  { echo "it has $(python3 --version), needed is Python 3.8" >&2; exit 1; }
+case ${TPUCTL_HAS_CRON:-} in
+  yes) ;;
+  no) echo "there is no cron on it" >&2; exit 1 ;;
+  *) grep -qsxE 'crond?' /proc/[0-9]*/comm || { echo "cron does not run on it" >&2; exit 1; } ;;
+esac
+other=$(sed -n 's/^TPUCTL_DEPLOYMENT=//p' "$root/job.env" 2>/dev/null | tr -d "'")
+[ -z "$other" ] || [ "$other" = "$deployment" ] ||
+  { echo "$root is of the deployment $other: rename that folder" >&2; exit 1; }
+"""
+"""Look whether a VM has what our scripts need. Cron, since it is what starts them after a reboot."""
 _STOP = """\
 set -u
 root=$1
-rm -f "${TPUCTL_CRON_DIR:-/etc/cron.d}/tpuctl"
-[ -s "$root/agent.pyz" ] || exit 0
-touch "$root/state/stop"
-set -a
-. "$root/job.env"
-timeout -k 2 30 python3 -E "$root/agent.pyz" stop || exit
-# The lock is free when agent and job are gone.
-flock -w "$seconds" -E 75 "$root/job.lock" true || { echo "the agent has not left in $seconds s" >&2; exit 75; }
+cron=${TPUCTL_CRON_DIR:-/etc/cron.d}
+[ ! -x "$root/controller/current/run-watch" ] || "$root/controller/current/run-watch" stop
+rm -f "$cron/tpuctl" "$cron"/tpuctl-* "${TPUCTL_APT_DIR:-/etc/apt/apt.conf.d}/90tpuctl"
+for place in "$root"/sidecars/*/; do
+  for file in $(grep -lzxsF -- "TPUCTL_SIDECAR=$(basename "$place"):$root" /proc/[0-9]*/environ || true); do
+    pid=${file#/proc/}
+    kill "${pid%/environ}" 2>/dev/null || true
+  done
+done
+[ -d "$root" ] || exit 0
+if [ -s "$root/agent.pyz" ] && [ -s "$root/job.env" ]; then
+  touch "$root/state/stop"
+  set -a
+  . "$root/job.env"
+  timeout -k 2 30 python3 -E "$root/agent.pyz" stop || exit
+  # The lock is free when agent and job are gone.
+  flock -w "$seconds" -E 75 "$root/job.lock" true || { echo "the agent has not left in $seconds s" >&2; exit 75; }
+fi
 mv "$root" "$root.released-$(date +%s)"
 """
 """
-Stop the job for good: the agent is asked, and lets the job save.
+Stop what is ours for good: the agent is asked, and lets the job save.
 
 The folder is moved aside, not deleted: to another deployment its checkpoints would look like its own.
 """

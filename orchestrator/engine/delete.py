@@ -83,8 +83,9 @@ class Sweep:
     Find and delete the machines of one deployment, whatever the record says.
 
     It stops when another tpuctl takes the lease, unless it is not *alone* by the user's own decision.
-    With *spares_adopted* it deletes an adopted TPU only when its name is in *approved*, and returns any other as
-    left: its labels may come late, from a command that was killed. Those in *given_back* are not ours any more.
+    With *spares_adopted* it deletes an adopted machine only when its name is in *approved*, and returns any
+    other as left: its labels may come late, from a command that was killed. Those in *given_back* are not ours
+    any more.
     """
 
     def __init__(self, deployment: Deployment, *, alone: bool = True) -> None:
@@ -177,10 +178,10 @@ class Sweep:
                 found += [(Leftover(kind, one.name, one.zone, one.state.name), one) for one in mine]
         return found
 
-    def adopted(self) -> tuple[Node, ...]:
-        """Return the TPUs of our label that tpuctl has not made."""
-        machines = (machine for _, machine in self._listed())
-        return tuple(n for n in machines if isinstance(n, Node) and n.labels.get(names.ADOPTED_LABEL))
+    def adopted(self) -> tuple[Node | Vm, ...]:
+        """Return the machines of our label that tpuctl has not made."""
+        machines = (machine for _, machine in self._listed() if machine is not None)
+        return tuple(one for one in machines if one.labels.get(names.ADOPTED_LABEL))
 
     def elsewhere(self) -> tuple[Survey[Node], Survey[Vm]]:
         """
@@ -223,7 +224,7 @@ class Sweep:
         return leftovers
 
     def _spared(self, machine: Node | Vm) -> bool:
-        adopted = isinstance(machine, Node) and names.ADOPTED_LABEL in machine.labels
+        adopted = names.ADOPTED_LABEL in machine.labels
         return adopted and self.spares_adopted and machine.name not in self.approved
 
     def _still_ours(self) -> None:

@@ -146,6 +146,9 @@ def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
     earlier = (span.zone for span in record.spans if span.kind is Kind.VM)
     for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
         sight = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
+        # One that is being taken over is not prepared yet: nothing is done with it, but to give it back.
+        if isinstance(sight, Present) and sight.value.labels.get(names.ADOPTED_LABEL) == names.ADOPTING:
+            return Absent()
         if not isinstance(sight, Absent):
             return sight
     return Absent()

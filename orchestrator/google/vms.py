@@ -1,10 +1,18 @@
 """VMs over Compute Engine v1."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.all_zones import Everywhere, Survey
-from orchestrator.domain.observation import Absent, Operation, OperationResult, Sight, Vm, VmState
+from orchestrator.domain.observation import (
+    Absent,
+    ForeignVm,
+    Operation,
+    OperationResult,
+    Sight,
+    Vm,
+    VmState,
+)
 from orchestrator.domain.plan import Verb
 from orchestrator.domain.ports import VmOrder
 from orchestrator.errors import NotFoundError, TransientError
@@ -18,6 +26,8 @@ from orchestrator.google.request_ids import RequestIds
 
 PAGE = 500
 _COMPLETE = ("", "NO_RESULTS_ON_PAGE")
+_SSH_KEYS, _OS_LOGIN = "ssh-keys", "enable-oslogin"
+_TRUE = frozenset({"true", "1", "yes", "y"})
 
 
 class ComputeVms:
@@ -115,6 +125,79 @@ class ComputeVms:
             answer = self._clients.instances.get_guest_attributes(request=request, **self._clients.reading)
         return public_keys(answer.query_value.items, what)
 
+    def inspect(self, name: str, zone: str) -> Sight[ForeignVm]:
+        """Look at one VM of any owner, with what matters to whoever takes it over; errors become Unknown."""
+
+        def look() -> ForeignVm:
+            found, project = self._instance(name, zone), self._clients.project
+            with translated(f"look at project '{project}'"):
+                shared = self._clients.projects.get(project=project, **self._clients.reading)
+            # What the instance says of it comes before what the project says.
+            keys = {**_items(shared.common_instance_metadata), **_items(found.metadata)}
+            interface = found.network_interfaces[0].network if found.network_interfaces else ""
+            return ForeignVm(
+                vm=vm_of(found, zone),
+                account=next((one.email for one in found.service_accounts), ""),
+                network=interface.rpartition("/")[2],
+                os_login=keys.get(_OS_LOGIN, "").strip().lower() in _TRUE,
+                protected=found.deletion_protection,
+                lasting=tuple(d.source.rpartition("/")[2] for d in found.disks if not d.auto_delete),
+                version=found.label_fingerprint,
+            )
+
+        return observed(look)
+
+    def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
+        """
+        Ask for *labels* beside those that a VM has; raise ConflictError when they are no longer of *version*.
+
+        The API replaces all labels, and refuses it when they were changed since they were read.
+        """
+        found = self._instance(name, zone)
+        return self._relabel(found, zone, {**found.labels, **labels}, version or found.label_fingerprint)
+
+    def unmark(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
+        """Ask for a VM without these *labels*; None when it is gone already."""
+        try:
+            found = self._instance(name, zone)
+        except NotFoundError:
+            return None
+        others = {key: value for key, value in found.labels.items() if key not in labels}
+        return self._relabel(found, zone, others, found.label_fingerprint)
+
+    def admit(self, name: str, zone: str, ssh_key: str) -> Operation:
+        """Ask for an SSH key in the metadata of a VM, beside those that it has."""
+        found = self._instance(name, zone)
+        return self._rekey(found, zone, [*_keys_but(found, ssh_key), ssh_key])
+
+    def expel(self, name: str, zone: str, ssh_key: str) -> Operation | None:
+        """Ask for a VM without this SSH key in its metadata; None when it is gone already."""
+        try:
+            found = self._instance(name, zone)
+        except NotFoundError:
+            return None
+        return self._rekey(found, zone, _keys_but(found, ssh_key))
+
+    def _relabel(self, found: Any, zone: str, labels: Mapping[str, str], version: str) -> Operation:
+        body = {"labels": dict(labels), "label_fingerprint": version}
+        request = {**self._where(found.name, zone), "instances_set_labels_request_resource": body}
+        with translated(f"label VM '{found.name}' in {zone}"):
+            answer = self._clients.instances.set_labels_unary(request=request, **self._clients.mutating)
+        return operations.of_compute(answer, Verb.UPDATE, found.name, zone)
+
+    def _rekey(self, found: Any, zone: str, keys: Sequence[str]) -> Operation:
+        items = {**_items(found.metadata), _SSH_KEYS: "\n".join(keys)}
+        if not keys:
+            del items[_SSH_KEYS]
+        body = {
+            "fingerprint": found.metadata.fingerprint,
+            "items": [{"key": key, "value": value} for key, value in items.items()],
+        }
+        request = {**self._where(found.name, zone), "metadata_resource": body}
+        with translated(f"change the SSH keys of VM '{found.name}' in {zone}"):
+            answer = self._clients.instances.set_metadata_unary(request=request, **self._clients.mutating)
+        return operations.of_compute(answer, Verb.UPDATE, found.name, zone)
+
     def _is_memory(self, answer: Any, order: VmOrder) -> bool:
         done = answer.status is type(answer).Status.DONE
         if not done or operations.compute_error(answer, "") is not None:
@@ -135,9 +218,11 @@ class ComputeVms:
         return answer
 
     def _get(self, name: str, zone: str) -> Vm:
+        return vm_of(self._instance(name, zone), zone)
+
+    def _instance(self, name: str, zone: str) -> Any:
         with translated(f"look at VM '{name}' in {zone}"):
-            answer = self._clients.instances.get(**self._where(name, zone), **self._clients.reading)
-            return vm_of(answer, zone)
+            return self._clients.instances.get(**self._where(name, zone), **self._clients.reading)
 
     def _listed(self, label: str, value: str, zone: str) -> list[Vm]:
         found: list[Vm] = []
@@ -178,6 +263,16 @@ class ComputeVms:
 
     def _where(self, name: str, zone: str) -> dict[str, str]:
         return {"project": self._clients.project, "zone": zone, "instance": name}
+
+
+def _items(metadata: Any) -> dict[str, str]:
+    return {item.key: item.value for item in metadata.items}
+
+
+def _keys_but(instance: Any, ssh_key: str) -> list[str]:
+    """Return the SSH keys in a VM's metadata without *ssh_key*."""
+    lines = _items(instance.metadata).get(_SSH_KEYS, "").splitlines()
+    return [line for line in lines if line and line != ssh_key]
 
 
 def vm_of(instance: Any, zone: str) -> Vm:

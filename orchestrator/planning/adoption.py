@@ -1,18 +1,19 @@
-"""Whether a TPU that somebody else has made fits the deployment, and what taking it over changes."""
+"""Whether a TPU, VM or bucket that somebody else has made fits the deployment, and what taking it over changes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.domain import names
-from orchestrator.domain.observation import ForeignBucket, ForeignNode, NodeState
-from orchestrator.domain.scopes import CLOUD_PLATFORM, STORAGE
+from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm, NodeState, VmState
+from orchestrator.domain.scopes import CLOUD_PLATFORM, STORAGE, vm_scopes
 from orchestrator.domain.spec import Spec
 
 _STORAGE_SCOPES = (CLOUD_PLATFORM, STORAGE, "https://www.googleapis.com/auth/devstorage.full_control")
 
 
-def is_adopted(spec: Spec, found: ForeignNode) -> bool:
-    """Say whether the TPU carries the deployment's label already."""
-    return found.node.labels.get(names.DEPLOYMENT_LABEL) == spec.name
+def is_adopted(spec: Spec, labels: Mapping[str, str]) -> bool:
+    """Say whether a thing with these labels is the deployment's already, and not only on its way."""
+    ours = labels.get(names.DEPLOYMENT_LABEL) == spec.name
+    return ours and labels.get(names.ADOPTED_LABEL) != names.ADOPTING
 
 
 def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator[str]:
@@ -41,6 +42,61 @@ def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator
     region = names.region_of(found.node.zone)
     if region != names.home_region(spec) and not spec.tpu.across_regions:
         yield f"it is in {region}, and the bucket in {names.home_region(spec)}: traffic is slow and billed"
+
+
+def vm_obstacles(spec: Spec, found: ForeignVm, others: Sequence[str], at_down: str) -> Iterator[str]:
+    """
+    Yield what keeps a VM from being the deployment's; *others* are the VMs that it has.
+
+    *at_down* is what `down` is to do with it.
+    """
+    vm, home = found.vm, names.home_region(spec)
+    owner = vm.labels.get(names.DEPLOYMENT_LABEL, "")
+    if owner and owner != spec.name:
+        yield f"it belongs to the deployment {owner}: run tpuctl down there, or leave it"
+    if vm.state is not VmState.RUNNING:
+        start = f"gcloud compute instances start {vm.name} --zone {vm.zone}"
+        yield f"it is {vm.state.value}, and only a VM that runs can be adopted: {start}"
+    if others:
+        yield f"the deployment has a VM already: {', '.join(others)}"
+    if spec.os_login or found.os_login:
+        yield "people log in to it by OS Login, so an SSH key in its metadata is ignored"
+    wide = CLOUD_PLATFORM in vm_scopes(spec)
+    if not set(vm.scopes) & set((CLOUD_PLATFORM,) if wide else _STORAGE_SCOPES):
+        has = ", ".join(scope.rpartition("/")[2] for scope in vm.scopes) or "none"
+        needs = (CLOUD_PLATFORM if wide else STORAGE).rpartition("/")[2]
+        yield f"its scopes are {has}, needed is {needs}: stop it, gcloud compute instances set-service-account"
+    if names.region_of(vm.zone) != home:
+        yield f"it is in {names.region_of(vm.zone)}, and the bucket in {home}: traffic is slow and billed"
+    if at_down == "delete" and found.protected:
+        yield "it is protected against deletion, so it can only be kept: --at-down keep"
+    elif at_down == "delete" and found.lasting:
+        disks = ", ".join(found.lasting)
+        yield f"its disk {disks} would outlive it, and be billed, so it can only be kept: --at-down keep"
+
+
+def vm_lines(spec: Spec, found: ForeignVm, account: str) -> Iterator[str]:
+    """Yield the lines that the deployment file must have for this VM; *account* is what ours would run as."""
+    vm, wanted = found.vm, spec.vm
+    if wanted == "none":
+        yield f"vm.name: {vm.name} (and not vm: none)"
+        return
+    if vm.name != wanted.name:
+        yield f"vm.name: {vm.name}"
+    if vm.zone != names.vm_zone(spec):
+        yield f"vm.zone: {vm.zone}"
+    if vm.machine != wanted.machine:
+        yield f"vm.machine: {vm.machine}"
+    if vm.disk_gb != wanted.disk_gb:
+        yield f"vm.disk_gb: {vm.disk_gb}"
+    if vm.spot != wanted.spot:
+        yield f"vm.spot: {str(vm.spot).lower()}"
+    if bool(vm.external_ip) != wanted.external_ip:
+        yield f"vm.external_ip: {str(bool(vm.external_ip)).lower()}"
+    if found.network and found.network != spec.network.rpartition("/")[2]:
+        yield f"network: {found.network}"
+    if found.account and found.account != account:
+        yield f"vm.service_account: {found.account}"
 
 
 def bucket_obstacles(spec: Spec, found: ForeignBucket, earlier: str, at_down: str) -> Iterator[str]:

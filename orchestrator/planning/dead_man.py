@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 
+from orchestrator.domain.names import takes_vm
 from orchestrator.domain.spec import Spec
 
 
@@ -27,6 +28,8 @@ def legs(spec: Spec) -> tuple[Leg, ...]:
 def _vm(spec: Spec) -> Leg:
     if spec.vm == "none":
         return Leg("VM", False, "there is no VM")
+    if takes_vm(spec):
+        return Leg("VM", False, "no limit at Google: it was adopted, not made by tpuctl")
     more = " and an hour" if spec.watch.on_vm else ""
     verb = "stops" if spec.vm.spot else "deletes"
     return Leg("VM", True, f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)")

@@ -1,6 +1,7 @@
 """What is left as it is although the deployment file wants it otherwise: a VM's disk may hold data."""
 
-from orchestrator.domain.observation import Present, Vm, VmState, World
+from orchestrator.domain.names import takes_vm, vm_name
+from orchestrator.domain.observation import Absent, Present, Vm, VmState, World
 from orchestrator.domain.scopes import CLOUD_PLATFORM, vm_scopes
 from orchestrator.domain.spec import Spec
 
@@ -9,6 +10,10 @@ def drift_notes(spec: Spec, world: World) -> tuple[str, ...]:
     """Return a sentence without a full stop for each thing that `up` does not change."""
     if spec.vm == "none":
         return ()
+    if takes_vm(spec) and isinstance(world.vm, Absent):
+        name = vm_name(spec)
+        text = f"the VM {name} is not part of the deployment, and tpuctl makes none in its place. To adopt it"
+        return (f"{text}: tpuctl adopt --vm {name}",)
     differences = changed(spec, world.vm.value) if isinstance(world.vm, Present) else ()
     text = (
         f"the VM stays as it is: {'; '.join(differences)}. tpuctl does not replace a VM, since its disk "

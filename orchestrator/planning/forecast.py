@@ -34,11 +34,13 @@ def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: st
     """
     Return all changes that `up` makes when nothing exists yet and nothing goes wrong, in order.
 
-    A bucket that is to be adopted exists.
+    A bucket or a VM that is to be adopted exists.
     """
     adopted = Present(Bucket(names.bucket_name(spec, ""), names.home_region(spec)))
     bucket = adopted if spec.bucket.adopt else Absent()
-    nothing = World(bucket, Absent(), Present(()), Present(()))
+    their_vm = Vm(names.vm_name(spec), names.vm_zone(spec), VmState.RUNNING, labels=names.labels(spec, "vm"))
+    vm = Present(their_vm) if names.takes_vm(spec) else Absent()
+    nothing = World(bucket, vm, Present(()), Present(()))
     return foresee(spec, accelerator, nothing, Record(job=JobRecord(bundle=bundle, agent=agent)))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import Sign, of_name
-from orchestrator.domain.observation import Node, NodeState, Unknown, World
+from orchestrator.domain.observation import Node, NodeState, Present, Unknown, World
 from orchestrator.domain.plan import MAKING, Change, Kind, Plan, Verb
 from orchestrator.domain.record import TERMINAL, Record
 from orchestrator.domain.spec import Spec
@@ -36,8 +36,18 @@ def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple
         if change.kind is Kind.NODE and change.verb is Verb.CREATE:
             yield from _second(spec, plan, change, world, record)
             yield from _reused(spec, change, record)
+        if change.kind is Kind.VM and _is_theirs(spec, change, world):
+            yield "what was adopted is neither made nor deleted", what
         if change.kind is Kind.NODE and change.verb is Verb.DELETE and not _ours(spec, change, world):
             yield "what is not ours is left alone", what
+
+
+def _is_theirs(spec: Spec, change: Change, world: World) -> bool:
+    """Say whether a change makes a VM that its owner was to give, or deletes one that was adopted."""
+    if change.verb is Verb.CREATE:
+        return spec.vm != "none" and spec.vm.name is not None
+    adopted = isinstance(world.vm, Present) and names.ADOPTED_LABEL in world.vm.value.labels
+    return adopted and change.verb is Verb.DELETE
 
 
 def _unseen(change: Change, world: World) -> bool:

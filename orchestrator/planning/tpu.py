@@ -312,6 +312,9 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
         return Step(waiting="TPU: not requested, since the bucket that held the job's data is gone")
+    # Once there was one, the job goes on without it: it costs the TPU nothing.
+    if names.takes_vm(spec) and isinstance(world.vm, Absent) and not record.vm.accepted:
+        return Step(waiting=f"TPU: not requested before the VM {names.vm_name(spec)} is adopted")
     vm = _without_vm(spec, record)
     if vm is not None:
         return Step(waiting=f"TPU: not requested without the VM, which was refused ({vm.text})")

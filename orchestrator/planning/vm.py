@@ -33,6 +33,8 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting="VM: an operation is running", wake_in=5.0)
     if isinstance(world.bucket, Absent) and record.bucket.observed:
         return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
+    if isinstance(vm, Absent) and names.takes_vm(spec):
+        return Step(waiting=f"VM: {missing_vm(spec, world, record)}")
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
             return Step(waiting="VM: not in sight; looking once more before it counts as gone")
@@ -48,9 +50,19 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     return _unfinished(vm.value, late, world, record)
 
 
+def missing_vm(spec: Spec, world: World, record: Record) -> str:
+    """Say why there is no VM where its owner was to give one, empty where none is missing."""
+    if not names.takes_vm(spec) or not isinstance(world.vm, Absent):
+        return ""
+    name = names.vm_name(spec)
+    if not record.vm.accepted:
+        return f"{name} is not part of the deployment yet; run: tpuctl adopt --vm {name}"
+    return f"{name} is gone; it was adopted, so tpuctl makes none in its place"
+
+
 def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record) -> Step:
     """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
-    if any(o.verb is Verb.CREATE for o in late):
+    if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
         # It has never run, so nothing is lost with its disk.
         why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
         return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),))
@@ -82,7 +94,8 @@ def give_up_start(world: World, record: Record, patience: float) -> Change | Non
     vm = world.vm
     if not isinstance(vm, Present) or vm.value.state not in COMING or VM_HAS_RUN in record.first_seen:
         return None
-    if not lasted(record, world, VM_COMING, patience):
+    # What its owner has made has run before, whatever this record knows of it.
+    if names.ADOPTED_LABEL in vm.value.labels or not lasted(record, world, VM_COMING, patience):
         return None
     why = f"its creation has not ended in {patience / 60:.0f} min"
     return Change(Kind.VM, Verb.DELETE, vm.value.name, why, vm.value.zone)

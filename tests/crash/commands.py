@@ -10,13 +10,13 @@ from orchestrator.app.expired import remember
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import Goal, pass_until, record_wanted
 from orchestrator.domain.lease import LIFE
-from orchestrator.domain.names import DEPLOYMENT_LABEL
+from orchestrator.domain.names import DEPLOYMENT_LABEL, vm_name, vm_zone
 from orchestrator.domain.plan import Kind
-from orchestrator.engine.adopt import Adoption, take_bucket
+from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
 from orchestrator.engine.loop import Watcher
 from orchestrator.engine.observe import observe
 from orchestrator.errors import LeaseHeldError
-from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles
+from orchestrator.planning.adoption import differing_lines, is_adopted, obstacles, vm_lines, vm_obstacles
 from tests.crash.oracle import asked
 from tests.crash.stage import ELSEWHERE, HERE
 from tests.engine.engine_lab import DIGEST, PROJECT, ZONE
@@ -68,12 +68,30 @@ def adopt(stage, spec, place=HERE):
         maker = Watcher(replace(made.deployment, only=room))
         pass_until(Goal.MACHINE_ROOM.reached, maker, made.deployment, Reporter(), made.turns())
         found = made.cloud.nodes.inspect(THEIRS, ZONE).value
-        if not is_adopted(spec, found):
+        if not is_adopted(spec, found.node.labels):
             parts = made.deployment
             world = observe(parts.cloud, spec, made.record, stage.bucket, stage.clock.now())
             assert not list(obstacles(spec, found, [n.name for n in world.known_nodes if n.name != THEIRS]))
             assert not list(differing_lines(spec, found, parts.blueprint.service_account))
             Adoption(parts, parts.blueprint.public_key).take(found, world)
+        return made.run(Goal.JOB.reached)
+
+
+def adopt_vm(stage, spec, place=HERE):
+    """`tpuctl adopt --vm`, and the `up` that follows."""
+    with process(stage, spec, place) as made:
+        record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
+        name, zone, parts = vm_name(spec), vm_zone(spec), made.deployment
+        found = made.cloud.vms.inspect(name, zone).value
+        if not is_adopted(spec, found.vm.labels):
+            room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
+            pass_until(
+                Goal.MACHINE_ROOM.reached, Watcher(replace(parts, only=room)), parts, Reporter(), made.turns()
+            )
+            found = made.cloud.vms.inspect(name, zone).value
+            assert not list(vm_obstacles(spec, found, [], "keep"))
+            assert not list(vm_lines(spec, found, parts.blueprint.vm_account))
+            take_vm(parts, found, "keep")
         return made.run(Goal.JOB.reached)
 
 

@@ -7,25 +7,43 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.app.down import delete_all, give_back
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.unclaimed_manifest import Unclaimed, UnclaimedFile, Why, folder_name
 from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import with_checksum
-from orchestrator.domain.names import bucket_name
-from orchestrator.domain.record import Record
-from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands
-from tests.crash.oracle import check_done, check_gone, check_over, check_running, ours
+from tests.crash.oracle import check_done, check_gone, check_over, check_running
 from tests.crash.stage import HERE
-from tests.engine.engine_lab import KEY, PROJECT, QUOTA, ZONE, a_spec
+from tests.crash.theirs import (
+    IN_FOLDER,
+    SPEC,
+    WITH_THEIR_VM,
+    adopted,
+    bucket_adopted,
+    bucket_back,
+    check_bucket_back,
+    check_folder_gone,
+    check_kept,
+    check_theirs_or_none,
+    check_vm_kept,
+    check_vm_theirs_or_none,
+    folder_used,
+    given_back,
+    machines_gone,
+    machines_then_bucket_back,
+    strangers,
+    their_bucket,
+    their_vm,
+    theirs,
+    vm_adopted,
+)
+from tests.engine.engine_lab import QUOTA, ZONE, a_spec
 
 STEP = 20
 """The step of the checkpoint that a running job has committed."""
 KEPT = f"{folder_name(1, 0)}checkpoints/ckpt.pt"
-SPEC = a_spec(vm__spot=True)
 QUEUED = a_spec(vm__spot=True, tpu__request="queued")
 RACE = a_spec(
     vm__spot=True,
@@ -36,12 +54,6 @@ RACE = a_spec(
 )
 
 
-IN_FOLDER = a_spec(
-    vm__spot=True,
-    bucket__name=bucket_name(a_spec(), PROJECT),
-    bucket__adopt=True,
-    bucket__prefix="team/demo/",
-)
 PAIR = replace(RACE, tpu=replace(RACE.tpu, strategy="failover", zones=RACE.tpu.zones[:2]))
 
 
@@ -90,112 +102,6 @@ def running(stage, spec=SPEC):
     manifest = Manifest(STEP, 1, 0, 1, 1, f"step-{STEP}", files, stage.clock.now())
     stage.put(manifest_name(STEP, 1, 0), manifest.text().encode())
     stage.wait(60)
-
-
-def strangers(stage):
-    """Another deployment's VM, TPU and bucket in the same project and zone."""
-    other = a_spec(name="other")
-    cloud = stage.open(other)
-    orders = Blueprint(other, cloud.account, f"tpuctl:{KEY}")
-    cloud.buckets.create(orders.bucket_order())
-    cloud.vms.create(orders.vm_order(Record()))
-    cloud.nodes.create(orders.node_order(Record(), ZONE, 1))
-    stage.wait(10)
-
-
-def theirs(stage):
-    """Somebody has made a TPU by hand; strangers are beside it."""
-    strangers(stage)
-    cloud = stage.open(SPEC)
-    order = Blueprint(SPEC, cloud.account, f"tpuctl:{KEY}").node_order(Record(), ZONE, 1)
-    cloud.nodes.create(replace(order, name=commands.THEIRS, labels={"owner": "me"}, metadata={}))
-    stage.wait(60)
-
-
-def adopted(stage):
-    """It has become the deployment's own, and trains."""
-    theirs(stage)
-    commands.adopt(stage, SPEC)
-    stage.wait(60)
-
-
-def their_bucket(stage):
-    """Somebody has made a bucket by hand, with an object in it."""
-    strangers(stage)
-    uniform = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
-    body = {"name": stage.bucket, "location": "EUROPE-WEST4", "labels": {"owner": "me"}, **uniform}
-    stage.storage.buckets.create(PROJECT, body)
-    stage.put("theirs.txt", b"precious")
-
-
-def bucket_adopted(stage):
-    """It has become the deployment's own, which trains."""
-    their_bucket(stage)
-    commands.adopt_bucket(stage, SPEC)
-    stage.wait(60)
-
-
-def folder_used(stage):
-    """A deployment keeps its data in a folder of that bucket."""
-    their_bucket(stage)
-    with commands.process(stage, IN_FOLDER, HERE) as made:
-        made.want()
-        made.run(seconds=120)
-
-
-def bucket_back(stage, spec, place=HERE):
-    """`down --delete-data`, whose second one finds a bucket that is not ours any more."""
-    left = commands.down(stage, spec, place, data=True)
-    assert {one.kind for one in left} <= {"bucket"}, f"down says that {left} is left"
-
-
-def machines_then_bucket_back(stage, spec, place=HERE):
-    """`down`, and then the same with --delete-data."""
-    machines_gone(stage, spec, place)
-    bucket_back(stage, spec, place)
-
-
-def check_bucket_back(stage, scenario, before):
-    """The bucket is as its owner had it, with his labels and rights alone; his object is there."""
-    stage.wait(60)
-    assert ours(stage) == []
-    bucket = stage.storage.buckets.get(stage.bucket, "storage.buckets.get")
-    assert bucket.fields["labels"] == {"owner": "me"}
-    assert stage.storage.buckets.policy(stage.bucket)["bindings"] == []
-    assert "theirs.txt" in stage.objects()
-
-
-def check_folder_gone(stage, scenario, before):
-    """Nothing of ours is left in the shared bucket, and what is beside our folder is untouched."""
-    stage.wait(60)
-    assert ours(stage) == []
-    assert "theirs.txt" in stage.objects()
-    assert stage.objects(IN_FOLDER.bucket.prefix) == []
-
-
-def given_back(stage, spec, place=HERE):
-    """`down`, which keeps what was adopted."""
-    with commands.process(stage, spec, place, forgiving=True) as made:
-        sweep = made.sweep()
-        give_back(made.deployment, sweep, sweep.adopted())
-        left = delete_all(sweep)
-    assert left == [], f"down says that {left} is left"
-
-
-def check_kept(stage, scenario, before):
-    """The TPU is there as its owner had it, with his labels alone; all else is gone."""
-    stage.wait(60)
-    nodes = [n for n in stage.cloud.kernel.state.nodes.values() if n.name.startswith("demo")]
-    assert [(n.name, n.body["labels"]) for n in nodes] == [(commands.THEIRS, {"owner": "me"})]
-    assert [v for v in stage.vms() if v.startswith("demo")] == []
-
-
-def check_theirs_or_none(stage, scenario, before):
-    """Nothing carries our label; the TPU is there unless it had become ours before."""
-    stage.wait(60)
-    nodes = [n for n in stage.cloud.kernel.state.nodes.values() if n.name.startswith("demo")]
-    assert all(n.body["labels"] == {"owner": "me"} for n in nodes), nodes
-    assert [v for v in stage.vms() if v.startswith("demo")] == []
 
 
 def preempted(stage):
@@ -330,12 +236,6 @@ def all_gone(stage, spec, place=HERE):
     assert left == [], f"down says that {left} is left"
 
 
-def machines_gone(stage, spec, place=HERE):
-    """`down`."""
-    left = commands.down(stage, spec, place)
-    assert left == [], f"down says that {left} is left"
-
-
 UP = Way("up again", commands.up, check_running)
 WATCH = Way("watch again", commands.watch, check_running)
 DOWN = Way("down", machines_gone, check_gone)
@@ -408,6 +308,26 @@ SCENARIOS = (
         adopted,
         given_back,
         (Way("down again", given_back, check_kept), Way("down, all", machines_gone, check_theirs_or_none)),
+        swept=False,
+    ),
+    Scenario(
+        "adopt VM",
+        their_vm,
+        commands.adopt_vm,
+        (Way("adopt again", commands.adopt_vm, check_running), Way("down", given_back, check_vm_kept)),
+        spec=WITH_THEIR_VM,
+        again=commands.adopt_vm,
+        swept=False,
+    ),
+    Scenario(
+        "down, adopted VM kept",
+        vm_adopted,
+        given_back,
+        (
+            Way("down again", given_back, check_vm_kept),
+            Way("down, all", machines_gone, check_vm_theirs_or_none),
+        ),
+        spec=WITH_THEIR_VM,
         swept=False,
     ),
     Scenario(

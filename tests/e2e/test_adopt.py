@@ -23,22 +23,34 @@ SHAPE = (
 )
 
 
-def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(stage, tmp_path):
-    """Its job resumes on the successor; a second one is given back with its label and without a job."""
-    stage.use_example(steps=150)
-    shown = stage.tpuctl("local", "env", "--json").out
-    environment = {**stage.environment, **json.loads(shown)["variables"], "HOME": str(tmp_path / "home")}
-    environment["CLOUDSDK_CONFIG"] = str(tmp_path / "config")
-    (tmp_path / "home").mkdir()
+class Gcloud:
+    """The stock gcloud, speaking of one kind of machine."""
 
-    def tpu(verb, name, *words):
+    def __init__(self, stage, folder, *words):
+        shown = stage.tpuctl("local", "env", "--json").out
+        self._environment = {
+            **stage.environment,
+            **json.loads(shown)["variables"],
+            "HOME": str(folder / "home"),
+        }
+        self._environment["CLOUDSDK_CONFIG"] = str(folder / "config")
+        self._words = words
+        (folder / "home").mkdir()
+
+    def __call__(self, verb, name, *words):
+        """Run it, and return what it prints."""
         done = subprocess.run(
-            ["gcloud", "compute", "tpus", "tpu-vm", verb, name, *HERE, *words],
-            env=environment, capture_output=True, text=True, check=False,
+            ["gcloud", *self._words, verb, name, *HERE, *words],
+            env=self._environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+
+def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(stage, tmp_path):
+    """Its job resumes on the successor; a second one is given back with its label and without a job."""
+    stage.use_example(steps=150)
+    tpu = Gcloud(stage, tmp_path, "compute", "tpus", "tpu-vm")
     tpu("create", "first", *SHAPE)
     stage.tpuctl("adopt", "first", "--yes")
     stage.wait_for("step 7", lambda: stage.at(7))
@@ -59,3 +71,29 @@ def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(stage, tmp_pat
     assert stage.jobs() == {}
     assert tpu("describe", "second", "--format", "value(labels)").strip() == "owner=me"
     tpu("delete", "second")
+
+
+def test_a_vm_made_by_gcloud_runs_the_job_and_is_given_back(stage, tmp_path):
+    """It is reached and prepared over real SSH; afterwards no label, key, cron job or process of ours is on it."""
+    vm = "{name: theirs, machine: e2-medium, disk_gb: 20}"
+    stage.write(tpu="v5litepod-4", vm=vm, run_on="vm", command="exec sleep 600")
+    instances = Gcloud(stage, tmp_path, "compute", "instances")
+    instances(
+        "create", "theirs", "--machine-type", "e2-medium", "--boot-disk-size", "20GB", "--labels", "owner=me",
+        "--image-family", "ubuntu-2404-lts-amd64", "--image-project", "ubuntu-os-cloud",
+        "--scopes", "storage-rw", "--metadata", "enable-guest-attributes=TRUE",
+    )  # fmt: skip
+    stage.tpuctl("adopt", "--vm", "theirs", "--yes")
+    stage.tpuctl("up")
+    stage.wait_for("the job", lambda: stage.jobs(b"sleep"))
+    look = ("ssh", "--vm", "--home", "--", "sh", "-c", 'ls "$TPUCTL_CRON_DIR" "$TPUCTL_ROOT"')
+    assert {"tpuctl", "agent.pyz"} <= set(stage.tpuctl(*look).out.split())
+    (disk,) = stage.cloud.glob("machines/vm-*")
+    assert "VM theirs is yours again" in stage.tpuctl("down", "--yes").err
+    assert (stage.jobs(b"sleep"), stage.agents()) == ({}, [])
+    assert list((disk / "etc/cron.d").iterdir()) == []
+    assert [path.name.partition("-")[0] for path in (disk / "opt").iterdir()] == ["tpuctl.released"]
+    shown = instances("describe", "theirs", "--format", "value(labels,metadata.items)")
+    assert "owner=me" in shown
+    assert "tpuctl" not in shown
+    instances("delete", "theirs")

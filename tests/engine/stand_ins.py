@@ -129,6 +129,9 @@ class Push:
         prepared = re.search(r"^TPUCTL_INCARNATION='(\d+)'", script, re.MULTILINE)
         for host in hosts:
             machine = by_address[host.address]
+            adopting = "TPUCTL_ROLE='vm'" in script or script.startswith(("deployment=", "seconds="))
+            if machine.startswith("vm-") and adopting:
+                continue  # A VM without the job is looked at, prepared or given back.
             if prepared:
                 self.machines.told[machine] = prepared[1]
             self.machines.start(machine)

@@ -235,6 +235,9 @@ class Ssh:
                 self.cloud.machines.end(worker)
                 continue
             fresh = {**worker.env, **self._told.get(host.name, {}), **settings_in(script)}
+            if fresh.get("TPUCTL_RUNS_JOB") != "1":
+                worker.env = fresh
+                continue
             # A machine that somebody else has made learns here whose it is.
             worker.env = worker.env or fresh
             self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script)

@@ -33,7 +33,7 @@ def test_one_that_fits_has_neither_obstacle_nor_difference():
         found = replace(FITS, scopes=scopes)
         assert list(obstacles(spec(), found, [])) == []
     assert list(differing_lines(spec(), FITS, ACCOUNT)) == []
-    assert not is_adopted(spec(), FITS)
+    assert not is_adopted(spec(), FITS.node.labels)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_no_line_of_the_file_puts_right(found, wanted, others, why):
 def test_a_label_of_this_deployment_is_no_obstacle():
     """A command that was killed goes on."""
     found = replace(FITS, node=replace(NODE, labels={"tpuctl-deployment": spec().name}))
-    assert is_adopted(spec(), found)
+    assert is_adopted(spec(), found.node.labels)
     assert list(obstacles(spec(), found, [])) == []
 
 

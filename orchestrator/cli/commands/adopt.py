@@ -1,46 +1,53 @@
-"""tpuctl adopt: a TPU or a bucket that was made without tpuctl becomes the deployment's own."""
+"""tpuctl adopt: a TPU, a VM or a bucket that was made without tpuctl becomes the deployment's own."""
 
 import click
 
 from orchestrator.app.choice import Choice
 from orchestrator.cli.options import Command, confirm, deployment_options, must_answer, yes_option
 from orchestrator.domain.names import AT_DOWN
-from orchestrator.domain.observation import ForeignBucket, ForeignNode
+from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm
 
 
 @click.command("adopt", cls=Command)
 @deployment_options
 @yes_option
 @click.option("--bucket", "is_bucket", is_flag=True, help="NAME is a bucket.")
-@click.option("--zone", help="Zone of the TPU. Default: the zones of the deployment file.")
+@click.option("--vm", "is_vm", is_flag=True, help="NAME is a VM.")
+@click.option("--zone", help="Zone of the TPU or VM. Default: the zones of the deployment file.")
 @click.option(
     "--at-down", type=click.Choice(AT_DOWN),
-    help="What `tpuctl down` does with it; with a bucket, `down --delete-data`. Default: ask; keep a bucket.",
+    help="What `tpuctl down` does with it; with a bucket, `down --delete-data`. Default: ask; keep VM and bucket.",
 )  # fmt: skip
 @click.argument("name")
 def command(
-    choice: Choice, yes: bool, is_bucket: bool, zone: str | None, at_down: str | None, name: str
+    choice: Choice, yes: bool, is_bucket: bool, is_vm: bool, zone: str | None, at_down: str | None, name: str
 ) -> None:  # fmt: skip
     """
     Take over the TPU VM called NAME, which was made without tpuctl, and start the job on it.
 
     It must be what the deployment file says; what differs is named, with the lines to change. Before anything
     is changed it says what will be, and asks. Bucket and VM are made first, where they are missing. With
-    --bucket it is a bucket of this project instead, which the next `tpuctl up` uses.
+    --bucket it is a bucket of this project instead, with --vm a VM, which the next `tpuctl up` uses.
     """
-    from orchestrator.app.adopt import adopt, adopt_bucket
+    from orchestrator.app.adopt import adopt, adopt_bucket, adopt_vm
     from orchestrator.cli.views import adopt as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     must_answer(yes=yes)
 
-    def approve(found: ForeignNode | ForeignBucket) -> None:
+    if is_bucket and is_vm:
+        raise click.UsageError("NAME is either a bucket or a VM.")
+
+    def approve(found: ForeignNode | ForeignVm | ForeignBucket) -> None:
         view.show_change(found, at_down)
         confirm(f"Adopt {name}?", yes=yes)
 
     if is_bucket:
         bucket = adopt_bucket(choice, name, at_down or "keep", EventPrinter(), approve)
         view.show_bucket(bucket, at_down or "keep", as_json=choice.as_json)
+    elif is_vm:
+        vm = adopt_vm(choice, name, zone, at_down or "keep", EventPrinter(), approve)
+        view.show_vm(vm, at_down or "keep", as_json=choice.as_json)
     else:
         done = adopt(choice, name, zone, at_down or "yes", EventPrinter(), approve)
         view.show(done, as_json=choice.as_json)

@@ -14,7 +14,7 @@ from orchestrator.cli.options import (
     must_answer,
     yes_option,
 )
-from orchestrator.domain.observation import Node
+from orchestrator.domain.observation import Node, Vm
 from orchestrator.errors import LeaseHeldError
 
 
@@ -28,7 +28,7 @@ from orchestrator.errors import LeaseHeldError
 @click.option(
     "--adopted",
     type=click.Choice(["keep", "delete"]),
-    help="What becomes of an adopted TPU. Default: as said at its adoption, else ask; keep it without a terminal.",
+    help="What becomes of an adopted TPU or VM. Default: as said then, else ask; keep without a terminal.",
 )
 def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopted: str | None) -> None:
     """
@@ -47,10 +47,10 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
         say(f"{held.message}; if it still works, it may make machines again")
         confirm("Go on without the lease?", yes=yes)
 
-    def keep(tpus: Sequence[Node]) -> bool:
+    def keep(machines: Sequence[Node | Vm]) -> bool:
         if yes:
             return True
-        names = ", ".join(node.name for node in tpus)
+        names = ", ".join(node.name for node in machines)
         return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
 
     # Without the flag nobody is asked: a question alone would be answered in passing.

@@ -85,6 +85,7 @@ KINDS: Mapping[str, Any] = {
         "rows?": [{"verdict": str, "theirs": str, "ours": str, "why": str}],
     },
     "adopt": {"tpu": str, "zone": str, "incarnation": int, "changes": int},
+    "adopt-vm": {"vm": str, "zone": str, "at_down": str},
     "adopt-bucket": {"bucket": str, "at_down": str},
     "export": {"folder": str, "project": str, "files": [str], "lost": [{"what": str, "why": str}]},
     "plan": {

@@ -221,6 +221,18 @@ def _machine_there(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem("vm.machine", text, f"write machine: {there}, or vm: none", fatal=False)
 
 
+def _vm_name(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.vm == "none" or spec.vm.name is None:
+        return
+    if not re.fullmatch(LABEL, spec.vm.name):
+        hint = "see: gcloud compute instances list"
+        yield Problem("vm.name", f'"{spec.vm.name[:60]}" is not the name of a VM', hint)
+    if spec.fleet:
+        yield Problem("vm.name", "a fleet has a VM of its own", "leave it out")
+    if spec.vm.image:
+        yield Problem("vm.image", f"{spec.vm.name} has its image already", "leave vm.image out")
+
+
 def _vm_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     zone, region = spec.vm.zone if spec.vm != "none" else None, _region(spec, catalog)
     if zone is not None and not _ZONE.fullmatch(zone):
@@ -310,6 +322,7 @@ RULES = (
     SettingRule(("vm.disk_gb",), _disk),
     SettingRule(("vm.machine",), _machine),
     SettingRule(("vm.machine", "tpu.zones"), _machine_there),
+    SettingRule(("vm.name", "vm.image", "fleet"), _vm_name),
     SettingRule(("vm.zone", "tpu.zones"), _vm_zone),
     SettingRule(("bucket.name", "bucket.adopt"), _bucket),
     SettingRule(("bucket.prefix", "bucket.adopt"), _prefix),
