@@ -108,10 +108,10 @@ def _fitting_vm(session: Session, name: str, zone: str | None, at_down: str) -> 
     place = zone or names.vm_zone(spec)
     sight = vms.inspect(name, place)
     mine = vms.labelled(names.DEPLOYMENT_LABEL, spec.name, (place, names.vm_zone(spec)))
-    for seen in (sight, mine):
-        if isinstance(seen, Unknown):
+    for answer in (sight, mine):
+        if isinstance(answer, Unknown):
             raise TransientError(
-                f"VM {name} cannot be looked at: {seen.why}", hint=seen.hint, changed=UNTOUCHED
+                f"VM {name} cannot be looked at: {answer.why}", hint=answer.hint, changed=UNTOUCHED
             )
     if not isinstance(sight, Present):
         raise UsageError(

@@ -85,8 +85,8 @@ def take_down(
         sweep = Sweep(session.deployment, alone=take_over is None)
         with reporter:
             adopted = sweep.adopted()
-            kept = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
-            has_data, data_goes, has_machines = _announce(session, sweep, kept, delete_data=delete_data)
+            returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
+            has_data, data_goes, has_machines = _announce(session, sweep, returning, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
         # Before the approval: afterwards the record no longer knows what was billed.
         sweep.spares_adopted = True
@@ -149,8 +149,8 @@ def give_back(parts: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]) -> 
         try:
             adoption.stop_job(node, world)
         except TpuctlError as error:
-            left = "; then: sudo rm -f /etc/cron.d/tpuctl*" if isinstance(node, Vm) else ""
-            troubles.append(f"the job on {node.name} could not be stopped: {error.message}{left}")
+            then = "; then: sudo rm -f /etc/cron.d/tpuctl*" if isinstance(node, Vm) else ""
+            troubles.append(f"the job on {node.name} could not be stopped: {error.message}{then}")
         adoption.release(node)
     return tuple(troubles)
 
@@ -167,17 +167,17 @@ def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
 
 
 def _announce(
-    session: Session, sweep: Sweep, kept: Container[str], *, delete_data: bool
+    session: Session, sweep: Sweep, returning: Container[str], *, delete_data: bool
 ) -> tuple[bool, bool, bool]:
     """
-    Say what will be deleted and what will not: the machines *kept* are given back.
+    Say what will be deleted and what will not: the machines *returning* are given back.
 
     Return whether there may be a bucket, whether its data goes, and whether there are machines.
     """
     found = sweep.find()
     for item in found:
         what = f"{item.kind} {item.name} {item.zone} {item.state}"
-        session.reporter.say(f"  {what}, is given back" if item.name in kept else f"- {what}")
+        session.reporter.say(f"  {what}, is given back" if item.name in returning else f"- {what}")
     bucket = session.blueprint.bucket
     place = f"gs://{bucket}/{names.prefix_of(session.spec)}"
     # A bucket that cannot be looked at counts as there: nobody may lose data by an Unknown.

@@ -93,7 +93,7 @@ def _prepare_vm(parts: Deployment, vm: Vm) -> None:
     if looked.exit_code != 0:
         raise UsageError(
             f"{vm.name} is not fit to be the VM: {_last_line(looked)}",
-            hint="mend it, then run this again; or give it back: tpuctl down", code="TPU-147",
+            hint="fix that, then run this again; or give it back: tpuctl down", code="TPU-147",
         )  # fmt: skip
     scripts = parts.blueprint.scripts("vm", parts.records.current)
     run_everywhere(parts, host, f"export TPUCTL_ROOT=$1\n{scripts.startup}")
