@@ -82,10 +82,10 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
         "omitted": max(0, len(facts.events) - NEWEST),
         "live": live,
         # The only text that is not escaped: it is a file of ours.
-        "style": _environment().filters["as_is"](style),
+        "style": environment().filters["as_is"](style),
         "style_hash": style_hash(style),
     }
-    return _environment().get_template("page.html.j2").render(values)
+    return environment().get_template("page.html.j2").render(values)
 
 
 def style_hash(style: str) -> str:
@@ -106,7 +106,8 @@ def _folders() -> list[Path]:
 
 
 @cache
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """Return what fills the templates beside the page's."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -119,17 +120,18 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     made.filters.update(
-        span=span_text, stamp=_stamp, percent=lambda share: f"{share:.1%}", usd=_usd,
+        span=span_text, stamp=stamp, percent=lambda share: f"{share:.1%}", usd=usd_shown,
         as_is=Markup,
     )  # fmt: skip
     return made
 
 
-def _stamp(at: float) -> str:
+def stamp(at: float) -> str:
+    """Return a moment in UTC."""
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _usd(usd: float | None) -> str:
+def usd_shown(usd: float | None) -> str:
     """Return an amount with at least two digits that count: a rehearsal costs parts of a cent."""
     if usd is None:
         return UNKNOWN
@@ -151,7 +153,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     ages = [w["checkpoint_age_s"] for w in status["workers"] if w["checkpoint_age_s"] is not None]
     redone = UNKNOWN if summary.steps_redone is None else f"{summary.steps_redone:,}"
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
-    began = f"began {_stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
+    began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
     number = status["incarnation"]
     free = " A rehearsal on the local cloud: nothing is billed." if facts.rehearsed else ""
     return {
@@ -160,7 +162,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
         "headline": headline,
         "alarm": outcome in BAD,
         "over": bool(outcome),
-        "about": f"Project {status['project']}, {began}as of {_stamp(facts.now)} UTC.{free}",
+        "about": f"Project {status['project']}, {began}as of {stamp(facts.now)} UTC.{free}",
         "rehearsed": facts.rehearsed,
         "hero": _hero(facts),
         "bar": _bar(facts),
@@ -196,11 +198,11 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
         _tile("", f"{lost or 'no'}", f"preemption{'' if lost == 1 else 's'} {survived if lost else ''}")
     )
     if spent.usd:
-        found.append(_tile("", _usd(spent.usd), "at spot prices" if facts.rehearsed else "spent"))
+        found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.rehearsed else "spent"))
     # What has no known price would make the saving look larger, or smaller, than it is.
     if spent.ondemand_usd > spent.usd and not spent.unknown:
         share = 1 - spent.usd / spent.ondemand_usd
-        found.append(_tile("", f"{share:.0%}", f"saved ({_usd(spent.ondemand_usd)} on demand)"))
+        found.append(_tile("", f"{share:.0%}", f"saved ({usd_shown(spent.ondemand_usd)} on demand)"))
     return found
 
 
@@ -226,7 +228,7 @@ def _bar(facts: PageFacts) -> dict[str, Any] | None:
         text += f", {rate_text(min(rates))}"
     eta = facts.status.get("eta_s")
     if eta is not None and not facts.status["outcome"]:
-        until = _stamp(facts.now + eta)[0 if eta > 86400 else 11 : 16]
+        until = stamp(facts.now + eta)[0 if eta > 86400 else 11 : 16]
         text += f", about {span_text(eta)} left (until {until} UTC)"
     return {"share": round(min(100.0, 100 * step / target), 2), "text": text}
 
@@ -287,11 +289,11 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
 
 def _money(facts: PageFacts) -> dict[str, Any]:
     spent = facts.spending
-    notes = [f"Wasted by preemptions: {_usd(spent.wasted_usd)}."]
+    notes = [f"Wasted by preemptions: {usd_shown(spent.wasted_usd)}."]
     if spent.rate_usd:
-        notes.append(f"What exists now costs {_usd(spent.rate_usd)} per hour.")
+        notes.append(f"What exists now costs {usd_shown(spent.rate_usd)} per hour.")
     if spent.budget_usd is not None:
-        notes.append(f"Budget: {_usd(spent.budget_usd)}, {spent.usd / spent.budget_usd:.0%} spent.")
+        notes.append(f"Budget: {usd_shown(spent.budget_usd)}, {spent.usd / spent.budget_usd:.0%} spent.")
     if spent.unknown:
         notes.append(f"No price is known for {', '.join(spent.unknown)}; the sums leave it out.")
     return {

@@ -10,7 +10,8 @@ from typing import Any
 
 from orchestrator.contract.limits import LARGEST_INT
 from orchestrator.domain.clean_text import cut
-from orchestrator.planning.fleet_use import Amount, Bill, JobHistory, lost_steps, state_of
+from orchestrator.planning.fleet_bill import Amount, Bill, lost_steps, state_of
+from orchestrator.planning.fleet_use import JobHistory
 
 MOST_COLUMNS = 64
 LONGEST_NAME, LONGEST_VALUE = 60, 200
@@ -53,12 +54,11 @@ def results_table(
     collected: dict[str, None] = {}
     rows: list[dict[str, Value]] = []
     for task, variables in enumerate(job.order.parameters):
-        beat, amount = job.last_beat(task), costs.tasks.get((job.order.name, task), Amount())
+        (step, loss), amount = job.progress(task), costs.tasks.get((job.order.name, task), Amount())
         values: dict[str, Value] = {
             "state": state_of(job, task, at_work), "restarts": job.restarts(task),
             "lost_steps": lost_steps(job, task), "node_seconds": round(amount.seconds, 1),
-            "cost_usd": round(amount.usd, 6), "step": beat.step if beat else None,
-            "loss": beat.loss if beat else None,
+            "cost_usd": round(amount.usd, 6), "step": step, "loss": loss,
         }  # fmt: skip
         row: dict[str, Value] = {number: task, **variables, **{own[k]: v for k, v in values.items()}}
         for file, data in files.get(task, {}).items():

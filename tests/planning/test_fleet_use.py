@@ -7,22 +7,17 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet import Order
-from orchestrator.planning.fleet_use import (
+from orchestrator.planning.fleet_bill import (
     VM,
     Amount,
-    JobHistory,
-    NodeFacts,
-    NodeUse,
-    Start,
-    TaskEnd,
     bill,
     jobs_remaining,
-    lanes,
     lost_steps,
     queue_curve,
     running,
     state_of,
 )
+from orchestrator.planning.fleet_use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
 
 T = 1_000_000.0
 WORK, BOOT, IDLE, LOST, UNKNOWN = (
@@ -109,6 +104,12 @@ def test_of_a_machine_that_never_reported_and_is_gone_nothing_is_known():
     assert told(there) == [(BOOT, 0, 80, -1)]
 
 
+def test_a_node_without_a_task_is_idle_and_one_without_a_machine_has_no_time():
+    """Each is a row all the same."""
+    idle, none = lanes([a_node((0, None), ready=60), a_node(name="n-2")], [], T + 80)
+    assert (told(idle), told(none), none.lives) == ([(BOOT, 0, 60, -1), (IDLE, 60, 80, -1)], [], False)
+
+
 def test_the_bill_adds_up_and_idle_time_has_a_row_of_its_own():
     """Every second of every machine is in it once."""
     last = beat(180, step=18, committed_step=15, committed_at=T + 150)
@@ -146,6 +147,12 @@ def test_steps_that_were_made_again_are_counted_where_both_machines_told():
     assert lost_steps(a_job([(0, "a", 0, first), (0, "b", 60, None)]), 0) is None
     assert lost_steps(a_job([(0, "a", 0, None), (0, "b", 60, again)]), 0) == 0
     assert lost_steps(a_job([]), 0) == 0
+
+
+def test_a_start_that_only_found_the_task_done_hides_no_step_and_no_loss():
+    """It has reported the step of the checkpoint and no loss."""
+    job = a_job([(0, "a", 0, beat(50, step=40, loss=0.5)), (0, "b", 60, beat(61, committed_step=42))])
+    assert (job.progress(0), job.progress(1)) == ((42, 0.5), (None, None))
 
 
 def test_the_time_left_is_known_when_a_task_is_done_and_is_shared_by_the_nodes():

@@ -8,8 +8,10 @@ import uvicorn
 
 from orchestrator.app.dashboard import listening
 from orchestrator.report.dashboard import Dashboard
+from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.page import LiveFacts, page
 from tests.report.browser import Browser, found
+from tests.report.fleet_kit import Afternoon
 from tests.report.report_kit import facts
 
 pytestmark = [
@@ -88,6 +90,23 @@ def sent_to_another_port(browser):
     return head
 
 
+def a_fleet(browser, path):
+    """Look at the page of a hundred nodes: all of it inside, readable, and asking for nothing."""
+    afternoon = Afternoon(hours=2)
+    account = afternoon.account()
+    path.write_text(fleet_page(account, afternoon.tables(account)))
+    for width, dark in ((1280, True), (400, False)):
+        browser.open(path.as_uri(), width=width, dark=dark)
+        look = browser.value(LOOK)
+        assert browser.complaints == []
+        assert (look["sideways"] <= 0, look["small"], contrast(look) >= 7) == (True, 0, True)
+        assert all(inside for inside, _ in look["bars"])
+        assert len({fill for _, fill in look["bars"]}) >= 6, "jobs and uses differ in colour"
+        rows = browser.value("document.querySelectorAll('.nodes rect.track').length")
+        assert rows == len(afternoon.names)
+        assert all(one in look["words"] for one in ("Nodes", "Jobs", "lr-sweep", "eval_loss by lr", "(idle)"))
+
+
 def test_report_and_dashboard_in_a_real_browser(tmp_path):
     """One browser for all of it, because its start is what costs."""
     hostile = "<img src=x onerror=alert(1)> " + "long" * 60
@@ -117,6 +136,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
             papers.add((dark, look["paper"]))
             browser.picture(tmp_path / f"{width}-{'dark' if dark else 'light'}.png")
         assert len({paper for _, paper in papers}) == 2
+        a_fleet(browser, tmp_path / "fleet.html")
 
         told = ["first news"]
         with listening(0) as listener:

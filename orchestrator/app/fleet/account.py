@@ -1,8 +1,8 @@
 """What a fleet has done and what it has cost, read back from the bucket: for queue, cost, results and report."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.jobs import Queue, fleet_to_read, queue, submitted_order
@@ -15,51 +15,21 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.engine import fleet_orders
+from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.fleet_history import FleetHistory, read_collected
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet import Controller, node_names
-from orchestrator.planning.fleet_use import (
-    Amount,
-    Bill,
-    JobHistory,
-    NodeFacts,
-    NodeLane,
-    bill,
-    jobs_remaining,
-    lanes,
-    running,
-)
+from orchestrator.planning.fleet_bill import Account, Amount, bill, jobs_remaining, running
+from orchestrator.planning.fleet_use import NodeFacts, lanes
 from orchestrator.pricing.spending import spending
+from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table
 
+MOST_TABLES = 10
+"""Jobs whose results the report shows, the newest."""
 NODES_SECONDS = 30.0
 """Seconds for which the records of nodes serve who looks again: each is a read."""
-
-
-@dataclass(frozen=True)
-class Account:
-    """
-    Hold what is known at *now*. *unread* names nodes whose record could not be read: no sum has them.
-
-    *eta* has for jobs that go on the seconds until they are over, where that is known.
-    """
-
-    name: str
-    now: float
-    jobs: tuple[JobHistory, ...]
-    lanes: tuple[NodeLane, ...]
-    bill: Bill
-    at_work: frozenset[tuple[str, int]]
-    eta: Mapping[str, float]
-    budget_usd: float | None
-    rehearsed: bool
-    unread: tuple[str, ...] = ()
-    preemptions: int = 0
-
-    def job(self, name: str) -> JobHistory:
-        """Return the history of one job."""
-        return next(one for one in self.jobs if one.order.name == name)
 
 
 class Accounts:
@@ -169,3 +139,15 @@ def _vm(head: Session, now: float) -> Amount:
     one = spending(head.spec, head.catalog, record, (), now)
     seconds = sum((span.until or now) - span.since for span in record.spans if span.kind is Kind.VM)
     return Amount(seconds, one.usd, one.ondemand_usd)
+
+
+def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, Account]:
+    """Write the page to *output*, by default NAME-report.html; return where it is and what it tells."""
+    accounts = Accounts(choice, reporter)
+    found = accounts.look()
+    shown = [job for job in found.jobs if any(job.order.parameters) or job.order.collect]
+    tables = [table_of(accounts.fleet, found, job.order.name) for job in shown[-MOST_TABLES:]]
+    path = output or Path(f"{found.name}-report.html")
+    # Whole or not at all: a browser may have the old page open and renew it now.
+    write_atomically(path, fleet_page(found, tables).encode())
+    return path, found

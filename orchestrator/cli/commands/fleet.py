@@ -175,6 +175,23 @@ def cost(choice: Choice) -> None:
     view.show_cost(account(choice, EventPrinter()), as_json=choice.as_json)
 
 
+@command.command("report", cls=Command)
+@deployment_options
+@output_option("NAME-report.html")
+def report(choice: Choice, output: Path | None) -> None:
+    """
+    Write one HTML page: what each node did, the queue over time, jobs, results of sweeps, and money.
+
+    The page holds everything itself and needs no network.
+    """
+    from orchestrator.app.fleet.account import write_fleet_report
+    from orchestrator.cli.views import fleet_account as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    path, account = write_fleet_report(choice, output, EventPrinter())
+    view.show_report(path, account, as_json=choice.as_json)
+
+
 @command.command("cancel", cls=Command)
 @deployment_options
 @which_argument

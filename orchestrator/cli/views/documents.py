@@ -138,6 +138,7 @@ KINDS: Mapping[str, Any] = {
         ],
         "trouble": str,
     },
+    "fleet-report": {"name": str, "file": str, "usd": float},
     "fleet-results": {"job": str, "columns": [str], "rows": [table(object)], "file": maybe(str)},
     "fleet-cost": {
         "name": str, "usd": float, "ondemand_usd": float, "budget_usd": maybe(float), "complete": bool,

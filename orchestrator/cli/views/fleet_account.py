@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.fleet.account import Account, QueueLooks
+from orchestrator.app.fleet.account import QueueLooks
 from orchestrator.app.fleet.jobs import Queue
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
 from orchestrator.domain.amounts import span_text, usd_text
 from orchestrator.planning.fleet import JobRow, TaskRow
+from orchestrator.planning.fleet_bill import Account, Amount, lost_steps
 from orchestrator.planning.fleet_gate import Gate, Hold
-from orchestrator.planning.fleet_use import Amount, lost_steps
 from orchestrator.report.results_table import ResultsTable, Value
 
 GAP = 2
@@ -97,12 +97,12 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
         history, amount = account.job(job.name), account.bill.jobs.get(job.name, Amount())
         tasks = []
         for task in job.tasks:
-            beat = history.last_beat(task.number)
+            step, loss = history.progress(task.number)
             tasks.append(
                 {
                     "number": task.number, "state": task.state, "node": task.node,
                     "restarts": _restarts(account, job, task), "parameters": dict(task.parameters),
-                    "step": beat.step if beat else None, "loss": beat.loss if beat else None,
+                    "step": step, "loss": loss,
                     "lost_steps": lost_steps(history, task.number),
                     "usd": round(account.bill.tasks.get((job.name, task.number), Amount()).usd, 6),
                 }
@@ -163,7 +163,7 @@ def _sum_line(found: Queue, account: Account) -> str:
 
 
 def _usd(account: Account, usd: float) -> str:
-    return f"{'at least ' if account.bill.unpriced or account.unread else ''}{usd_text(usd)}"
+    return f"{'at least ' if account.incomplete else ''}{usd_text(usd)}"
 
 
 def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
@@ -187,9 +187,8 @@ def _task_rows(found: Queue, account: Account) -> list[Sequence[str]]:
     for job in found.jobs:
         history = account.job(job.name)
         for task in job.tasks:
-            beat = history.last_beat(task.number)
-            step = str(beat.step) if beat and beat.step is not None else "-"
-            loss = f"{beat.loss:.4g}" if beat and beat.loss is not None else "-"
+            at, value = history.progress(task.number)
+            step, loss = "-" if at is None else str(at), "-" if value is None else f"{value:.4g}"
             values = " ".join(f"{key}={value}" for key, value in task.parameters.items())
             restarts = str(_restarts(account, job, task) or "-")
             rows.append(
@@ -208,7 +207,7 @@ def show_cost(account: Account, *, as_json: bool) -> None:
     if as_json:
         print_json("fleet-cost", {
             "name": account.name, "usd": round(whole, 6), "ondemand_usd": round(found.ondemand_usd, 6),
-            "budget_usd": account.budget_usd, "complete": not (found.unpriced or account.unread),
+            "budget_usd": account.budget_usd, "complete": not account.incomplete,
             "rows": [
                 {"kind": kind, "name": name, "node_seconds": round(one.seconds, 1), "usd": round(one.usd, 6),
                  "ondemand_usd": round(one.ondemand_usd, 6), "lost_usd": round(one.lost_usd, 6),
@@ -232,7 +231,7 @@ def show_cost(account: Account, *, as_json: bool) -> None:
 def cost_sentences(account: Account) -> list[str]:
     """Return what has to be said about the sums."""
     found, lines = account.bill, list[str]()
-    if found.unpriced or account.unread:
+    if account.incomplete:
         lines.append("At least: a price or a node's record is not known, and remaining out.")
     elif found.ondemand_usd > found.usd > 0:
         saved = found.ondemand_usd - found.usd
@@ -244,6 +243,16 @@ def cost_sentences(account: Account) -> list[str]:
         lines.append(f"The budget of {account.budget_usd:g} USD: {found.usd / account.budget_usd:.0%} spent.")
     free = "Nothing is billed on the local cloud; prices are Google's. " if account.rehearsed else ""
     return [*lines, f"{free}An estimate, not a bill; without storage and traffic."]
+
+
+def show_report(path: Path, account: Account, *, as_json: bool) -> None:
+    """Print where the page is."""
+    if as_json:
+        print_json(
+            "fleet-report", {"name": account.name, "file": str(path), "usd": round(account.bill.usd, 6)}
+        )
+    else:
+        say(f"{path}: open it in a browser; it needs no network", style="green")
 
 
 def show_results(found: ResultsTable, path: Path | None, *, as_json: bool) -> None:

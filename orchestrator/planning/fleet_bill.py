@@ -1,0 +1,221 @@
+"""
+What a fleet has cost and how far its jobs are, from what its nodes did.
+
+Pure. The parts of a bill add up to the whole: what no task had has rows of its own.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from orchestrator.domain.job_progress import seconds_remaining
+from orchestrator.planning.fleet_use import JobHistory, NodeLane, NodeStretch, NodeUse
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Hold node seconds and their cost; *lost_usd* is the part of work that was lost with its machine."""
+
+    seconds: float = 0.0
+    usd: float = 0.0
+    ondemand_usd: float = 0.0
+    lost_usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bill:
+    """
+    Hold what a fleet has cost: by job, by task of a job, and for what no task had (by use, and the VM).
+
+    The parts add up to the whole. *unpriced* says that a machine's price is not known: the sums leave it out.
+    """
+
+    jobs: Mapping[str, Amount]
+    tasks: Mapping[tuple[str, int], Amount]
+    others: Mapping[str, Amount]
+    unpriced: bool = False
+
+    @property
+    def usd(self) -> float:
+        """Return the whole."""
+        return sum(one.usd for one in (*self.jobs.values(), *self.others.values()))
+
+    @property
+    def ondemand_usd(self) -> float:
+        """Return what the same would have cost on demand."""
+        return sum(one.ondemand_usd for one in (*self.jobs.values(), *self.others.values()))
+
+
+VM = "VM"
+
+
+def bill(found: Iterable[NodeLane], vm: Amount) -> Bill:
+    """Return what the time in *found* has cost, beside the VM."""
+    jobs: dict[str, Amount] = defaultdict(Amount)
+    tasks: dict[tuple[str, int], Amount] = defaultdict(Amount)
+    others: dict[str, Amount] = defaultdict(Amount)
+    unpriced = False
+    for lane in found:
+        for part in lane.stretches:
+            unpriced = unpriced or part.usd is None or part.ondemand_usd is None
+            if part.job:
+                jobs[part.job] = _more(jobs[part.job], part)
+                tasks[part.job, part.task] = _more(tasks[part.job, part.task], part)
+            else:
+                others[part.use.value] = _more(others[part.use.value], part)
+    order = [use.value for use in NodeUse if use.value in others]
+    return Bill(dict(jobs), dict(tasks), {**{use: others[use] for use in order}, VM: vm}, unpriced)
+
+
+def _more(amount: Amount, part: NodeStretch) -> Amount:
+    usd, full = part.usd or 0.0, part.ondemand_usd or 0.0
+    return Amount(
+        amount.seconds + part.until - part.since, amount.usd + usd, amount.ondemand_usd + full,
+        amount.lost_usd + (usd if part.use is NodeUse.LOST else 0.0),
+    )  # fmt: skip
+
+
+def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]:
+    """Return the tasks that work now, as far as their reports tell."""
+    ends = (lane.stretches[-1] for lane in found if lane.lives and lane.stretches)
+    return frozenset((one.job, one.task) for one in ends if one.use is NodeUse.WORK and one.until >= now)
+
+
+def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) -> str:
+    """Return the state of a task by the bucket alone: its mark, what was cancelled, then its reports."""
+    if task in job.ends:
+        return job.ends[task].phase
+    if task in job.order.cancelled:
+        return "cancelled"
+    return "running" if (job.order.name, task) in at_work else "waiting"
+
+
+def lost_steps(job: JobHistory, task: int) -> int | None:
+    """Return how many steps a task had to make again; None where a start has not reported enough to know."""
+    starts, total = job.starts.get(task, ()), 0
+    for before, after in pairwise(starts):
+        if before.beat is None or before.beat.step is None:
+            continue  # It made no step that could be lost, as far as anybody knows.
+        if after.beat is None or (after.beat.resumed_from is None and after.beat.step is None):
+            return None
+        total += max(0, before.beat.step - (after.beat.resumed_from or 0))
+    return total
+
+
+def jobs_remaining(
+    jobs: Sequence[JobHistory], costs: Bill, at_work: frozenset[tuple[str, int]], nodes: int
+) -> dict[str, float]:
+    """
+    Return in how many seconds each job will be over, in the order of submission, at *nodes* nodes.
+
+    A task takes as long as those of its job that are done took, or as a running one forecasts by its steps. A
+    job of which neither is known is left out, and so are those behind it.
+    """
+    found: dict[str, float] = {}
+    before = 0.0
+    for job in sorted(jobs, key=lambda one: (one.order.submitted_at, one.order.name)):
+        name, target = job.order.name, job.order.job.target_steps
+        took = [
+            costs.tasks[name, n].seconds
+            for n, end in job.ends.items()
+            if end.phase == "done" and (name, n) in costs.tasks
+        ]
+        remaining: list[float] = []
+        forecasts: list[float] = []
+        for task in range(len(job.order.parameters)):
+            if state_of(job, task, at_work) != "running":
+                continue
+            beat, spent = job.last_beat(task), costs.tasks.get((name, task), Amount()).seconds
+            own = seconds_remaining((beat,), target) if beat else None
+            if own is not None:
+                forecasts.append(spent + own)
+            remaining.append(own if own is not None else -spent)
+        waiting = sum(state_of(job, n, at_work) == "waiting" for n in range(len(job.order.parameters)))
+        typical = sum(took) / len(took) if took else sum(forecasts) / len(forecasts) if forecasts else None
+        if (waiting or any(one < 0 for one in remaining)) and typical is None:
+            return found
+        each = typical or 0.0
+        rest = [one if one >= 0 else max(0.0, each + one) for one in remaining]
+        work = sum(rest) + waiting * each
+        if not work:
+            continue
+        if nodes <= 0:
+            return found
+        before += work
+        found[name] = max(before / nodes, *rest, each if waiting else 0.0)
+    return found
+
+
+def queue_curve(
+    jobs: Iterable[JobHistory], found: Iterable[NodeLane]
+) -> tuple[list[tuple[float, int, int]], int]:
+    """
+    Return (time, running, waiting) at each change, and how many tasks are left out.
+
+    Those are tasks that were cancelled before they began: when is not recorded.
+    """
+    worked: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for part in (part for lane in found for part in lane.stretches if part.job):
+        worked[part.job, part.task].append((part.since, part.until))
+    every = [(job, task) for job in jobs for task in range(len(job.order.parameters))]
+    known = [
+        (job, task)
+        for job, task in every
+        if task in job.ends or task not in job.order.cancelled or worked[job.order.name, task]
+    ]
+    changes = sorted(
+        change for job, task in known for change in _changes(job, task, worked[job.order.name, task])
+    )
+    curve: list[tuple[float, int, int]] = []
+    at_work = waiting = 0
+    for at, busy, idle in changes:
+        at_work, waiting = at_work + busy, waiting + idle
+        if curve and curve[-1][0] == at:
+            curve.pop()
+        curve.append((at, max(0, at_work), max(0, waiting)))
+    return curve, len(every) - len(known)
+
+
+def _changes(
+    job: JobHistory, task: int, worked: Sequence[tuple[float, float]]
+) -> Iterator[tuple[float, int, int]]:
+    """Yield (time, change of those that run, change of those that wait) of one task."""
+    yield job.order.submitted_at, 0, 1
+    if task in job.ends:
+        yield job.ends[task].at, 0, -1
+    elif task in job.order.cancelled:
+        yield max(until for _, until in worked), 0, -1
+    for since, until in worked:
+        yield since, 1, -1
+        yield until, -1, 1
+
+
+@dataclass(frozen=True)
+class Account:
+    """
+    Hold what is known of a fleet at *now*. *unread* names nodes whose record could not be read: no sum has them.
+
+    *eta* has for jobs that go on the seconds until they are over, where that is known.
+    """
+
+    name: str
+    now: float
+    jobs: tuple[JobHistory, ...]
+    lanes: tuple[NodeLane, ...]
+    bill: Bill
+    at_work: frozenset[tuple[str, int]]
+    eta: Mapping[str, float]
+    budget_usd: float | None
+    rehearsed: bool
+    unread: tuple[str, ...] = ()
+    preemptions: int = 0
+
+    def job(self, name: str) -> JobHistory:
+        """Return the history of one job."""
+        return next(one for one in self.jobs if one.order.name == name)
+
+    @property
+    def incomplete(self) -> bool:
+        """Say whether a price or a node's record is missing, so that sums are the least."""
+        return self.bill.unpriced or bool(self.unread)

@@ -1,0 +1,235 @@
+"""The report of a fleet as one HTML page that needs no network: nodes, queue, jobs, results, money."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator import __version__
+from orchestrator.domain.amounts import span_text
+from orchestrator.planning.fleet_bill import Account, Amount, lost_steps, queue_curve, state_of
+from orchestrator.planning.fleet_use import JobHistory, NodeLane, NodeStretch, NodeUse
+from orchestrator.report import drawing
+from orchestrator.report.page import UNKNOWN, asset, environment, style_hash, usd_shown
+from orchestrator.report.results_table import ResultsTable
+from orchestrator.report.sweep_plots import sweep
+
+COLOURS = 6
+"""Colours for jobs; those after the fifth share the last one."""
+PITCHES = ((12, 22), (40, 15), (10_000, 9))
+"""Up to so many nodes a row is so many pixels high."""
+WORDS_APART = 15
+"""Least pixels between two names of rows."""
+_KINDS = {
+    NodeUse.BOOT: "starting", NodeUse.IDLE: "idle", NodeUse.LOST: "lost", NodeUse.UNKNOWN: "unknown",
+}  # fmt: skip
+
+
+def fleet_page(account: Account, tables: Sequence[ResultsTable]) -> str:
+    """Return the page; *tables* are the results of the jobs that have parameters or files to show."""
+    style = asset("style.css")
+    kinds = {job.order.name: f"job{min(n, COLOURS - 1)}" for n, job in enumerate(account.jobs)}
+    since, until = _time(account)
+    values = {
+        **_head(account), **_rows(account.lanes, kinds, since, until), **_money(account, kinds),
+        "times": drawing.time_ticks(since, until), "queue": _queue(account, since, until),
+        "jobs": [_job(account, job, kinds) for job in account.jobs],
+        "sweeps": [sweep(table) for table in tables],
+        # The only text that is not escaped: it is a file of ours.
+        "style": environment().filters["as_is"](style), "style_hash": style_hash(style),
+    }  # fmt: skip
+    return environment().get_template("fleet.html.j2").render(values)
+
+
+def _time(account: Account) -> tuple[float, float]:
+    begins = [part.since for lane in account.lanes for part in lane.stretches[:1]]
+    begins += [job.order.submitted_at for job in account.jobs]
+    ends = [lane.stretches[-1].until for lane in account.lanes if lane.stretches]
+    ends += [end.at for job in account.jobs for end in job.ends.values()]
+    goes_on = any(lane.lives for lane in account.lanes)
+    since = min(begins, default=account.now)
+    return since, max(since + 1.0, account.now if goes_on or not ends else max(ends))
+
+
+def _counts(account: Account, job: JobHistory) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for task in range(len(job.order.parameters)):
+        state = state_of(job, task, account.at_work)
+        found[state] = found.get(state, 0) + 1
+    return found
+
+
+def _head(account: Account) -> dict[str, Any]:
+    counts = [_counts(account, job) for job in account.jobs]
+    tasks = sum(len(job.order.parameters) for job in account.jobs)
+    done = sum(one.get("done", 0) for one in counts)
+    open_ = sum(one.get("running", 0) + one.get("waiting", 0) for one in counts)
+    live, bill = sum(lane.lives for lane in account.lanes), account.bill
+    state = "done" if tasks and not open_ else "at work" if account.at_work else "idle"
+    uses = {
+        use: sum(p.until - p.since for lane in account.lanes for p in lane.stretches if p.use is use)
+        for use in NodeUse
+    }
+    whole = sum(uses.values())
+    least = "at least " if account.incomplete else ""
+    hero = [
+        (f"{done:,}", f"of {tasks:,} tasks done"),
+        (f"{account.preemptions or 'no'}", f"preemption{'' if account.preemptions == 1 else 's'}"),
+        (f"{least}{usd_shown(bill.usd)}", "at spot prices" if account.rehearsed else "spent"),
+    ]
+    if bill.ondemand_usd > bill.usd and not account.incomplete:
+        saved = 1 - bill.usd / bill.ondemand_usd
+        hero.append((f"{saved:.0%}", f"saved ({usd_shown(bill.ondemand_usd)} on demand)"))
+    restarts = sum(job.restarts(task) for job in account.jobs for task in job.starts)
+    tiles = [
+        ("nodes now", f"{live}", f"of {len(account.lanes)} that the fleet had"),
+        ("working", f"{uses[NodeUse.WORK] / whole:.1%}" if whole else "-", "of the time of all nodes"),
+        ("lost", f"{uses[NodeUse.LOST] / whole:.1%}" if whole else "-", "work redone, machines gone"),
+        ("restarts", f"{restarts:,}", "of tasks"),
+        ("time left", _remaining_text(account, counts) if open_ else "-", ""),
+    ]  # fmt: skip
+    text = f"{done:,} of {tasks:,} tasks done, {done / max(1, tasks):.0%}"
+    bar = {"share": round(100 * done / tasks, 2), "text": text} if tasks else None
+    return {
+        "name": account.name, "state": state, "hero": hero, "tiles": tiles, "bar": bar, "now": account.now,
+        "rehearsed": account.rehearsed, "unread": account.unread,
+        "foot": f"tpuctl {__version__}. Costs are estimates, not a bill; storage and traffic are not in them.",
+    }  # fmt: skip
+
+
+def _remaining_text(account: Account, counts: Sequence[Mapping[str, int]]) -> str:
+    """Return when all jobs will be over, where that is known of each."""
+    both = zip(account.jobs, counts, strict=True)
+    going = [job.order.name for job, one in both if {"running", "waiting"} & one.keys()]
+    if any(name not in account.eta for name in going):
+        return UNKNOWN
+    return f"about {span_text(max(account.eta[name] for name in going))}"
+
+
+def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, until: float) -> dict[str, Any]:
+    pitch = next(size for most, size in PITCHES if len(lanes) <= most)
+    place = drawing.Axis(since, until, (), 1).place
+    each = -(-WORDS_APART // pitch)
+    common = _common([lane.name for lane in lanes])
+    rows: list[dict[str, Any]] = []
+    shown: set[str] = set()
+    for number, lane in enumerate(lanes):
+        bars: list[dict[str, Any]] = []
+        for part in lane.stretches:
+            _add(bars, part, kinds, place)
+        shown |= {bar["kind"] for bar in bars}
+        named = number % each == 0
+        rows.append(
+            {
+                "name": lane.name,
+                "y": number * pitch,
+                "bars": bars,
+                "label": lane.name[common:][-6:] if named else "",
+            }
+        )
+    jobs: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        jobs.setdefault(kind, []).append(name)
+    legend = [
+        (kind, names[0] if len(names) == 1 else f"{len(names)} other jobs")
+        for kind, names in jobs.items()
+        if kind in shown
+    ]
+    legend += [(kind, use.value) for use, kind in _KINDS.items() if kind in shown]
+    return {
+        "rows": rows, "height": len(rows) * pitch, "bar_height": pitch - 2, "legend": legend,
+    }  # fmt: skip
+
+
+def _common(names: Sequence[str]) -> int:
+    """Return how many characters at their beginning all names have in common, up to the last '-' among them."""
+    first, last = min(names, default=""), max(names, default="")
+    same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:same].rfind("-") + 1
+
+
+def _add(bars: list[dict[str, Any]], part: NodeStretch, kinds: Mapping[str, str], place: Any) -> None:
+    """Add a bar; what is too short to be told from the one before of its colour is joined to it."""
+    x, end = place(part.since), place(part.until)
+    kind = _KINDS.get(part.use) or kinds[part.job]
+    text = f"{part.job}/{part.task}" if part.job else part.use.value
+    text = f"lost work of {text}" if part.job and part.use is NodeUse.LOST else text
+    last = bars[-1] if bars else None
+    if (
+        last
+        and last["kind"] == kind
+        and x - (last["x"] + last["width"]) < drawing.LEAST
+        and end - last["x"] < 1
+    ):
+        last["width"] = round(max(last["width"], end - last["x"]), 3)
+        last["seconds"] += part.until - part.since
+        last["text"] = (
+            last["text"] if last["text"].endswith(text) else f"{last['text'].split(' to ')[0]} to {text}"
+        )
+        return
+    width = max(drawing.LEAST / 3, round(end - x, 3))
+    bars.append({"x": x, "width": width, "kind": kind, "text": text, "seconds": part.until - part.since})
+
+
+def _queue(account: Account, since: float, until: float) -> dict[str, Any] | None:
+    curve, unknown = queue_curve(account.jobs, account.lanes)
+    if not curve:
+        return None
+    across = drawing.Axis(since, until, (), 1)
+    upwards = drawing.axis(0.0, float(max(1, *(busy + idle for _, busy, idle in curve))))
+    return {
+        "running": _steps([(at, busy) for at, busy, _ in curve], across, upwards, until),
+        "waiting": _steps([(at, busy + idle) for at, busy, idle in curve], across, upwards, until),
+        "most_running": max(busy for _, busy, _ in curve), "most_waiting": max(idle for _, _, idle in curve),
+        "ys": [drawing.Tick(100 - upwards.place(v), upwards.text(v)) for v in upwards.values if v == int(v)],
+        "wide": drawing.WIDE, "high": drawing.LOW, "unknown": unknown,
+    }  # fmt: skip
+
+
+def _steps(
+    curve: Sequence[tuple[float, int]], across: drawing.Axis, upwards: drawing.Axis, until: float
+) -> str:
+    """Return the corners of the area below a curve that goes in steps, at most two for each unit of width."""
+    corners: list[tuple[float, float]] = [(across.place(curve[0][0]), 100.0)]
+    for at, value in curve:
+        x, y = across.place(at), 100 - upwards.place(value)
+        corners += [(x, corners[-1][1]), (x, y)]
+    end = across.place(until)
+    corners += [(end, corners[-1][1]), (end, 100.0)]
+    return " ".join(f"{x * drawing.WIDE / 100:.1f},{y * drawing.LOW / 100:.1f}" for x, y in corners)
+
+
+def _job(account: Account, job: JobHistory, kinds: Mapping[str, str]) -> dict[str, Any]:
+    name, counts = job.order.name, _counts(account, job)
+    lost = [lost_steps(job, task) for task in job.starts]
+    known = sum(one for one in lost if one is not None)
+    amount, eta = account.bill.jobs.get(name, Amount()), account.eta.get(name)
+    over = not counts.get("running", 0) + counts.get("waiting", 0)
+    return {
+        "name": name, "kind": kinds[name], "tasks": len(job.order.parameters),
+        **{state: counts.get(state, 0) for state in ("done", "running", "waiting")},
+        "failed": counts.get("failed", 0) + counts.get("unclaimed", 0),
+        "restarts": sum(job.restarts(task) for task in job.starts),
+        "lost_steps": f"at least {known:,}" if None in lost else f"{known:,}",
+        "seconds": amount.seconds, "usd": amount.usd,
+        "eta": "-" if over else UNKNOWN if eta is None else span_text(eta),
+    }  # fmt: skip
+
+
+def _money(account: Account, kinds: Mapping[str, str]) -> dict[str, Any]:
+    bill, at = account.bill, 0.0
+    words = {use.value: kind for use, kind in _KINDS.items()}
+    every = [(name, kinds[name], one) for name, one in bill.jobs.items() if name in kinds]
+    every += [(f"({name})", words.get(name, "vm"), one) for name, one in bill.others.items()]
+    rows = []
+    for name, kind, one in every:
+        share = one.usd / bill.usd if bill.usd else 0.0
+        rows.append(
+            {"name": name, "kind": kind, "seconds": one.seconds, "usd": one.usd, "ondemand_usd": one.ondemand_usd,
+             "lost_usd": one.lost_usd, "share": share, "x": round(at, 3), "width": round(100 * share, 3)}
+        )  # fmt: skip
+        at += 100 * share
+    notes = ["In brackets: what no task had."]
+    if account.budget_usd is not None:
+        notes.append(f"Budget: {usd_shown(account.budget_usd)}, {bill.usd / account.budget_usd:.0%} spent.")
+    if account.incomplete:
+        notes.append("At least: a price or the record of a node is not known, and left out.")
+    return {"money": rows, "usd": bill.usd, "ondemand_usd": bill.ondemand_usd, "cost_notes": notes}

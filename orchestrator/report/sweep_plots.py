@@ -1,0 +1,125 @@
+"""The results of a sweep for the page: the result by each parameter, the best tasks, and the table of all."""
+
+from collections.abc import Mapping, Sequence
+from math import log10
+from typing import Any
+
+from orchestrator.report import drawing
+from orchestrator.report.results_table import ResultsTable, Value, numbers
+
+MOST_ROWS, MOST_PLOTS, MOST_DOTS, BEST = 200, 6, 1000, 8
+WIDE_RANGE = 50.0
+"""Largest value by smallest of a parameter from which its axis is logarithmic."""
+MOST_WORDS = 12
+"""Values of a parameter that is no number; of more there is no plot."""
+
+
+def sweep(table: ResultsTable) -> dict[str, Any]:
+    """Return what the page shows of one job: a plot for each parameter, its best tasks, and all of them."""
+    result = _result(table)
+    plots = [] if result is None else [
+        plot for one in table.parameters if (plot := _plot(table, one, result)) is not None
+    ]  # fmt: skip
+    columns = [name for name in table.columns if name != "node_seconds"]
+    order = numbers(table.rows, result) if result else []
+    best = sorted((value, n) for n, value in enumerate(order) if value is not None)[:BEST]
+
+    def shown(row: Mapping[str, Value]) -> list[str]:
+        return [_cell(row.get(one)) for one in columns]
+
+    return {
+        "name": table.job, "plots": plots[:MOST_PLOTS], "result": result,
+        "columns": [{"name": one, "number": _numeric(table, one)} for one in columns],
+        "best": [shown(table.rows[n]) for _, n in best] if len(table.rows) > BEST else [],
+        "rows": [shown(row) for row in table.rows[:MOST_ROWS]], "tasks": len(table.rows),
+        "omitted": max(0, len(table.rows) - MOST_ROWS),
+    }  # fmt: skip
+
+
+def _result(table: ResultsTable) -> str | None:
+    """Return the column whose values are drawn: a loss that a task has left, else its first number, else ours."""
+    drawn = [
+        one
+        for one in (*table.collected, "loss", "task_loss")
+        if one in table.columns and _numeric(table, one)
+    ]
+    losses = [one for one in drawn if "loss" in one.lower() or "error" in one.lower()]
+    return next(iter((*losses, *drawn)), None)
+
+
+def _numeric(table: ResultsTable, column: str) -> bool:
+    """Say whether a column has numbers, and nothing else but what is unknown."""
+    found = numbers(table.rows, column)
+    given = [row.get(column) for row in table.rows]
+    return any(one is not None for one in found) and all(
+        number is not None or value is None or value in {"nan", "inf", "-inf"}
+        for number, value in zip(found, given, strict=True)
+    )
+
+
+def _cell(value: Value) -> str:
+    if value is None:
+        return "-"
+    return (
+        f"{value:.5g}"
+        if isinstance(value, float)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
+
+
+def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | None:
+    """Return the result by one parameter; None without two of its values."""
+    heights = numbers(table.rows, result)
+    given = [str(row.get(parameter, "")) for row in table.rows]
+    words = list(dict.fromkeys(given))
+    if len(words) < 2 or all(one is None for one in heights):
+        return None
+    amounts, numeric = numbers(table.rows, parameter), _numeric(table, parameter)
+    logarithmic = False
+    if numeric:
+        known = [one for one in amounts if one is not None]
+        logarithmic = min(known) > 0 and max(known) / min(known) >= WIDE_RANGE
+        places = [None if one is None else log10(one) if logarithmic else one for one in amounts]
+    else:
+        if len(words) > MOST_WORDS:
+            return None
+        places = [float(words.index(one)) for one in given]
+    inside = [one for one in places if one is not None]
+    room = (max(inside) - min(inside)) * 0.06
+    across = drawing.axis(min(inside) - room, max(inside) + room, outwards=False)
+    upwards = drawing.axis(*_ends([one for one in heights if one is not None]))
+    dots: list[dict[str, Any]] = [
+        {"x": across.place(x), "y": round(100 - upwards.place(y), 3), "value": y,
+         "text": f"task {number}: {parameter}={word}, {result} {y:.5g}"}
+        for number, (x, y, word) in enumerate(zip(places, heights, given, strict=True))
+        if x is not None and y is not None
+    ]  # fmt: skip
+    if not dots:
+        return None
+    return {
+        "title": result, "parameter": parameter, "logarithmic": logarithmic, "high": drawing.HIGH,
+        "ys": [drawing.Tick(100 - upwards.place(v), upwards.text(v)) for v in upwards.values],
+        "xs": _marks(places, given, across), "dots": dots[:MOST_DOTS],
+        "best": min(dots, key=lambda one: float(one["value"])),
+    }  # fmt: skip
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _marks(places: Sequence[float | None], words: Sequence[str], across: drawing.Axis) -> list[drawing.Tick]:
+    """Return the marks of an axis: values that tasks have, as they were written, as many as there is room for."""
+    found = sorted(
+        {(across.place(at), word) for at, word in zip(places, words, strict=True) if at is not None}
+    )
+    chosen: list[tuple[float, str]] = []
+    for at, word in found:
+        if not chosen or at - chosen[-1][0] >= 3.2 * max(4, min(len(word), 12)):
+            chosen.append((at, word))
+    return [
+        drawing.Tick(at, word[:12], "start" if at < 4 else "end" if at > 96 else "middle")
+        for at, word in chosen
+    ]
