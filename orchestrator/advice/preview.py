@@ -76,7 +76,7 @@ class Preview:
     @property
     def labels(self) -> dict[str, dict[str, str]]:
         """Return the labels by role; the node's are those of the one that is created, else of the first."""
-        made = [c.incarnation for c in self.plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
+        made = [c.incarnation for c in self.plan.changes if c.asks_for_tpu]
         found = {
             "bucket": names.labels(self.spec, "bucket"),
             "tpu": names.labels(self.spec, "tpu", (made or [1])[0]),
@@ -168,7 +168,7 @@ def preview(
     Without either they are those of the first zone. *notes* are shown before those that the deployment file
     itself is worth. *places* is what is known of zones.
     """
-    made = next((c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE), None)
+    made = next((c for c in plan.changes if c.asks_for_tpu), None)
     zone, kind = (made.zone, made.type) if made else (there.zone, there.type) if there else ("", "")
     return Preview(
         spec,

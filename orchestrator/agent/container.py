@@ -33,8 +33,6 @@ from orchestrator.contract.replacing import replacing, write_atomically
 
 OURS = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", "SHELL", "USER", "LOGNAME", "TMPDIR", "MAIL")
 """Variables of the machine that mean nothing in a container; `job.env` may set them all the same."""
-DOCKER_FAILED = 125
-"""The exit status of `docker run` when no container could be started (docs.docker.com, exit status)."""
 PULL_SECONDS = 3600.0
 TRIES = 3
 BUSY_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""Run and disturb the local cloud, started with what its machines get of this computer."""
+"""Start, stop and query the local cloud, and cause faults in it."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -171,7 +171,7 @@ def _restart(world: World) -> str:
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     if not any(node.state is NodeState.READY for node in nodes):
         return "job: no TPU is READY; the next one takes it"
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    beats = world.known_beats
     saved = [b.committed_step for b in beats]
     known = [step for step in saved if step is not None]
     where = f" on {len(saved)} machines" if len(saved) > 1 else ""

@@ -95,7 +95,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = loop is not None and loop["alive"]
     poll = float(spec.watch.poll)
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    beats = world.known_beats
     return {
         "name": spec.name,
         "project": session.project,
@@ -211,7 +211,7 @@ def _workers(world: World) -> list[dict[str, Any]]:
 
 def _eta(world: World, target: int | None) -> float | None:
     """Return the seconds until the job's last step, at its rate of the moment."""
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    beats = world.known_beats
     seconds = seconds_remaining(beats, target)
     return None if seconds is None else round(seconds, 1)
 

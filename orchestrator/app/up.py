@@ -57,7 +57,7 @@ class Goal(Enum):
         """Say whether a pass was the last one."""
         plan, vm = result.plan, result.world.vm
         if self is Goal.TPU_ASKED:
-            return any((c.kind, c.verb) == (Kind.NODE, Verb.CREATE) for c in plan.changes)
+            return any(change.asks_for_tpu for change in plan.changes)
         if self is Goal.MACHINE_ROOM:
             made = isinstance(result.world.bucket, Present)
             runs = isinstance(vm, Absent) or (isinstance(vm, Present) and vm.value.state is VmState.RUNNING)

@@ -104,7 +104,7 @@ class Publication:
         body = body_of(session, observation, loop_of(session.holder, 0.0))
         # An Unknown bucket is not written to: each try would wait for its time-out and delay the pass.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
-        beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+        beats = world.known_beats
         news = [
             body["outcome"],
             body["resources"],

@@ -83,6 +83,11 @@ class Change:
     beside: bool = False
 
     @property
+    def asks_for_tpu(self) -> bool:
+        """Say whether a TPU is asked for."""
+        return (self.kind, self.verb) == (Kind.NODE, Verb.CREATE)
+
+    @property
     def details(self) -> dict[str, str]:
         """Return what people want to know of it besides. Nothing reads it back."""
         capacity = "flex-start, for the deadline" if self.flex_start else "on demand, for the deadline"

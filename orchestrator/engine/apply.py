@@ -38,11 +38,6 @@ REMOTE_PAUSE = 3.0
 UNCHANGED = "no TPU was created"
 
 
-def asks_for_tpu(change: Change) -> bool:
-    """Say whether a change asks for a TPU."""
-    return (change.kind, change.verb) == (Kind.NODE, Verb.CREATE)
-
-
 class Actor:
     """Carry out plans for one deployment."""
 
@@ -73,14 +68,14 @@ class Actor:
         # A refusal that waiting does not cure: a TPU would be billed beside a VM that never comes.
         final = next((f for f in failures if f.error.retry in {Retry.PERMANENT, Retry.QUOTA}), None)
         if final is not None:
-            tpus = [change for change in changes if asks_for_tpu(change)]
+            tpus = [change for change in changes if change.asks_for_tpu]
             failures += tuple(self._not_asked(change, final) for change in tpus)
             changes = [change for change in changes if change not in tpus]
         return failures + self._side_by_side(changes, world)
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
         """Return the create of a VM that this deployment never had, if a TPU is asked for at the same time."""
-        if self._records.current.vm.accepted or not any(map(asks_for_tpu, changes)):
+        if self._records.current.vm.accepted or not any(change.asks_for_tpu for change in changes):
             return []
         return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
 
@@ -143,7 +138,7 @@ class Actor:
 
     def _held(self, change: Change) -> bool:
         """Say whether the budget holds a create back after all: another deployment was faster since the look."""
-        if not asks_for_tpu(change):
+        if not change.asks_for_tpu:
             return False
         return self._deployment.budget.take(change.zone, self._clock.now()) > 0
 

@@ -68,11 +68,8 @@ def grant_role(found: Failure) -> str:
     """Name the command that grants the missing role."""
     permission = _permission(found)
     role = _ROLE_BY_PERMISSION.get(permission.partition(".")[0]) or _ROLES.get(found.service, "ROLE")
-    command = (
-        f"gcloud projects add-iam-policy-binding {found.project or 'PROJECT'} --member user:YOU --role {role}"
-    )
     missing = f"Missing permission: {permission}. " if permission else ""
-    return f"{missing}Ask the project's owner to run: {command}"
+    return f"{missing}{_ask_for_role(found, role)}"
 
 
 def name_machine(found: Failure) -> str:
@@ -101,10 +98,12 @@ def set_quota_project(found: Failure) -> str:
 
 def use_project(found: Failure) -> str:
     """Name the role with which calls may be charged to the project."""
-    role = "roles/serviceusage.serviceUsageConsumer"
-    command = (
-        f"gcloud projects add-iam-policy-binding {found.project or 'PROJECT'} --member user:YOU --role {role}"
-    )
+    return _ask_for_role(found, "roles/serviceusage.serviceUsageConsumer")
+
+
+def _ask_for_role(found: Failure, role: str) -> str:
+    project = found.project or "PROJECT"
+    command = f"gcloud projects add-iam-policy-binding {project} --member user:YOU --role {role}"
     return f"Ask the project's owner to run: {command}"
 
 

@@ -14,7 +14,7 @@ from orchestrator.domain.job_progress import with_reports
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.node_price import Prices
 from orchestrator.domain.observation import Node, NodeState, Present, World
-from orchestrator.domain.plan import Kind, Step, Verb
+from orchestrator.domain.plan import Kind, Step
 from orchestrator.domain.queued_resource import IN_QUEUE
 from orchestrator.domain.record import TERMINAL, Record, Span, current_node
 from orchestrator.domain.spec import Spec
@@ -163,9 +163,7 @@ def wants_flex_start(spec: Spec, record: Record) -> bool:
 def as_on_demand(step: Step, *, flex: bool) -> Step:
     """Return the step with its TPUs asked for on demand or, with *flex*, as flex-start."""
     changes = (
-        replace(change, on_demand=True, flex_start=flex)
-        if (change.kind, change.verb) == (Kind.NODE, Verb.CREATE)
-        else change
+        replace(change, on_demand=True, flex_start=flex) if change.asks_for_tpu else change
         for change in step.changes
     )
     return replace(step, changes=tuple(changes))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import FirstSeen, Sign, of_name
 from orchestrator.domain.observation import Node, NodeState, Present, World
-from orchestrator.domain.plan import Kind, Plan, Verb
+from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec
 from orchestrator.pricing.cost import Estimate, Hourly, Meter, estimate, hourly
@@ -38,7 +38,7 @@ def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = Non
 
     Without either it is that of the first zone.
     """
-    made = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE and c.zone]
+    made = [c for c in plan.changes if c.asks_for_tpu and c.zone]
     if made:
         wanted = replace(spec, tpu=replace(spec.tpu, type=made[0].type or spec.tpu.type))
         return hourly(wanted, catalog, made[0].zone)

@@ -18,6 +18,7 @@ from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.fleet import JobRow, Order, again_of, rows, task_folder, task_spec
 from orchestrator.planning.fleet_gate import Gate, gate
+from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script
 from orchestrator.ssh.bundle import build
@@ -54,7 +55,7 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
     bundle = build(source_folder(file, spec), folder)
     target = MachineTarget(
         "tpu", fleet.head.project, fleet.bucket, 0, bundle.digest, "", runs_job=True,
-        heartbeat=max(2.0, min(30.0, 2 * spec.watch.poll)),
+        heartbeat=heartbeat_interval(spec),
     )  # fmt: skip
     script = task_script(spec, target, wanted.name, wanted.parameters, wanted.collect)
     store = fleet.head.cloud.store

@@ -8,8 +8,7 @@ from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.domain.amounts import rate_text, span_text, usd_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import last_step, seconds_remaining
-from orchestrator.domain.observation import Heartbeat, Phase, Present
-from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.reconcile import Pass
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted_text
@@ -76,15 +75,13 @@ class ProgressLine:
         """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
         at = result.world.observed_at
         self._printer.waiting(result.plan.waiting, at)
-        beats = result.world.heartbeats.value if isinstance(result.world.heartbeats, Present) else ()
+        beats = result.world.known_beats
         if not beats:
             self._printer.now("")
             return
         slowest = min(beats, key=lambda b: b.step or 0)
         # The heartbeat stays when its machine is gone: without this the line would say that the job runs.
-        lost = slowest.phase is Phase.RUN and any(
-            c.kind is Kind.NODE and c.verb is Verb.CREATE for c in result.plan.changes
-        )
+        lost = slowest.phase is Phase.RUN and any(change.asks_for_tpu for change in result.plan.changes)
         text = progress_text(slowest, self._spec, usd, lost=lost)
         text_now = live_text(slowest, self._spec, usd, lost=lost)
         self._printer.now(text_now, slowest.updated, bar_of(slowest, self._spec))
