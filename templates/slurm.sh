@@ -164,7 +164,7 @@ KillWait=30
 MinJobAge=300
 FirstJobId=$(cat "$here/first" 2>/dev/null || echo 1)
 MaxArraySize=10001
-NodeName=$FLEET_NAME-[001-$(printf %03d "$FLEET_NODES")] NodeAddr=127.0.0.1 NodeHostName=localhost Port=[$((FLEET_PORT + 1))-$last] CPUs=1 RealMemory=100
+NodeName=$FLEET_NAME-[001-$(printf %03d "$FLEET_NODES")] NodeAddr=127.0.0.1 NodeHostName=localhost Port=[$((FLEET_PORT + 1))-$last] CPUs=1 RealMemory=100 ${FLEET_ZONES:+Feature=$FLEET_ZONES}
 PartitionName=tpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
 END
   mv -f "$here/slurm.conf.new" "$here/slurm.conf"
@@ -376,13 +376,16 @@ end_old_steps() {
 node() {
   # While the controller is away tasks go on. When it comes back slurmd registers anew: a controller that was killed
   # may remember a task that has never begun.
-  local own=${TPUCTL_WORKER_HOSTS%%,*} slurmd='' leaving='' old_steps='' begun='' began
+  local own=${TPUCTL_WORKER_HOSTS%%,*} slurmd='' leaving='' old_steps='' begun='' began follower=''
   mkdir -p "$here/log"
+  # Slurm knows one machine of each node. The others, and this one for tasks that begin elsewhere, follow by the bucket.
+  [ "$TPUCTL_WORKER_ID" = 0 ] || exec python3 -E "$TPUCTL_ROOT/agent.pyz" follow
   unpack "${TPUCTL_DATA_DIR:?}/engine/$FLEET_ENGINE"
   environment
   trap leave TERM
   FLEET_HEAD=
   while [ -z "$leaving" ]; do
+    kill -0 "${follower:-none}" 2>/dev/null || { python3 -E "$TPUCTL_ROOT/agent.pyz" follow & follower=$!; }
     began=
     [ -z "$FLEET_HEAD" ] || began=$(scontrol show config 2>/dev/null | sed -n 's/^BOOT_TIME *= *//p') || true
     if [ -z "$began" ]; then
@@ -394,7 +397,8 @@ node() {
       [ -z "$FLEET_HEAD" ] || authenticate
       echo "the controller at $FLEET_HEAD:$FLEET_PORT does not answer"
     elif [ "$began" != "$begun" ] || end_old_steps; then
-      if scontrol update nodename="$FLEET_NODE" nodeaddr="$own" comment="$TPUCTL_INCARNATION"; then
+      if scontrol update nodename="$FLEET_NODE" nodeaddr="$own" comment="$TPUCTL_INCARNATION" \
+        availablefeatures="$ZONE" activefeatures="$ZONE"; then
         [ "$began" = "$begun" ] || echo "node $FLEET_NODE at $own, its controller at $FLEET_HEAD"
         start_slurmd
         begun=$began

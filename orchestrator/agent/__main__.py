@@ -1,4 +1,4 @@
-"""Commands of the agent: run | task | stop | notice | expire | status | fetch | exec | enter | venv | apt."""
+"""Commands of the agent: run, task, follow, stop, notice, expire, status, fetch, exec, enter, venv, apt."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.parts import wire
 from orchestrator.agent.rehearsal import check, for_job, for_setup, trusted
 from orchestrator.agent.settings import layout_of, read_settings
+from orchestrator.agent.share import follow
 from orchestrator.agent.task import run_task
 from orchestrator.agent.threads import say
 from orchestrator.contract.machine_errors import AgentError
@@ -56,6 +57,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     inside.add_argument("line", nargs="*", help="a line to run there instead; write -- before it")
     commands.add_parser("venv", help="make a virtual environment and run a command in it: tpuctl-venv --help")
     commands.add_parser("task", help="run one task of a fleet's job; Slurm starts it")
+    commands.add_parser("follow", help="run this node's shares of tasks that began on other machines")
     commands.add_parser("apt", help="wait for the lock of apt's lists, then run apt-get or apt")
     words = sys.argv[1:] if argv is None else argv
     try:
@@ -77,6 +79,8 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return _run(environ)
     if asked.command == "task":
         return run_task(environ, _run)
+    if asked.command == "follow":
+        return follow(environ)
     if asked.command == "stop":
         return _stop(layout, asked.hold)
     if asked.command == "notice":

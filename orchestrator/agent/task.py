@@ -7,19 +7,23 @@ which fences all earlier ones, and a task that has its mark is never run again.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import shutil
+import signal
 import time
 import uuid
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Tuple
+from typing import IO, Callable, Dict, List, Mapping, Optional, Tuple
 
 from orchestrator.agent.attempt.bundle import fetch
-from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout, read_json
-from orchestrator.agent.machine.processes import clear
+from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.settings import Settings, read_settings
+from orchestrator.agent.share import NODE_FOLDER, Worker0, bucket_of, give_out, given, leave_with
 from orchestrator.agent.threads import say
 from orchestrator.contract.limits import COLLECTED_BYTES
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
@@ -27,6 +31,8 @@ from orchestrator.contract.object_names import COLLECTED, ENDS, GANG, STARTS
 
 AGAIN = 75
 """Status by which the queue is asked to start the task once more (RequeueExit of slurm.conf)."""
+LEAVES = 20.0
+"""Seconds in which a task that is over on this machine may save, before it is killed."""
 _STATUS = {"done": 0, "unclaimed": 0, "failed": 1}
 """Status of a task by the phase of its last report; without one of these it has not ended."""
 
@@ -36,28 +42,42 @@ def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]
     Run the task that the environment names and return the status for the queue.
 
     TPUCTL_PREFIX is the task's folder in the bucket, TPUCTL_JOB_PREFIX that of its job, where code and marks
-    lie. *run* is the agent's own `run`. Raises AgentError for an environment that is wrong.
+    lie. *run* is the agent's own `run`. On a machine that follows, worker 0 has claimed the task, and marks its
+    end. Raises AgentError for an environment that is wrong.
     """
-    number, whole = environ["TPUCTL_TASK"], environ["TPUCTL_JOB_PREFIX"]
+    number = environ["TPUCTL_TASK"]
     settings = read_settings(dict(environ, TPUCTL_INCARNATION="0"))
-    job, own = (_bucket(settings, environ, prefix) for prefix in (whole, environ["TPUCTL_PREFIX"]))
+    job, own = (bucket_of(environ, environ[key]) for key in ("TPUCTL_JOB_PREFIX", "TPUCTL_PREFIX"))
+    share = given(environ)
+    lock = _alone(settings.layout, patient=share is None)
+    if lock is None:
+        return AGAIN
     _end_the_others(settings.layout)
     try:
-        ended = [name.rpartition(".")[2] for name in job.list(f"{ENDS}{number}.")]
-        if ended:
-            say(f"task {number} has ended before: {ended[0]}")
-            return min(_STATUS.get(phase, 0) for phase in ended)
-        incarnation = claim(own, environ)
-        # For people: one list of these tells what ran when and where.
-        job.write(f"{STARTS}{number}.{incarnation}.{environ.get('SLURMD_NODENAME', '')}", b"", None)
+        if share is None:
+            ended = [name.rpartition(".")[2] for name in job.list(f"{ENDS}{number}.")]
+            if ended:
+                say(f"task {number} has ended before: {ended[0]}")
+                return min(_STATUS.get(phase, 0) for phase in ended)
+            at = time.time()
+            incarnation = claim(own, environ)
+            share, follows = give_out(environ, settings, incarnation, at), False
+            # For people: one list of these tells what ran when and where.
+            job.write(f"{STARTS}{number}.{incarnation}.{environ.get('SLURMD_NODENAME', '')}", b"", None)
+        else:
+            incarnation, follows = share.incarnation, True
         _fresh(settings.layout)
         fetch(settings.layout, job, settings.bundle)
     except (AgentError, OSError) as error:
         say(f"task {number} cannot begin yet: {error}")
         return AGAIN
+    if follows:
+        leave_with(Worker0(environ, environ[NODE_FOLDER]), share, settings.poll)
     before = _files(settings, environ)
-    run(dict(environ, TPUCTL_INCARNATION=str(incarnation)))
+    run(dict(environ, **share.variables(environ)))
     phase = str(read_json(settings.layout.status).get("phase", ""))
+    if follows:
+        return _STATUS.get(phase, AGAIN)
     if phase not in _STATUS:
         return AGAIN
     try:
@@ -95,10 +115,36 @@ def claim(bucket: JobBucket, environ: Mapping[str, str]) -> int:
         return number
 
 
-def _bucket(settings: Settings, environ: Mapping[str, str], prefix: str) -> JobBucket:
-    return JobBucket.from_environ(
-        settings.bucket, dict(environ, TPUCTL_PREFIX=prefix), Metadata.from_environ(environ)
-    )
+def _alone(layout: Layout, *, patient: bool) -> Optional[IO[str]]:
+    """
+    Return the lock of this machine's tasks, which lasts as long as the file is open; None without it.
+
+    A *patient* one asks who holds it to stop: Slurm has given this machine away.
+    """
+    tasks = layout.root.parent
+    tasks.mkdir(parents=True, exist_ok=True)
+    lock = (tasks / "lock").open("a+")
+    asked_at: Optional[float] = None
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.truncate(0)
+            lock.write(f"{os.getpid()} {start_time(os.getpid())}")
+            lock.flush()
+            return lock
+        if not patient:
+            return None
+        lock.seek(0)
+        pid, _, started = lock.read().partition(" ")
+        now = time.monotonic()
+        # The text may still be that of the holder before, and its number another process's by now.
+        lives = pid.isdecimal() and start_time(int(pid)) == started
+        if lives and (asked_at is None or now - asked_at > LEAVES):
+            say(f"process {pid} has another task on this machine, which is over")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGTERM if asked_at is None else signal.SIGKILL)
+            asked_at = now if asked_at is None else asked_at
+        time.sleep(0.1)  # Another process is waited for, in real time.
 
 
 def _end_the_others(layout: Layout) -> None:

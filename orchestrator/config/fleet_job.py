@@ -13,6 +13,7 @@ from orchestrator.config.complaints import Complaint, ConfigError
 from orchestrator.config.document import Document, parse
 from orchestrator.config.layers import lay
 from orchestrator.config.load import content, shown
+from orchestrator.config.rules.fleet import MOST_NODES
 from orchestrator.config.rules.place import NAME_PATTERN
 from orchestrator.config.validate import validate
 from orchestrator.domain.spec import JobSpec
@@ -20,7 +21,7 @@ from orchestrator.planning.fleet import MOST_TASKS, grid
 
 TASKS = ("array", "matrix", "list")
 """What says which tasks there are; a file has one of them."""
-KEYS = ("name", *TASKS, "collect", "after", "job")
+KEYS = ("name", *TASKS, "collect", "after", "slices", "job")
 MOST_BEFORE = 8
 """Jobs that one job comes after: Slurm shows what a task waits for in a column of limited width."""
 LONGEST_NAME = 40
@@ -38,6 +39,7 @@ class JobFile:
 
     *collect* names small files of each task, whose values come *into* a table of that name.
     *after* has the jobs that end before it begins, by name: `ok` when they must end well, else `any`.
+    *slices* is the smallest and the largest number of nodes that one task needs.
     """
 
     name: str
@@ -46,6 +48,7 @@ class JobFile:
     collect: tuple[str, ...] = ()
     into: str = ""
     after: Mapping[str, str] = field(default_factory=dict)
+    slices: tuple[int, int] = (1, 1)
 
 
 def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
@@ -60,11 +63,14 @@ def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
         _complain(document, "name", text, f"use at most {LONGEST_NAME} lower-case letters, digits and '-'")
     parameters = _parameters(document, path.parent)
     collect, into = _collected(document)
-    after = _after(document)
+    after, slices = _after(document), _slices(document)
     job = _job(document, fleet, overrides)
+    if job is not None and slices[0] < slices[1] and job.checkpoint.dir != "bucket":
+        text = "goes with checkpoints that the job writes to the bucket: each worker's own part fits their number"
+        _complain(document, "slices", text, "write job: {checkpoint: {dir: bucket}}, or one number of slices")
     if document.complaints or job is None:
         raise ConfigError(tuple(document.complaints))
-    return JobFile(str(name), parameters, job, collect, into, after)
+    return JobFile(str(name), parameters, job, collect, into, after, slices)
 
 
 def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSpec | None:
@@ -98,6 +104,20 @@ def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSp
         if wrong:
             _complain(document, key, "is not for tasks of a fleet", why)
     return job
+
+
+def _slices(document: Document) -> tuple[int, int]:
+    given = document.data.get("slices", 1)
+    both = (given.get("min"), given.get("max")) if isinstance(given, Mapping) else (given, given)
+    least, most = both
+    if (
+        not isinstance(least, int) or not isinstance(most, int) or isinstance(given, bool)
+        or not 1 <= least <= most <= MOST_NODES or (isinstance(given, Mapping) and len(given) != 2)
+    ):  # fmt: skip
+        hint = f"write 1 to {MOST_NODES}, or {{min: 2, max: 4}} for a program that goes on with either"
+        _complain(document, "slices", f"{given!r} is no number of slices", hint)
+        return 1, 1
+    return least, most
 
 
 def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ...]:

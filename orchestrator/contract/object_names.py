@@ -31,6 +31,8 @@ OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCLAIMED, CACHES, IMAGES, T
 
 NODES = "nodes/"
 """In a fleet's bucket: a folder for each node, with all that a deployment has."""
+SHARE = ".tpuctl/share.json"
+"""In a node's folder: the task that its machines have a share in, which has begun on another machine."""
 ENGINE = "engine/"
 """Slurm, and the key by which its programs know each other."""
 JOBS = "jobs/"

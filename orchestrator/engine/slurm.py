@@ -2,12 +2,13 @@
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError
-from orchestrator.planning.fleet import Controller, Queued
+from orchestrator.planning.fleet import Controller, Order, Queued
 from orchestrator.planning.fleet_gate import Correction
 
 FOLDER = "slurm"
@@ -43,11 +44,11 @@ class Slurm:
         self.remote.put([self.host], script, f"{FOLDER}/slurm.sh", 0o700)
         return self._run("engine", seconds=FETCH_SECONDS).strip().splitlines()[-1]
 
-    def start(self, name: str, nodes: int, controller: Controller) -> None:
-        """Start the controller, and keep it running."""
+    def start(self, name: str, nodes: int, zones: Sequence[str], controller: Controller) -> None:
+        """Start the controller, and keep it running; *zones* are where nodes may be."""
         settings = {
             "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
-            "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.engine,
+            "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.engine, "FLEET_ZONES": ",".join(zones),
         }  # fmt: skip
         # JSON's quotes are bash's too for what stands here: names, numbers and addresses.
         text = "".join(f"{key}={json.dumps(str(value))}\n" for key, value in settings.items())
@@ -55,13 +56,23 @@ class Slurm:
         self._run("head", seconds=FETCH_SECONDS)
 
     def submit(
-        self, name: str, script: str, numbers: Sequence[int], *, held: bool = False, after: Sequence[str] = ()
-    ) -> None:
-        """Queue those tasks of a job that are not in the queue: *held*, or *after* others, as `afterok:7`."""
+        self, order: Order, numbers: Sequence[int], zones: Sequence[str], *,
+        held: bool = False, after: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """
+        Queue those tasks of a job that are not in the queue: *held*, or *after* others, as `afterok:7`.
+
+        Several slices of a task are all in one of the *zones*.
+        """
         options = ["--hold"] if held else [f"--dependency={','.join(after)}"] if after else []
-        target = f"{FOLDER}/job-{name}"
-        self.remote.put([self.host], script.encode(), target, 0o600)
-        self._run("submit", name, f'"$1/{target}"', ",".join(map(str, numbers)), *options)
+        least, most = order.slices
+        if most > 1:
+            # In brackets: all nodes of a task have the same one.
+            one_zone = f"[{'|'.join(zones)}]" if len(zones) > 1 else zones[0]
+            options += [f"--nodes={least}-{most}", shlex.quote(f"--constraint={one_zone}")]
+        target = f"{FOLDER}/job-{order.name}"
+        self.remote.put([self.host], order.script.encode(), target, 0o600)
+        self._run("submit", order.name, f'"$1/{target}"', ",".join(map(str, numbers)), *options)
 
     def queue(self) -> tuple[Queued, ...]:
         """Return all tasks that wait or run."""

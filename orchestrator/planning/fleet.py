@@ -84,6 +84,7 @@ class Order:
     *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are numbers of tasks. *collect* names
     the files whose values become columns of the table of results, *into* the file that the table is written to.
     It begins *after* other jobs, `ok` or `any` by the name of each. While it is *held*, no task of it begins.
+    *slices* is the smallest and the largest number of nodes for each task.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Order:
     into: str = ""
     after: Mapping[str, str] = field(default_factory=dict)
     held: bool = False
+    slices: tuple[int, int] = (1, 1)
 
 
 def task_spec(spec: Spec, bucket: str, name: str, job: JobSpec) -> Spec:

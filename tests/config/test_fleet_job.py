@@ -67,6 +67,14 @@ def test_files_to_collect_are_named_with_their_table(tmp_path):
     assert (job.collect, job.into) == (("metrics.json", "out/log.csv"), "r.csv")
 
 
+def test_a_task_has_one_slice_unless_the_file_says_more(tmp_path):
+    """A range is for checkpoints that any number of workers can read."""
+    many = "name: a\nslices: {min: 2, max: 4}\njob: {command: x, checkpoint: {format: orbax, dir: bucket}}\n"
+    assert job_of(tmp_path, "name: a\njob: {command: x}\n").slices == (1, 1)
+    assert job_of(tmp_path, "name: a\nslices: 4\njob: {command: x}\n").slices == (4, 4)
+    assert job_of(tmp_path, many).slices == (2, 4)
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -85,6 +93,11 @@ def test_files_to_collect_are_named_with_their_table(tmp_path):
         ("name: a\ncollect: {files: [m.json], into: /r.csv}\njob: {command: x}\n", (2, 28, "collect.into")),
         ("name: a\n", (1, 1, "job")),
         ("name: a\ntpu: {}\njob: {command: x}\n", (2, 1, "tpu")),
+        ("name: a\nslices: 0\njob: {command: x}\n", (2, 1, "slices")),
+        ("name: a\nslices: yes\njob: {command: x}\n", (2, 1, "slices")),
+        ("name: a\nslices: {min: 3, max: 2}\njob: {command: x}\n", (2, 1, "slices")),
+        ("name: a\nslices: {max: 2}\njob: {command: x}\n", (2, 1, "slices")),
+        ("name: a\nslices: {min: 1, max: 2}\njob: {command: x}\n", (2, 1, "slices")),
         ("name: a\njob: {command: x, run_on: vm}\n", (2, 19, "job.run_on")),
         ("name: a\njob: {command: x, data: {d: ./d}}\n", (2, 19, "job.data")),
         ("name: a\nafter: {b: never}\njob: {command: x}\n", (2, 1, "after")),

@@ -74,7 +74,7 @@ def test_a_fleets_own_deployment_asks_for_no_tpu():
     ("changes", "key"),
     [
         ({"nodes": 0}, "fleet.nodes"), ({"nodes": 101}, "fleet.nodes"), ({"job__command": "python3 x"}, "job"),
-        ({"vm__spot": True}, "vm"), ({"vm": "none"}, "vm"), ({"tpu__type": "v5litepod-16"}, "tpu.type"),
+        ({"vm__spot": True}, "vm"), ({"vm": "none"}, "vm"),
         ({"name": "a" * 38}, "name"), ({"tpu__strategy": "race"}, "tpu.strategy"),
     ],
 )  # fmt: skip

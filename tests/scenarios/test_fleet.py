@@ -202,3 +202,21 @@ def test_a_job_cannot_wait_for_what_nobody_has_submitted(cloud, owner):
     said = owner.run("submit", str(owner.folder / "a.yaml"))
     assert (said.code, "there is no job 'b'" in said.err) == (2, True)
     assert not cloud.objects(".tpuctl/orders/")
+
+
+def test_several_slices_are_asked_for_in_one_zone_and_never_more_than_there_are(cloud):
+    """What the fleet can never give is refused before anything is sent."""
+    owner = Owner(cloud, tpu__zones=["europe-west4-b", "europe-west4-a"])
+    owner.up("--yes")
+    path = owner.folder / "wide.yaml"
+    job = {"name": "wide", "job": {"command": "x", "checkpoint": {"format": "orbax", "dir": "bucket"}}}
+    path.write_text(json.dumps({**job, "slices": 4}))
+    refused = owner.run("fleet", "submit", str(path))
+    assert (refused.code, "needs 4 slices, and the fleet has 3 nodes" in refused.err) == (2, True)
+    assert cloud.objects("jobs/") == []
+    path.write_text(json.dumps({**job, "slices": {"min": 2, "max": 4}}))
+    assert owner.run("fleet", "submit", str(path)).code == 0
+    (words,) = (words for words in cloud.slurm if words[0] == "submit")
+    assert words[-2:] == ("--nodes=2-4", "'--constraint=[europe-west4-b|europe-west4-a]'")
+    path.write_text(json.dumps({**job, "slices": 3}))
+    assert "was submitted before" in owner.run("fleet", "submit", str(path)).err  # it would be another job

@@ -10,13 +10,14 @@ from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.source_folder import source_folder
 from orchestrator.app.wanted import need_python
-from orchestrator.config.fleet_job import read_job
+from orchestrator.config.fleet_job import JobFile, read_job
 from orchestrator.config.layers import overrides_of
 from orchestrator.contract.object_names import BUNDLES, JOBS
 from orchestrator.domain.ports import Store
+from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.planning.fleet import JobRow, Order, again_of, rows, task_folder, task_spec
+from orchestrator.planning.fleet import JobRow, Order, again_of, nodes, rows, task_folder, task_spec
 from orchestrator.planning.fleet_gate import Gate, gate
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
@@ -43,6 +44,7 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
     """
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
+    _check_slices(fleet.spec, wanted)
     for name in wanted.after:
         # Only what exists can be waited for, so that no two jobs wait for each other.
         submitted_order(fleet.head.store, name)
@@ -64,12 +66,27 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
         store,
         Order(
             wanted.name, wanted.parameters, wanted.job, bundle.digest, script, fleet.head.clock.now(),
-            collect=wanted.collect, into=wanted.into, after=wanted.after,
+            collect=wanted.collect, into=wanted.into, after=wanted.after, slices=wanted.slices,
         ),
     )  # fmt: skip
     with leaving(f"{order.name} is submitted", "run the same command again to see it queued"):
         fleet.submit_missing(slurm, order.name)
     return Submitted(order.name, len(order.parameters), len(fleet_orders.ended(store, order.name)))
+
+
+def _check_slices(spec: Spec, wanted: JobFile) -> None:
+    """Raise UsageError when the fleet can never give a task its slices."""
+    least, most = wanted.slices
+    why, hint = "", ""
+    if least > nodes(spec):
+        why, hint = f"the fleet has {nodes(spec)} nodes", "ask for more of them in the fleet's file"
+    elif most > 1 and spec.tpu.other_types:
+        why, hint = "they must be of one type", "leave out tpu.other_types in the fleet's file"
+    if why:
+        raise UsageError(
+            f"{wanted.name}: each task needs {least} slices, and {why}", hint=f"{hint}, then run: tpuctl fleet up",
+            changed="nothing was submitted", code="TPU-101",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,14 @@ from orchestrator.planning.fleet import Order
 
 
 def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], reporter: Reporter) -> bool:
-    """Give each line of a task's log to *show*, with the number of its start; return whether there was any."""
+    """Give each line of worker 0 to *show*, with task and number of the start; return whether there was any."""
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.store
     order = submitted_order(store, name)
     found = False
     for task in task_numbers(order, number):
-        log = JobLog(task_store(fleet, name, task))
+        log = JobLog(task_store(fleet, name, task), 0)
         for lines in (log.new_lines(), log.unfinished()):
             for incarnation, _, line in lines:
                 found = True

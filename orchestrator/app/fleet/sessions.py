@@ -147,7 +147,7 @@ class Fleet:
             raise RemoteError("the VM is not in sight", hint="run: tpuctl fleet up")
         # On a VM that was made again it begins with the copy of its state in the bucket (slurm.sh).
         controller = Controller(vm.value.internal_ip, self.port, engine)
-        slurm.start(self.spec.name, len(node_names(self.spec)), controller)
+        slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller)
         return controller
 
     def controller(self) -> Controller:
@@ -186,7 +186,7 @@ class Fleet:
             if missing:
                 after = after_words(allowed, queued)
                 closed = allowed.hold is not Hold.NONE or bool(allowed.waits and not after)
-                slurm.submit(name, orders[name].script, missing, held=closed, after=after)
+                slurm.submit(orders[name], missing, self.spec.tpu.zones, held=closed, after=after)
                 queued = slurm.queue()
         for wrong in corrections(gates, queued):
             slurm.correct(wrong)

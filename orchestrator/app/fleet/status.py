@@ -9,6 +9,7 @@ from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.workers import look
+from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Present, Sight
 from orchestrator.errors import (
     TpuctlError,
@@ -54,7 +55,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         slurm = fleet.slurm()
         states = slurm.nodes()
         for one in slurm.queue():
-            tasks |= {one.node: f"{one.job}/{one.number}"} if one.node else {}
+            tasks |= dict.fromkeys(node_list(one.node), f"{one.job}/{one.number}")
             waiting += not one.node
     except TpuctlError as error:
         trouble = error.message
@@ -67,7 +68,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         state, zone = _tpu(sights[name])
         rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         usd += session.cost(session.records.current, session.clock.now())
-    return FleetStatus(fleet.spec.name, vm, tuple(rows), waiting, len(tasks), usd, trouble)
+    return FleetStatus(fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, trouble)
 
 
 def _nodes_of(session: Session) -> Sight[tuple[Node, ...]]:

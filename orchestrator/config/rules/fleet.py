@@ -40,18 +40,9 @@ def _fleet(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, "is not for fleets", "leave it out")
 
 
-def _one_host(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    for kind in (spec.tpu.type, *spec.tpu.other_types) if spec.fleet else ():
-        known = catalog.accelerator(kind)
-        if known is not None and known.hosts > 1:
-            text = f"{kind} has {known.hosts} hosts; a node of a fleet has one"
-            yield Problem("tpu.type", text, "use a type with one host, for example v5litepod-8")
-
-
 RULES = (
     SettingRule(
         ("fleet.nodes", "name", "job", "vm", "bucket.adopt", "bucket.prefix", "tpu", "watch", "sidecars"),
         _fleet,
     ),
-    SettingRule(("fleet.nodes", "tpu.type", "tpu.other_types"), _one_host),
 )

@@ -1,0 +1,224 @@
+"""
+The machines that work on one task: Slurm starts it on one of them, and the others follow.
+
+The one that was started, worker 0 of all, writes into the folder of each node which share of the task it has.
+Every other machine looks there, and runs the same agent with the same claim for as long as worker 0 reports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Dict, Mapping, Optional, Tuple
+
+from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.heartbeat import heartbeat_name
+from orchestrator.agent.settings import Settings, read_settings
+from orchestrator.agent.threads import say
+from orchestrator.contract.json_values import json_value
+from orchestrator.contract.machine_errors import AgentError, PreconditionError
+from orchestrator.contract.node_list import node_list
+from orchestrator.contract.object_names import JOBS, NODES, ORDERS, SHARE, TASKS
+from orchestrator.contract.preemption_notice import AT_REST
+from orchestrator.contract.replacing import write_atomically
+
+VARIABLE = "TPUCTL_SHARE"
+NODE_FOLDER = "TPUCTL_NODE_FOLDER"
+"""On machines that follow: the share, and the folder of their node in the bucket."""
+MEGASCALE_PORT = "8081"
+"""Port of libtpu's coordinator of slices, as Ray (ray.util.tpu) and GKE have it."""
+SILENT = 30.0
+"""Seconds at least, or four heartbeats, after which worker 0 of a task counts as gone."""
+STUCK = 120.0
+"""Seconds after which an agent that was asked to leave is ended; the next start clears what its job left."""
+WELL = ("done", "unclaimed")
+
+
+@dataclass(frozen=True)
+class Share:
+    """
+    Say what one node does for a task: it is slice number *slice* of *slices*, from 0.
+
+    *incarnation* is the task's, *coordinator* the address of worker 0 of all, *at* when that one claimed the task.
+    """
+
+    job: str
+    task: str
+    incarnation: int
+    slice: int
+    slices: int
+    coordinator: str
+    heartbeat: float
+    at: float
+
+    def variables(self, environ: Mapping[str, str]) -> Dict[str, str]:
+        """Return what the agent and its job find in their environment on this machine of the node."""
+        hosts = environ.get("TPUCTL_WORKER_HOSTS", "")
+        own, count = int(environ.get("TPUCTL_WORKER_ID") or 0), int(environ.get("TPUCTL_WORKERS") or 1)
+        found = {
+            "TPUCTL_INCARNATION": str(self.incarnation),
+            "TPUCTL_WORKER_ID": str(self.slice * count + own),
+            "TPUCTL_WORKERS": str(self.slices * count),
+        }
+        if self.slices == 1:
+            # libtpu reads the metadata server, as on any other TPU.
+            return found
+        return {
+            **found,
+            "MEGASCALE_COORDINATOR_ADDRESS": self.coordinator,
+            "MEGASCALE_NUM_SLICES": str(self.slices),
+            "MEGASCALE_SLICE_ID": str(self.slice),
+            "MEGASCALE_PORT": MEGASCALE_PORT,
+            "TPU_WORKER_ID": str(own),
+            "TPU_WORKER_HOSTNAMES": hosts,
+        }
+
+
+def bucket_of(environ: Mapping[str, str], prefix: str) -> JobBucket:
+    """Return what lies below *prefix* in the fleet's bucket."""
+    return JobBucket.from_environ(
+        environ["TPUCTL_BUCKET"], dict(environ, TPUCTL_PREFIX=prefix), Metadata.from_environ(environ)
+    )
+
+
+def give_out(environ: Mapping[str, str], settings: Settings, incarnation: int, at: float) -> Share:
+    """
+    Tell all machines of the task what they have to do; return the share of this one, which Slurm has started.
+
+    Raises AgentError when a later start has one of the nodes already: then this one is over.
+    """
+    mine = environ.get("SLURMD_NODENAME", "")
+    others = [name for name in node_list(environ.get("SLURM_JOB_NODELIST", "")) if name != mine]
+    job, task = environ["TPUCTL_JOB_PREFIX"][len(JOBS) :].rstrip("/"), environ["TPUCTL_TASK"]
+    first = environ.get("TPUCTL_WORKER_HOSTS", "").partition(",")[0]
+    own = Share(job, task, incarnation, 0, len(others) + 1, first, settings.heartbeat, at)
+    if others or int(environ.get("TPUCTL_WORKERS") or 1) > 1:
+        for number, name in enumerate([mine, *others]):
+            _write(bucket_of(environ, f"{NODES}{name}/"), name, replace(own, slice=number))
+    return own
+
+
+def _write(bucket: JobBucket, node: str, share: Share) -> None:
+    held = bucket.read(SHARE)
+    before = _share(held.data) if held is not None else None
+    # A machine that was cut off, and wakes up here after Slurm has given its nodes away.
+    if before is not None and before.at > share.at:
+        raise AgentError(f"{node} has begun with {before.job}/{before.task} since")
+    data = json.dumps(asdict(share)).encode()
+    try:
+        bucket.write(SHARE, data, held.generation if held is not None else 0)
+    except PreconditionError as error:
+        # Perhaps it was written, and only the answer was lost.
+        held = bucket.read(SHARE)
+        if held is None or held.data != data:
+            raise AgentError(f"another task has begun on {node} at this moment") from error
+
+
+def given(environ: Mapping[str, str]) -> Optional[Share]:
+    """Return the share that this process was started for, None where Slurm has started it."""
+    return _share(environ[VARIABLE].encode()) if environ.get(VARIABLE) else None
+
+
+def _share(data: bytes) -> Optional[Share]:
+    value = json_value(data) or {}
+    try:
+        return Share(**{name: value[name] for name in Share.__dataclass_fields__})
+    except KeyError:
+        return None
+
+
+class Worker0:
+    """Watch from another machine of the node's task whether worker 0 still works on it."""
+
+    def __init__(self, environ: Mapping[str, str], node: str) -> None:
+        self._environ = environ
+        self._node = bucket_of(environ, node)
+        self._newest: Tuple[Optional[Share], int] = (None, 0)
+        self._since = time.monotonic()
+        self._task = ("", self._node)
+
+    def look(self) -> Tuple[Optional[Share], str]:
+        """Return the node's share, and why worker 0 does not work on it, empty while it does."""
+        held = self._node.read(SHARE)
+        share = _share(held.data) if held is not None else None
+        if share is None:
+            return None, "there is none"
+        folder = f"{JOBS}{share.job}/{TASKS}{share.task}/"
+        if self._task[0] != folder:
+            self._task = (folder, bucket_of(self._environ, folder))
+        report = self._task[1].read(heartbeat_name(share.incarnation, 0))
+        now = (share, report.generation if report is not None else 0)
+        # Generations and not times: the clocks of two machines need not agree.
+        if now != self._newest:
+            self._newest, self._since = now, time.monotonic()
+        said = (json_value(report.data) or {}) if report is not None else {}
+        if said.get("phase") in AT_REST:
+            return share, str(said["phase"])
+        if said.get("notice"):
+            return share, "asked to stop"
+        silent = time.monotonic() - self._since > max(SILENT, 4 * share.heartbeat)
+        return share, "silent" if silent else ""
+
+
+def leave_with(worker0: Worker0, share: Share, poll: float) -> None:
+    """From a thread of its own, ask this agent to stop as Slurm asks worker 0, once that one has stopped."""
+
+    def watch() -> None:
+        while True:
+            time.sleep(poll)
+            try:
+                now, why = worker0.look()
+            except (AgentError, OSError) as error:
+                say(f"looking for worker 0: {error}")
+                continue
+            # After a good end of worker 0 the others end by themselves, and may still bring files.
+            if now != share or (why and why not in WELL):
+                say(f"leaving {share.job}/{share.task}: worker 0: {why or 'another task'}")
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(STUCK)  # The process ends meanwhile, and this thread with it.
+                os._exit(1)
+
+    threading.Thread(target=watch, name="worker 0", daemon=True).start()
+
+
+def follow(environ: Mapping[str, str]) -> int:
+    """Run this machine's share of each task that its node has one of. Never returns."""
+    settings = read_settings(environ)
+    worker0, own = Worker0(environ, environ["TPUCTL_PREFIX"]), int(environ.get("TPUCTL_WORKER_ID") or 0)
+    while True:
+        try:
+            share, why = worker0.look()
+            # Worker 0 of all is started by Slurm.
+            if share is not None and not why and (share.slice, own) != (0, 0):
+                _run(environ, settings, share)
+        except (AgentError, OSError) as error:
+            say(f"looking for a task to follow: {error}")
+        time.sleep(settings.poll)
+
+
+def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
+    """Run the script that Slurm runs on worker 0, with what Slurm tells it there."""
+    held = bucket_of(environ, "").read(f"{ORDERS}{share.job}.json")
+    order = (json_value(held.data) or {}).get("order", {}) if held is not None else {}
+    if not isinstance(order, dict) or not isinstance(order.get("script"), str):
+        raise AgentError(f"the job {share.job} cannot be read")
+    # Where Slurm has its copies: by this path the script finds the machine's folder.
+    script = settings.layout.root / "slurm" / "spool" / "share" / "slurm_script"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(script, order["script"])
+    subprocess.run(
+        ["bash", str(script)], check=False, stdin=subprocess.DEVNULL,
+        # A task outlives a restart of the agent that keeps this node, as it does where Slurm has started it.
+        start_new_session=True,
+        env={
+            "PATH": environ["PATH"], "HOME": environ.get("HOME", "/root"),
+            "SLURM_ARRAY_TASK_ID": share.task, VARIABLE: json.dumps(asdict(share)),
+            NODE_FOLDER: environ["TPUCTL_PREFIX"],
+        },
+    )  # fmt: skip

@@ -1,0 +1,23 @@
+"""Slurm's short form of several names of nodes: `grant-[001-003,007]`."""
+
+from __future__ import annotations
+
+import re
+from typing import List
+
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+
+
+def node_list(text: str) -> List[str]:
+    """Return the names in order. Ours have one number, at the end; of anything else it is the text itself."""
+    head, bracket, inner = text.partition("[")
+    if not bracket or not inner.endswith("]"):
+        return [text] if text else []
+    names = []
+    for part in inner[:-1].split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            return [text]
+        first, last = found[1], found[2] or found[1]
+        names += [f"{head}{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
+    return names

@@ -1,0 +1,174 @@
+"""A task on several machines: Slurm starts it on one of them, the others follow, and one start fences them all."""
+
+import json
+import os
+import shlex
+import signal
+from pathlib import Path
+
+from orchestrator.agent.share import SHARE
+from orchestrator.agent.task import AGAIN
+from orchestrator.contract.object_names import BUNDLES, ENDS, ORDERS
+from tests.agent.agent_lab import Lab, Machine
+
+JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
+MEGASCALE = "env | grep -E '^(MEGASCALE_|TPU_WORKER_)' | sort; "
+
+
+class Fleet:
+    """Nodes of two hosts each, whose followers run; what Slurm does is done by `start`."""
+
+    def __init__(self, lab: Lab, **job: object) -> None:
+        self.lab, self.machines = lab, {}
+        lab.put(f"{JOB}{BUNDLES}{lab.code}.tar.gz", lab.read(f"{BUNDLES}{lab.code}.tar.gz"))
+        (lab.folder / "template").mkdir()
+        job_env = Machine(lab, lab.folder / "template", {"TARGET_STEPS": 40, **job}).env
+        own = ("TPUCTL_ROOT", "TPUCTL_WORKER_ID", "TPUCTL_WORKERS", "HOME", "TPUCTL_INCARNATION")
+        lines = "".join(f"{key}={shlex.quote(value)}\n" for key, value in job_env.items() if key not in own)
+        self.script = (
+            'machine=$(cd "$(dirname "$0")" && pwd -P)\nmachine=${machine%/slurm/spool/*}\nset -a\n'
+            f'{lines}. "$machine/machine.env"\nTPUCTL_ROOT=$machine/tasks/wide TPUCTL_TASK=0\n'
+            f"TPUCTL_JOB_PREFIX={JOB} TPUCTL_PREFIX={TASK}\n"
+            f'exec {shlex.join(Machine.command(Machine, "task"))} >>"$machine/agent.log" 2>&1\n'  # type: ignore[arg-type]
+        )
+        lab.put(f"{ORDERS}wide.json", json.dumps({"order": {"script": self.script}}).encode())
+
+    def node(self, name: str) -> None:
+        """Start the machines of a node, as its own deployment does: each of them follows."""
+        hosts = f"10.0.0.{len(self.machines)},10.0.1.{len(self.machines)}"
+        for worker in (0, 1):
+            machine = self.lab.machine(
+                f"{name}-w{worker}", WORKER_ID=worker, WORKERS=2, PREFIX=f"nodes/{name}/", WORKER_HOSTS=hosts
+            )
+            own = {key: machine.env[f"TPUCTL_{key}"] for key in ("WORKER_ID", "WORKERS", "WORKER_HOSTS")}
+            text = "".join(f"TPUCTL_{key}={value}\n" for key, value in own.items())
+            (machine.root / "machine.env").write_text(text)
+            self.machines[name, worker] = machine.start(machine.command("follow"))
+
+    def start(self, *nodes: str) -> Machine:
+        """Start the task on the first of the nodes."""
+        first = self.machines[nodes[0], 0]
+        slurm = self.lab.machine(f"{nodes[0]}-w0/slurm")
+        script = first.root / "slurm" / "spool" / "job1" / "slurm_script"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(self.script)
+        numbers = ",".join(name.rpartition("-")[2] for name in nodes)
+        slurm.env |= {"SLURMD_NODENAME": nodes[0], "SLURM_JOB_NODELIST": f"n-[{numbers}]"}
+        return slurm.start(["bash", str(script)])
+
+
+def beats(lab: Lab, incarnation: int) -> list[dict[str, object]]:
+    """Return the reports of all workers of one start."""
+    return [lab.json(name) for name in lab.names(f"{TASK}.tpuctl/heartbeat/{incarnation}/")]
+
+
+def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: Lab) -> None:
+    """Each of them has the variables that JAX and libtpu read, and the end is marked once."""
+    fleet = Fleet(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
+    fleet.node("n-001")
+    fleet.node("n-002")
+    assert fleet.start("n-001", "n-002").wait() == 0
+    assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}0.done"]
+    assert [(b["worker"], b["workers"]) for b in beats(lab, 1)] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert len(lab.names(f"{TASK}.tpuctl/gang/1/claim")) == 1
+    last = fleet.machines["n-002", 1]
+    last.until(lambda: beats(lab, 1)[3]["phase"] == "done", "the last worker's end")
+    log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w3/")).decode()
+    assert log.splitlines()[1:7] == [
+        "MEGASCALE_COORDINATOR_ADDRESS=10.0.0.0", "MEGASCALE_NUM_SLICES=2", "MEGASCALE_PORT=8081",
+        "MEGASCALE_SLICE_ID=1", "TPU_WORKER_HOSTNAMES=10.0.0.2,10.0.1.2", "TPU_WORKER_ID=1",
+    ]  # fmt: skip
+
+
+def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: Lab) -> None:
+    """There libtpu asks the metadata server."""
+    fleet = Fleet(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
+    fleet.node("n-001")
+    assert fleet.start("n-001").wait() == 0
+    log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w0/")).decode()
+    assert [(b["worker"], b["workers"]) for b in beats(lab, 1)] == [(0, 2), (1, 2)]
+    assert "begin after 0" in log.splitlines()[1]
+
+
+def test_a_new_start_takes_the_living_nodes_along_and_nobody_else_commits(lab: Lab) -> None:
+    """A slice that was cut off wakes up to a newer start: what it has made since is not committed."""
+    fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
+    for name in ("n-001", "n-002", "n-003"):
+        fleet.node(name)
+    first = fleet.start("n-001", "n-002")
+    first.until(lambda: {2, 3} <= {worker for _, worker in committed(lab)}, "saves of the second node")
+    paused = [pid for worker in (0, 1) for pid in jobs(fleet, "n-002", worker)]
+    for pid in paused:
+        os.kill(pid, signal.SIGSTOP)
+    # Only what was saved before it is cut off may still be on its way.
+    saved = {(step, 2 + worker) for worker in (0, 1) for step in saves(fleet, "n-002", worker)}
+    first.until(lambda: saved <= committed(lab), "all of it in the bucket")
+    before = {one for one in committed(lab) if one[1] > 1}
+    for pid in agents(fleet, "n-002"):
+        os.kill(pid, signal.SIGSTOP)
+        paused.append(pid)
+    assert first.process is not None
+    first.process.send_signal(signal.SIGTERM)  # as Slurm does when a node of the task is down
+    assert first.wait() == AGAIN
+    second = fleet.start("n-001", "n-003")
+    second.until(lambda: len(beats(lab, 2)) == 4, "all four workers of the second start")
+    for pid in paused:
+        os.kill(pid, signal.SIGCONT)
+    late = fleet.machines["n-002", 1]
+    late.until(lambda: not jobs(fleet, "n-002", 0) + jobs(fleet, "n-002", 1), "the end of the late jobs")
+    assert {one for one in committed(lab) if one[1] > 1} <= before
+    assert {b["incarnation"] for b in beats(lab, 2)} == {2}
+
+
+def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab: Lab) -> None:
+    """Slurm has given its node to another task meanwhile."""
+    fleet = Fleet(lab)
+    fleet.node("n-001")
+    later = {"job": "other", "task": "7", "incarnation": 1, "slice": 0, "slices": 1}
+    rest = {"coordinator": "10.0.0.9", "heartbeat": 1.0, "at": 1e11}
+    lab.put(f"nodes/n-001/{SHARE}", json.dumps({**later, **rest}).encode())
+    assert fleet.start("n-001").wait() == AGAIN
+    assert lab.json(f"nodes/n-001/{SHARE}")["job"] == "other"
+
+
+def test_slurm_takes_a_machine_from_a_task_that_it_only_follows(lab: Lab) -> None:
+    """One machine has one task, and its TPU one process."""
+    fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
+    for name in ("n-001", "n-002", "n-003"):
+        fleet.node(name)
+    first = fleet.start("n-001", "n-002")
+    first.until(lambda: jobs(fleet, "n-002", 0), "the job on the second node")
+    followed = jobs(fleet, "n-002", 0)[0]
+    second = fleet.start("n-002", "n-003")
+    second.until(lambda: set(jobs(fleet, "n-002", 0)) - {followed}, "the new job")
+    assert followed not in jobs(fleet, "n-002", 0)
+    assert "has another task on this machine, which is over" in fleet.machines["n-002", 0].agent_log()
+
+
+def committed(lab: Lab, incarnation: int = 1) -> set[tuple[int, int]]:
+    """Return (step, worker) of each part of a checkpoint that a start has committed."""
+    parts = (name.split("/") for name in lab.names(f"{TASK}checkpoints/") if name.endswith(".manifest.json"))
+    return {(int(p[-3]), int(p[-1][1:].split(".")[0])) for p in parts if p[-2] == f"g{incarnation}"}
+
+
+def saves(fleet: Fleet, node: str, worker: int) -> set[int]:
+    """Return the steps that lie finished on one machine."""
+    folder = fleet.machines[node, worker].root / "tasks" / "wide" / "checkpoints"
+    return {int(one.parent.name.split("-")[1]) for one in folder.glob("step-*/COMPLETE")}
+
+
+def jobs(fleet: Fleet, node: str, worker: int) -> list[int]:
+    """Return the processes of the task on one machine."""
+    root = fleet.machines[node, worker].root / "tasks" / "wide"
+    return Machine.job_processes(_At(root))  # type: ignore[arg-type]
+
+
+def agents(fleet: Fleet, node: str) -> list[int]:
+    """Return the agents that run the task on the machines of a node."""
+    locks = [fleet.machines[node, worker].root / "tasks" / "lock" for worker in (0, 1)]
+    return [int(lock.read_text().split()[0]) for lock in locks]
+
+
+class _At:
+    def __init__(self, root: Path) -> None:
+        self.root = root
