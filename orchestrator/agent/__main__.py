@@ -95,7 +95,8 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return _exec(asked.program, for_setup(environ) if asked.install else for_job(environ))
     settings = read_settings(environ)
     if asked.command == "enter":
-        return _exec(program(asked.line), enter(settings, environ))
+        inside = enter(settings, environ)
+        return _exec(program(settings, asked.line, inside), inside)
     check(environ)
     layout.make()
     fetch(

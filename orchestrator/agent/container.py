@@ -13,10 +13,11 @@ import contextlib
 import hashlib
 import json
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from orchestrator.agent.caches.places import folders
 from orchestrator.agent.cloud.metadata import Metadata, Tokens
@@ -33,6 +34,9 @@ from orchestrator.contract.replacing import replacing, write_atomically
 
 OURS = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", "SHELL", "USER", "LOGNAME", "TMPDIR", "MAIL")
 """Variables of the machine that mean nothing in a container; `job.env` may set them all the same."""
+OF_ATTEMPT = ("TPUCTL_JOB", "TPUCTL_ATTEMPT", "TPUCTL_RESUME", "TPUCTL_RESUME_STEP", "TPUCTL_PROGRESS_FILE",
+              "TPUCTL_SAVE_EVERY_SECONDS", "TPUCTL_SAVE_EVERY_FILE")  # fmt: skip
+"""Variables of one attempt of the job: a program that is run by hand must not report the job's steps."""
 PULL_SECONDS = 3600.0
 TRIES = 3
 BUSY_SECONDS = 1.0
@@ -92,10 +96,7 @@ class Container:
         if not setup:
             words.append("--rm")
         words += [f"--volume={one}:{one}{mode}" for one, mode in self._places(environ)]
-        mine = set(environ.get("TPUCTL_JOB_ENV", "").split())
-        for name in sorted({*environ, "TINI_KILL_PROCESS_GROUP"}):
-            if name in mine or name not in OURS:
-                words.append(f"--env={name}")
+        words += [f"--env={name}" for name in _passed({*environ, "TINI_KILL_PROCESS_GROUP"}, environ)]
         image = self.pinned if setup or not settings.setup else self.after_setup
         # Written before the call, so that whoever comes after a kill knows that there may be a container.
         write_atomically(mark_of(layout), json.dumps({"name": self.name, "image": self.pinned}))
@@ -104,7 +105,7 @@ class Container:
     @property
     def name(self) -> str:
         """Return the name of the one container: docker refuses a second one, whoever starts it."""
-        return f"tpuctl-{self._settings.deployment}-{self._settings.incarnation}"
+        return name_of(self._settings)
 
     @property
     def after_setup(self) -> str:
@@ -195,3 +196,40 @@ class Container:
         # Of the push: what is pushed anew takes what the tag means then.
         text = f"{self._settings.image}\0{self._settings.bundle}\0{self._settings.settings_digest}"
         return f"{IMAGES}{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def name_of(settings: Settings) -> str:
+    """Return the name of the container of this machine's job."""
+    return f"tpuctl-{settings.deployment}-{settings.incarnation}"
+
+
+def beside(settings: Settings, line: Optional[str], environ: Mapping[str, str]) -> List[str]:
+    """
+    Return the command that runs *line*, or a shell, in the container of the job; to be started with *environ*.
+
+    What the container has of one attempt is left out. Raises AgentError where the container does not run.
+    """
+    name = name_of(settings)
+    asked = ["ps", "--quiet", "--no-trunc", f"--filter=label={LABEL}={settings.layout.root}"]
+    if not docker(asked, environ).split():
+        raise AgentError("the container of the job does not run now; --home opens the machine")
+    # Emptied, too: by the mark of a job its processes are found and killed.
+    words = [
+        "docker",
+        "exec",
+        "--interactive",
+        "--privileged",
+        "--user=0",
+        f"--workdir={settings.layout.current}",
+    ]
+    words += ["--tty"] if sys.stdin.isatty() else []
+    words += [f"--env={one}=" for one in OF_ATTEMPT]
+    words += [f"--env={one}" for one in _passed(set(environ) - set(OF_ATTEMPT), environ)]
+    leave = f'unset {" ".join(OF_ATTEMPT)}; exec bash "$@"'
+    return [*words, name, "bash", "-c", leave, "bash", *(["-c", line] if line else [])]
+
+
+def _passed(names: Set[str], environ: Mapping[str, str]) -> List[str]:
+    """Return those of *names* that mean something in a container."""
+    mine = set(environ.get("TPUCTL_JOB_ENV", "").split())
+    return [name for name in sorted(names) if name in mine or name not in OURS]

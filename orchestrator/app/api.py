@@ -87,7 +87,7 @@ class Tpuctl:
         """Return what `up` would change; *offline* from nothing, without a network. Changes nothing."""
         shown = plan(self._choice, self._reporter, offline=offline).shown
         found = shown.plan
-        changes = tuple(f"{c.verb.word} {c.kind.value} {c.name} in {c.zone}" for c in found.changes)
+        changes = tuple(f"{c.verb.word} {c.kind.title} {c.name} in {c.zone}" for c in found.changes)
         reason = found.reason or "; ".join(found.waiting)
         return PlannedUp(changes, reason, shown.hourly.billed_usd, shown.hourly.ondemand_usd)
 

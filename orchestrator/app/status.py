@@ -89,7 +89,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
     """Return what `status --json` prints of one observation; *loop* says who takes care of the deployment."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
     steps = [
-        f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.value, c.name)))}: {c.why}"
+        f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.title, c.name)))}: {c.why}"
         for c in plan.changes
     ]
     goes_on = bool(record.started_at) and plan.outcome is None

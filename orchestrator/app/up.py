@@ -291,7 +291,7 @@ def _stop_on(failure: FailedChange, result: Pass) -> None:
     if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
         failed = [f.change for f in result.failures]
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
-        machines = [f"{c.kind.value} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
+        machines = [f"{c.kind.title} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
         if machines:
             failure.error.changed = (
                 f"{', '.join(machines)}: requested, and billed; `tpuctl down` removes them"

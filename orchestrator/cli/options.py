@@ -205,7 +205,9 @@ def _choose_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
 name_argument = click.argument("name", required=False, shell_complete=complete_name)
 """NAME of a deployment that this computer has brought up; it needs no file."""
 home_option = click.option(
-    "--home", is_flag=True, help="In the home folder of the login, without the job's variables."
+    "--home",
+    is_flag=True,
+    help="The machine itself: the login's home, without the job's variables and image.",
 )
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 

@@ -255,7 +255,7 @@ class Sweep:
         self._missing = {name: self._missing.get(name, now) for name in missed}
         unsure = [name for name, since in self._missing.items() if now - since < CONFIRMED_AFTER]
         return [
-            *(Leftover(o.kind.value, o.name, o.zone, "its deletion is running") for o in under_way),
+            *(Leftover(o.kind.title, o.name, o.zone, "its deletion is running") for o in under_way),
             *(Leftover("?", name, "", "not in sight; looking once more") for name in unsure),
         ]
 
@@ -265,7 +265,7 @@ class Sweep:
         recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_DEADLINE]
         self._coming = [o for o in recent if not self._done(o)]
         coming = [
-            Leftover(o.kind.value, o.name, o.zone, f"its {o.verb.word} is still running")
+            Leftover(o.kind.title, o.name, o.zone, f"its {o.verb.word} is still running")
             for o in self._coming
         ]
         if self._clock.now() < self._settled:

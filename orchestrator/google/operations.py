@@ -140,4 +140,4 @@ def failed(operation: Operation, error: TpuctlError) -> OperationResult:
 
 def described(operation: Operation) -> str:
     """Return what the operation does, as messages name it."""
-    return f"{operation.verb.word} {operation.kind.value} {operation.name} in {operation.zone}"
+    return f"{operation.verb.word} {operation.kind.title} {operation.name} in {operation.zone}"

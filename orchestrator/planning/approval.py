@@ -157,4 +157,4 @@ def _steps(changes: tuple[Mapping[str, Any], ...]) -> str:
 
 def _step(change: Mapping[str, Any]) -> str:
     where = f" in {change['zone']}" if change["zone"] else ""
-    return " ".join(f"{change['verb']} {change['kind']} {change['name']}".split()) + where
+    return " ".join(f"{change['verb']} {Kind(change['kind']).title} {change['name']}".split()) + where

@@ -171,9 +171,9 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     """Return the wait after refusals of *kind*, or None when it may be asked for now."""
     final = hopeless(record)
     if final is not None:
-        return Step(waiting=f"{kind.value}: not requested again ({final.text})")
+        return Step(waiting=f"{kind.title}: not requested again ({final.text})")
     gate = create_gate(spec, record, zone, kind) - world.observed_at
     held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if held > max(0.0, gate):
         return Step(waiting=f"TPU: held back for {held:.0f} s by the create budget", wake_in=held)
-    return Step(waiting=f"{kind.value}: next try in {gate:.0f} s", wake_in=gate) if gate > 0 else None
+    return Step(waiting=f"{kind.title}: next try in {gate:.0f} s", wake_in=gate) if gate > 0 else None

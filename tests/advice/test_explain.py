@@ -77,12 +77,12 @@ UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 CASES = {
     "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "look again"),
     "sight.twice": ("TPU", seen(ONCE, **NO_NODE), "looking once more"),
-    "end.done": ("deployment", seen(**report(phase=Phase.DONE)), "delete node demo-tpu-g1"),
-    "end.unclaimed": ("deployment", seen(**report(phase=Phase.UNCLAIMED)), "delete node demo-tpu-g1"),
+    "end.done": ("deployment", seen(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
+    "end.unclaimed": ("deployment", seen(**report(phase=Phase.UNCLAIMED)), "delete TPU demo-tpu-g1"),
     "end.failed": (
-        "deployment", seen(**report(phase=Phase.FAILED, message="torn")), "delete node",
+        "deployment", seen(**report(phase=Phase.FAILED, message="torn")), "delete TPU",
     ),
-    "end.spent": ("deployment", seen(record(started_at=NOW - 9e6)), "delete node demo-tpu-g1"),
+    "end.spent": ("deployment", seen(record(started_at=NOW - 9e6)), "delete TPU demo-tpu-g1"),
     "end.refused": ("deployment", seen(bucket=Present(Bucket("b", "europe-west4"))), ""),
     "end.none": ("deployment", seen(), "it ends when its ttl"),
     "end.down": ("deployment", seen(record(bundle="")), ""),
@@ -92,8 +92,8 @@ CASES = {
     "bucket.gone": ("bucket", seen(bucket=Absent()), ""),
     "bucket.kept": ("bucket", seen(), ""),
     "vm.none": ("VM", seen(wants=spec(vm="none"), vm=Absent()), ""),
-    "vm.make": ("VM", seen(record(vm_accepted=False), vm=Absent()), "create vm demo-vm"),
-    "vm.start": ("VM", seen(vm=Present(vm(state=VmState.TERMINATED))), "start vm demo-vm"),
+    "vm.make": ("VM", seen(record(vm_accepted=False), vm=Absent()), "create VM demo-vm"),
+    "vm.start": ("VM", seen(vm=Present(vm(state=VmState.TERMINATED))), "start VM demo-vm"),
     "vm.moves": (
         "VM",
         seen(
@@ -103,10 +103,10 @@ CASES = {
         "an operation is running",
     ),
     "vm.kept": ("VM", seen(), ""),
-    "tpu.make": ("TPU", seen(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create node"),
-    "tpu.lost": ("TPU", seen(**lately(NodeState.PREEMPTED)), "delete node demo-tpu-g1"),
+    "tpu.make": ("TPU", seen(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
+    "tpu.lost": ("TPU", seen(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
     "tpu.left": (
-        "TPU", seen(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create node demo-tpu-g2",
+        "TPU", seen(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
     "tpu.race": (
         "TPU",
@@ -114,7 +114,7 @@ CASES = {
         "CREATING",
     ),
     "tpu.next": (
-        "TPU", seen(**report(phase=Phase.STOPPING, notice=True, preempted=True)), "create node demo-tpu-g2",
+        "TPU", seen(**report(phase=Phase.STOPPING, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
     "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
     "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
@@ -124,11 +124,11 @@ CASES = {
     "tpu.passing": ("TPU", seen(**lately(NodeState.REPAIRING)), "REPAIRING"),
     "tpu.unhealthy": ("TPU", seen(**unhealthy()), "UNHEALTHY_TPU"),
     "tpu.unreachable": (
-        "TPU", seen(LOST, **report(updated=NOW - 600)), "create node demo-tpu-g2",
+        "TPU", seen(LOST, **report(updated=NOW - 600)), "create TPU demo-tpu-g2",
     ),
-    "tpu.mute": ("TPU", seen(SILENT, heartbeats=Present(())), "create node demo-tpu-g2"),
+    "tpu.mute": ("TPU", seen(SILENT, heartbeats=Present(())), "create TPU demo-tpu-g2"),
     "tpu.kept": ("TPU", seen(), ""),
-    "tpu.unwanted": ("TPU", seen(record(shape=LARGER, unwanted=1)), "create node demo-tpu-g2"),
+    "tpu.unwanted": ("TPU", seen(record(shape=LARGER, unwanted=1)), "create TPU demo-tpu-g2"),
     "refused.wait": ("TPU", seen(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
     "refused.final": (
         "TPU", seen(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
@@ -183,7 +183,7 @@ def test_every_change_of_the_next_pass_is_announced(rule):
     told = " ".join(p.next for p in explain(shown).parts)
     for change in shown.plan.changes:
         if change.kind not in {Kind.BUNDLE, Kind.SIDECARS}:
-            assert f"{change.verb.word} {change.kind.value} {change.name}".rstrip() in told
+            assert f"{change.verb.word} {change.kind.title} {change.name}".rstrip() in told
 
 
 def test_what_nobody_watches_has_no_time_and_says_what_to_type():

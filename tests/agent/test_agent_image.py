@@ -94,6 +94,27 @@ def test_a_killed_agent_leaves_no_second_trainer(lab: Lab, images: Registry) -> 
     assert not any(is_alive(pid) for pid in trainers)
 
 
+def test_a_person_works_beside_the_job_in_its_container(lab: Lab, images: Registry, tmp_path: Path) -> None:
+    """In the folder of the code, with the job's variables but no attempt's; never on the machine instead."""
+    hidden = tmp_path / "hidden"
+    hidden.write_text("of the machine")
+    one = machine(lab, images, _STEPS=100000, _SECRET="told").start()
+    one.until_committed(10)
+
+    line = f"cat /etc/image-only; ls train.sh; echo $SECRET ${{TPUCTL_JOB-unset}}; ls {hidden}; exit 9"
+    done = subprocess.run(
+        one.command("enter", "--", line), env=one.env, capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout == "made of layers\ntrain.sh\ntold unset\n"
+    assert (done.returncode, f"cannot access '{hidden}'" in done.stderr) == (9, True)
+    one.kill_all()
+    done = subprocess.run(
+        one.command("enter", "--", line), env=one.env, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, "--home opens the machine" in done.stderr) == ("", True)
+
+
 def test_what_the_setup_installs_is_in_the_image_of_the_job(lab: Lab, images: Registry) -> None:
     """The setup runs in the image too, once; what it changes there is kept for every start on the machine."""
     setup = "echo setup runs; echo by-setup >/etc/set-up"

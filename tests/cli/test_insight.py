@@ -105,7 +105,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     assert here(capsys, "local", "preempt", "mine-tpu-g1", "--no-notice")[0] == 0
     _, out, _ = here(capsys, "explain", "mine")
     assert out.startswith("mine: TPU PREEMPTED: mine-tpu-g1 is PREEMPTED")
-    assert "next  delete node mine-tpu-g1 in us-east5-a" in out
+    assert "next  delete TPU mine-tpu-g1 in us-east5-a" in out
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
 
     _, cost = run(capsys, "cost", "mine")
@@ -125,6 +125,6 @@ def test_where_the_plan_cannot_be_kept_it_is_not_replaced_by_another(folder, sta
     assert run(capsys, "plan", "--out", "p.json")[0] == 0
     code, refused = run(capsys, "up", "p.json")
     assert (code, refused["code"]) == (1, "TPU-410")
-    assert "create node mine-tpu-g2 in us-east5-b" in refused["message"]
+    assert "create TPU mine-tpu-g2 in us-east5-b" in refused["message"]
     nodes = [r for r in run(capsys, "status")[1]["resources"] if r["kind"] == "TPU"]
     assert nodes == [{"kind": "TPU", "name": "-", "zone": "", "state": "absent"}]

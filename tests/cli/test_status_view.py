@@ -66,7 +66,7 @@ LOST = body(
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
     loop=None, alone="off (watch.self_delete)", look_in_s=None,
-    next=["delete node numpy-lm-tpu-g3: it is PREEMPTED", "create node numpy-lm-tpu-g4: it is PREEMPTED"],
+    next=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
     budget_usd=None,
     sidecars=[], seen={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip

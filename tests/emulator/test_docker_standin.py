@@ -132,6 +132,32 @@ def test_a_signal_reaches_the_whole_group_below_the_init(server, docker, tmp_pat
 
 
 @needs_containers
+def test_a_command_is_run_inside_of_a_running_container(server, docker, tmp_path):
+    """It sees the image, the container's own writes and processes, its variables and those that are named."""
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "hidden").write_text("of the machine")
+    script = "echo in memory >/etc/own; : >/volume/ready; sleep 600"
+    folder = tmp_path / "machine"
+    words = [
+        *RUN, "--name=one", "--init", "-v", f"{tmp_path}/volume:/volume", "-e", "KIND=run",
+        f"{server.host}/p/train:1", "bash", "-c", script,
+    ]  # fmt: skip
+    assert "No such container: one" in docker("exec", "one", "bash", "-c", ":").stderr
+    with subprocess.Popen([str(folder / "docker"), *words]) as running:
+        while not (tmp_path / "volume/ready").exists():
+            assert running.poll() is None
+        look = f'cat /etc/image-only /etc/own; echo "$KIND $MORE $PWD $COLOUR"; ls {tmp_path}/hidden; exit 7'
+        done = docker("exec", "-e", "MORE", "-w", "/volume", "one", "bash", "-c", look, MORE="of exec")
+        assert done.stdout == "made of layers\nin memory\nrun of exec /volume of-the-image\n"
+        assert (done.returncode, "cannot access" in done.stderr) == (7, True)
+        assert docker("exec", "-t", "one", "bash").stderr == "the input device is not a TTY\n"
+        assert docker("exec", "one", "nothing-of-this-name").returncode == 127
+        docker("kill", "one")
+    refused = docker("exec", "one", "bash", "-c", ":")
+    assert (refused.returncode, "is not running" in refused.stderr) == (1, True)
+
+
+@needs_containers
 def test_a_name_is_taken_until_its_container_is_removed(server, docker, tmp_path):
     """A container outlives the command that started it; a second one of its name is refused."""
     name = f"{server.host}/p/train:1"

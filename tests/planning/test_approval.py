@@ -37,7 +37,7 @@ CASES = {
     "a life": ({"sights": {**FRESH.sights, "incarnation": "2"}}, "incarnation: was 0, is 2"),
     "a plan": (
         {"changes": FRESH.changes[:1]},
-        "another one: create bucket instead of create bucket, create node",
+        "another one: create bucket instead of create bucket, create TPU",
     ),
 }
 

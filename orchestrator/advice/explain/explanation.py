@@ -98,7 +98,7 @@ class Explanation:
 def steps_text(changes: tuple[Change, ...]) -> str:
     """Say what changes will be made."""
     return ", then ".join(
-        f"{c.verb.word} {c.kind.value} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
+        f"{c.verb.word} {c.kind.title} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
         for c in changes
     )
 

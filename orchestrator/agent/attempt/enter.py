@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping
 
 from orchestrator.agent.attempt.job import DEFAULTS
 from orchestrator.agent.cloud.metadata import Metadata
+from orchestrator.agent.container import beside
 from orchestrator.agent.machine.secrets import Secrets
 from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.rehearsal import for_job, trusted
@@ -39,8 +40,10 @@ def enter(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:
     return {**for_job(expanded(found)), **_secrets(environ)}
 
 
-def program(words: List[str]) -> List[str]:
-    """Return what to become: a shell, or one that runs a line."""
+def program(settings: Settings, words: List[str], environ: Mapping[str, str]) -> List[str]:
+    """Return what to become: a shell, or one that runs a line, in the container of a job that has an image."""
+    if settings.image:
+        return beside(settings, words[0] if words else None, environ)
     return ["bash", "-c", words[0]] if words else ["bash"]
 
 

@@ -86,27 +86,49 @@ def _with_mounts(folder: Path, config: dict[str, Any]) -> int:
     namespaces.mount("", Path("/"), flags=namespaces.REC | namespaces.PRIVATE)
     root = _file_system(folder / "work", config)
     _populate(root, config)
-    code = _forked(lambda: _alone(root, config))
+    code = _forked(lambda: _alone(folder, root, config))
     if not config["remove"]:
         # cp keeps what an overlay notes beside a file, and its marks of what is gone.
         subprocess.run(["cp", "-a", str(folder / "work/upper"), str(folder / "diff")], check=True)
     return code
 
 
-def _alone(root: Path, config: dict[str, Any]) -> int:
+def entered(pid: int, config: dict[str, Any], *, interactive: bool) -> int:
+    """Run one more command in a container whose pid 1 is *pid*; return its exit status. Raises OSError."""
+
+    def alone() -> int:
+        namespaces.enter(pid)
+        # The process ids of a container are those of children only.
+        child = os.fork()
+        if not child:
+            namespaces.die_with_parent()
+            if not interactive:
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.chdir(config["folder"])
+            _execute(config)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return code if code >= 0 else 128 - code
+
+    return _forked(alone)
+
+
+def _alone(folder: Path, root: Path, config: dict[str, Any]) -> int:
     """Run it where it sees no other process. After its pid 1 the kernel lets nothing more begin there."""
     namespaces.unshare(namespaces.NEWPID | namespaces.NEWIPC)
-    out, err = os.pipe(), os.pipe()
+    out, err, ready = os.pipe(), os.pipe(), os.pipe()
     child = os.fork()
     if not child:
         for here, (_, writer) in ((1, out), (2, err)):
             os.dup2(writer, here)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        _become(root, config)
+        _become(root, config, ready[1])
     for number in PASSED:
         signal.signal(number, lambda passed, _frame: _kill(child, passed))
-    for _, writer in (out, err):
+    for _, writer in (out, err, ready):
         os.close(writer)
+    # It has moved into the image, or has ended: before that, whoever entered it would see the machine.
+    os.read(ready[0], 1)
+    (folder / "init").write_text(str(child))
     _pass_on({out[0]: 1, err[0]: 2})
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
@@ -184,8 +206,8 @@ def within(root: Path, target: str) -> Path:
     return root.joinpath(*found)
 
 
-def _become(root: Path, config: dict[str, Any]) -> None:
-    """As pid 1, move into the image and become the command, or its init. Never returns."""
+def _become(root: Path, config: dict[str, Any], ready: int) -> None:
+    """As pid 1, move into the image, close *ready*, and become the command, or its init. Never returns."""
     try:
         namespaces.die_with_parent()
         # Its own, so that the shim keeps the machine's view, and what the container writes.
@@ -196,6 +218,7 @@ def _become(root: Path, config: dict[str, Any]) -> None:
         if not Path(folder).is_dir():
             Path(folder).mkdir(parents=True)
         os.chdir(folder)
+        os.close(ready)
     except OSError as error:
         os.write(2, f"docker: Error response from daemon: {error}\n".encode())
         os._exit(CANNOT_START)

@@ -1,8 +1,8 @@
 """
 The docker of a machine of the local cloud: a part of its command line, on namespaces of the kernel.
 
-It knows pull, run, ps, kill, rm, commit, images by name, and refuses every option that it does not know. Nothing
-is a daemon. A container has the machine's network, and its writes are in memory until they are committed.
+It knows pull, run, exec, ps, kill, rm, commit, images by name, and refuses every option that it does not know.
+Nothing is a daemon. A container has the machine's network, and its writes are in memory until they are committed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from orchestrator.emulator.machines import namespaces
-from orchestrator.emulator.machines.container import CANNOT_START, PASSED, locked
+from orchestrator.emulator.machines.container import CANNOT_START, PASSED, entered, locked
 from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.emulator.machines.image_store import Image, ImageStore
 from orchestrator.emulator.machines.process_table import alive
@@ -150,6 +150,24 @@ class Docker:
                 )
         return 0
 
+    def exec(self, asked: argparse.Namespace) -> int:
+        folder = self._wanted(asked.container)
+        if asked.tty and not os.isatty(0):
+            raise DockerError("the input device is not a TTY")
+        try:
+            init = int((folder / "init").read_text()) if self._pid(folder) else 0
+        except (OSError, ValueError):
+            init = 0
+        if not init:
+            raise DockerError(f"Error response from daemon: container {folder.name} is not running")
+        config = self._config(folder)
+        config["environment"].update(self._named_variables(asked.env))
+        config["command"], config["folder"] = asked.words, asked.workdir or config["folder"]
+        try:
+            return entered(init, config, interactive=asked.interactive)
+        except OSError as error:
+            raise DockerError(f"Error response from daemon: {error}") from error
+
     def kill(self, asked: argparse.Namespace) -> int:
         number = signal.Signals[f"SIG{asked.signal.removeprefix('SIG')}"]
         for name in asked.names:
@@ -215,6 +233,10 @@ class Docker:
         """Return the command's variables; `-e NAME` is this command's own, and nothing where it has none."""
         found = {"PATH": PATHS, "HOSTNAME": os.uname().nodename, "HOME": "/root"}
         found.update(_pair(one) for one in of_image)
+        return {**found, **self._named_variables(given)}
+
+    def _named_variables(self, given: Sequence[str]) -> dict[str, str]:
+        found = {}
         for one in given:
             name, equals, value = one.partition("=")
             if equals:
@@ -303,6 +325,15 @@ def _parser() -> argparse.ArgumentParser:
         run.add_argument(*option, action="append", default=[])
     run.add_argument("image")
     run.add_argument("words", nargs=argparse.REMAINDER)
+    inside = verbs.add_parser("exec", allow_abbrev=False)
+    inside.add_argument("-i", "--interactive", action="store_true")
+    inside.add_argument("-t", "--tty", action="store_true")
+    inside.add_argument("--privileged", action="store_true")
+    inside.add_argument("-u", "--user", choices=["0", "0:0", "root"])
+    inside.add_argument("-w", "--workdir")
+    inside.add_argument("-e", "--env", action="append", default=[])
+    inside.add_argument("container")
+    inside.add_argument("words", nargs=argparse.REMAINDER)
     pull = verbs.add_parser("pull", allow_abbrev=False)
     pull.add_argument("-q", "--quiet", action="store_true")
     pull.add_argument("image")
@@ -333,6 +364,7 @@ def main(words: list[str]) -> int:
         docker, verb = Docker(Path(words[0]), os.environ), asked.verb
         verbs: dict[str, Callable[[argparse.Namespace], int]] = {
             "run": docker.run,
+            "exec": docker.exec,
             "pull": docker.pull,
             "ps": docker.ps,
             "kill": docker.kill,
