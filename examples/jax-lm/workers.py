@@ -9,7 +9,7 @@ import jax
 
 def join():
     """
-    Connect to the other workers of the slice, if it has more than one. Call it before any other use of JAX.
+    Connect to the other workers, of all slices, if there are any. Call it before any other use of JAX.
 
     The metadata server of each machine says who is who: `agent-worker-number` is the process id, the first of
     `worker-network-endpoints` is the coordinator.
@@ -24,7 +24,8 @@ def join():
     from jax._src.clusters.cloud_tpu_cluster import GceTpuCluster
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    first = GceTpuCluster._get_worker_list_in_slice()[0]  # noqa: SLF001
+    # Of several slices worker 0 of the first one, which no machine of the others finds in its metadata.
+    first = os.environ.get("MEGASCALE_COORDINATOR_ADDRESS") or GceTpuCluster._get_worker_list_in_slice()[0]  # noqa: SLF001
     coordinator = f"{first}:{os.environ.get('JAX_COORDINATOR_PORT', '8482')}"
     jax.distributed.initialize(
         coordinator,

@@ -19,7 +19,7 @@ from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.loop import Agent
-from orchestrator.agent.machine import apt
+from orchestrator.agent.machine import apt, ray
 from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.machine.processes import start_time
 from orchestrator.agent.machine.venv import install_command
@@ -115,6 +115,7 @@ def _run(environ: Mapping[str, str]) -> int:
     settings.layout.make()
     own = Path(sys.argv[0]).absolute()
     install_command(settings.layout, own)
+    ray.install_command(settings.layout)
     apt.install_commands(settings.layout.programs, own, environ)
     return Agent(wire(settings, environ)).run()
 

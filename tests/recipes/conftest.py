@@ -29,6 +29,7 @@ TOO_LARGE = {
         "maxtext",
         "accelerate",
         "trl_sft",
+        "ray",
     )
 }
 TURNS = (

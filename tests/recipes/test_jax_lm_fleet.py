@@ -1,0 +1,91 @@
+"""Examples/jax-lm over two slices of a fleet: one is lost, and all losses are those of an unbroken run."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.e2e.stage import Stage
+from tests.e2e.test_fleet import packages
+from tests.recipes.jax_lm import settings
+from tests.recipes.kit import copy, held, hold, hold_at, losses
+from tests.recipes.life import RUN_SECONDS
+
+pytestmark = [pytest.mark.recipes, pytest.mark.e2e, pytest.mark.xdist_group("jax-lm")]
+STEPS = 32
+FLEET = """\
+name: e2e
+tpu: {type: v2-8, zones: [us-central1-b]}
+fleet: {nodes: 3}
+watch: {poll: 2s, listen: 1s}
+"""
+
+
+def submit(stage: Stage, name: str, **env: str) -> str:
+    """Submit the training as a job over two slices; return its task's folder in the bucket."""
+    job = {
+        "source": "jax-lm", "setup": "sh venv.sh", "command": held("exec sh venv.sh python train.py"),
+        "env": {**settings(STEPS, 1, stage.folder / "compiled"), **env}, "target_steps": STEPS,
+        "checkpoint": {"format": "orbax", "dir": "bucket"},
+    }  # fmt: skip
+    (stage.work / f"{name}.yaml").write_text(json.dumps({"name": name, "slices": 2, "job": job}))
+    stage.tpuctl("fleet", "submit", f"{name}.yaml")
+    return f"jobs/{name}/tasks/0/"
+
+
+def beats(stage: Stage, folder: str, incarnation: int) -> list[dict]:
+    """Return the reports of one start."""
+    return [
+        json.loads(stage.read(name)) for name in stage.objects(f"{folder}.tpuctl/heartbeat/{incarnation}/")
+    ]
+
+
+def printed(stage: Stage, folder: str, worker: int) -> dict[int, str]:
+    """Return the loss of each step that a worker has printed, in all starts."""
+    names = [name for name in stage.objects(f"{folder}logs/") if f"/w{worker}/" in name]
+    return losses(b"".join(stage.read(name) for name in names).decode(errors="replace"))
+
+
+@pytest.mark.skipif(not packages(), reason="needs apt-get with Slurm's packages")
+def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(stage):
+    """Both slices start together from the newest save; how long that takes is printed."""
+    copy("jax-lm", stage.work / "jax-lm")
+    hold(stage.work / "jax-lm")
+    (stage.work / "tpuctl.yaml").write_text(FLEET)
+    gate = stage.folder / "held-at"
+    hold_at(gate, 11)
+    stage.tpuctl("fleet", "up", "--yes", seconds=RUN_SECONDS)
+    watch = stage.start("fleet", "watch")
+    whole = submit(stage, "whole")
+    stage.wait_for("an unbroken run", lambda: stage.objects("jobs/whole/ends/0.done"), RUN_SECONDS)
+    broken = submit(stage, "broken", HELD_AT=str(gate))
+
+    def at_step(incarnation: int, step: int) -> bool:
+        found = beats(stage, broken, incarnation)
+        return len(found) == 2 and all((beat.get("step") or 0) >= step for beat in found)
+
+    stage.wait_for("step 11 on both", lambda: at_step(1, 11), RUN_SECONDS)
+    shares = {n: stage.read(f"nodes/e2e-00{n}/.tpuctl/share.json") for n in (1, 2, 3)}
+    mine = {n: json.loads(found) for n, found in shares.items() if found}
+    (second,) = [n for n, one in mine.items() if (one["job"], one["slice"]) == ("broken", 1)]
+    stage.tpuctl("local", "preempt", f"e2e-00{second}-tpu-g1", "--no-notice")
+    began = time.monotonic()
+
+    def again() -> bool:
+        found = beats(stage, broken, 2)
+        return len(found) == 2 and all(beat.get("phase") == "run" for beat in found)
+
+    stage.wait_for("both run again", again, RUN_SECONDS)
+    print(f"F9: both slices run again {time.monotonic() - began:.1f} s after the loss of one")
+    gate.unlink()
+    stage.wait_for("the end", lambda: stage.objects("jobs/broken/ends/0.done"), RUN_SECONDS)
+    assert {beat["resumed_from"] for beat in beats(stage, broken, 2)} == {8}
+    straight = printed(stage, whole, 0)
+    assert list(straight) == list(range(1, STEPS + 1))
+    assert printed(stage, whole, 1) == straight
+    assert [printed(stage, broken, worker) for worker in (0, 1)] == [straight] * 2
+    watch.send_signal(signal.SIGINT)
+    stage.end(watch, expect=None)
+    stage.tpuctl("fleet", "down", "--yes", "--delete-data", seconds=RUN_SECONDS)
+    assert [machine for machine in stage.machines() if machine["running"]] == []
