@@ -15,8 +15,9 @@ import shutil
 import signal
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import IO, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from orchestrator.agent.attempt.bundle import fetch
 from orchestrator.agent.cloud.storage import JobBucket
@@ -45,6 +46,37 @@ def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]
     lie. *run* is the agent's own `run`. On a machine that follows, worker 0 has claimed the task, and marks its
     end. Raises AgentError for an environment that is wrong.
     """
+    begun = begin(environ)
+    if isinstance(begun, int):
+        return begun
+    run(begun.environ)
+    return finish(begun)
+
+
+_Files = List[List[Tuple[Path, Tuple[int, int, int]]]]
+"""For each file to collect the places where it is, with what changes when it is written."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """
+    Hold a start that may run: the *number* of its task, and the *incarnation* that it has claimed.
+
+    *before* are the files to collect that were there before it. The machine is its own as long as *lock* is open.
+    """
+
+    number: str
+    incarnation: int
+    follows: bool
+    settings: Settings
+    environ: Mapping[str, str]
+    job: JobBucket
+    before: _Files
+    lock: IO[str]
+
+
+def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
+    """Claim the task and fetch its code, or return the status of one that must not run now."""
     number = environ["TPUCTL_TASK"]
     settings = read_settings(dict(environ, TPUCTL_INCARNATION="0"))
     job, own = (bucket_of(environ, environ[key]) for key in ("TPUCTL_JOB_PREFIX", "TPUCTL_PREFIX"))
@@ -73,18 +105,23 @@ def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]
         return AGAIN
     if follows:
         leave_with(Worker0(environ, environ[NODE_FOLDER]), share, settings.poll)
-    before = _files(settings, environ)
-    run(dict(environ, **share.variables(environ)))
-    phase = str(read_json(settings.layout.status).get("phase", ""))
-    if follows:
+    before, own_environ = _files(settings, environ), dict(environ, **share.variables(environ))
+    return Begun(number, incarnation, follows, settings, own_environ, job, before, lock)
+
+
+def finish(begun: Begun) -> int:
+    """Mark the task as its agent's last report says, and return its status; without an end it starts again."""
+    phase = str(read_json(begun.settings.layout.status).get("phase", ""))
+    if begun.follows:
         return _STATUS.get(phase, AGAIN)
     if phase not in _STATUS:
         return AGAIN
     try:
-        _collect(job, f"{COLLECTED}{number}.{incarnation}.", _files(settings, environ), before)
-        _mark(job, number, phase, incarnation)
+        now = _files(begun.settings, begun.environ)
+        _collect(begun.job, f"{COLLECTED}{begun.number}.{begun.incarnation}.", now, begun.before)
+        _mark(begun.job, begun.number, phase, begun.incarnation)
     except (AgentError, OSError) as error:
-        say(f"task {number} is {phase}, which could not be recorded: {error}")
+        say(f"task {begun.number} is {phase}, which could not be recorded: {error}")
         # The next start finds its checkpoints, and says the same.
         return AGAIN
     return _STATUS[phase]
@@ -164,10 +201,6 @@ def _fresh(layout: Layout) -> None:
         if path.is_file() and not path.name.startswith("setup-"):
             path.unlink()
     layout.make()
-
-
-_Files = List[List[Tuple[Path, Tuple[int, int, int]]]]
-"""For each file to collect the places where it is, with what changes when it is written."""
 
 
 def _files(settings: Settings, environ: Mapping[str, str]) -> _Files:

@@ -15,7 +15,7 @@ from orchestrator.app.watch import Screen, turn
 from orchestrator.clock import SystemClock
 from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.loop import Passes
-from orchestrator.engine.many_loops import ManyLoops, Member
+from orchestrator.engine.many_loops import Chore, ManyLoops, Member
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.record_format import decode
 from orchestrator.errors import TpuctlError, UsageError
@@ -44,12 +44,13 @@ class WatchAll(Generic[R]):
     """
     Watch until all have ended or somebody calls `stop`; what is brought up later is not seen.
 
-    With *only* it watches the deployments of these names; those of one fleet have one budget.
+    With *only* it watches the deployments of these names; those of one fleet have one budget. A *chore* is done
+    beside the passes.
     """
 
     def __init__(
         self, choice: Choice, reporter_of: Callable[[str], R], screen_of: Callable[[R, Session], Screen],
-        only: Container[str] | None = None,
+        only: Container[str] | None = None, chore: Chore | None = None,
     ) -> None:  # fmt: skip
         self._choice, self._reporter_of, self._screen_of = choice, reporter_of, screen_of
         self._only = only
@@ -64,7 +65,7 @@ class WatchAll(Generic[R]):
                 changed="nothing was changed", code="TPU-130",
             )  # fmt: skip
         self.names = [member.name for member in members]
-        self._loops = ManyLoops(clock, POLL, members, self._note)
+        self._loops = ManyLoops(clock, POLL, members, self._note, chore)
 
     def run(self) -> None:
         """Make passes; *ended* then says how each watch ended that did."""

@@ -10,6 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 
 from orchestrator import threads
 from orchestrator.clock import Clock
@@ -44,9 +45,29 @@ class Member:
         self.calm_until = now + max(pause.seconds, pause.calm)
 
 
+@dataclass
+class Chore:
+    """Hold what is done beside the passes: *work*, each *seconds*, and at once when *wake* is set."""
+
+    work: Callable[[], None]
+    seconds: float
+    wake: threading.Event = field(default_factory=threading.Event)
+    busy: bool = False
+    due: float = float("-inf")
+
+    def do(self, clock: Clock) -> None:
+        """Do it once; what it raises is for *work* itself to say."""
+        # Before it: what comes meanwhile is done next.
+        self.wake.clear()
+        try:
+            self.work()
+        finally:
+            self.due, self.busy = clock.monotonic() + self.seconds, False
+
+
 class ManyLoops:
     """
-    Make the passes of *members* until all have ended or *stop* is set.
+    Make the passes of *members*, and a *chore* beside them, until all have ended or *stop* is set.
 
     *ended* is told of each end: the last pass, or the error. *poll* is the seconds between two looks at the
     list of TPUs.
@@ -54,9 +75,9 @@ class ManyLoops:
 
     def __init__(
         self, clock: Clock, poll: float, members: Iterable[Member],
-        ended: Callable[[Member, Pass | TpuctlError], None],
+        ended: Callable[[Member, Pass | TpuctlError], None], chore: Chore | None = None,
     ) -> None:  # fmt: skip
-        self._clock, self._poll, self._ended = clock, poll, ended
+        self._clock, self._poll, self._ended, self._chore = clock, poll, ended, chore
         self._members = list(members)
         # Spread over the time between two calls of each, or all would be asked at once.
         for number, member in enumerate(self._members):
@@ -69,7 +90,8 @@ class ManyLoops:
 
     def run(self) -> None:
         """Make passes; on every way out each member's lease is given back."""
-        with threads.pool(AT_ONCE) as pool:
+        # One more than may act: passes that take long do not keep the chore waiting.
+        with threads.pool(AT_ONCE + 1) as pool:
             try:
                 while self._members and not self.stop.is_set():
                     self.tick(pool)
@@ -100,6 +122,10 @@ class ManyLoops:
             with self._lock:
                 self._workers += 1
             pool.submit(self._work)
+        chore = self._chore
+        if chore is not None and not chore.busy and (chore.wake.is_set() or now >= chore.due):
+            chore.busy = True
+            pool.submit(chore.do, self._clock)
         return found
 
     def _rank(self, member: Member, now: float, hear_every: float, *, lists: bool) -> int | None:

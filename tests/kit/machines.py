@@ -5,7 +5,6 @@ Which checkpoint is complete, what it is called and who is fenced is decided by 
 """
 
 import contextlib
-import hashlib
 import json
 import re
 import shlex
@@ -15,19 +14,19 @@ from dataclasses import dataclass, field
 from orchestrator.contract import object_names
 from orchestrator.contract.completeness import completed_by
 from orchestrator.contract.machine_errors import TornError
-from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse, parse_name
+from orchestrator.contract.manifest import Manifest, file_name, manifest_name, parse, parse_name
 from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machine import NoHosts
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.run import CommandAnswer
+from tests.kit.fleet import STATE, FleetMachines
 
-STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 STEP_SECONDS, SAVE_SECONDS, REPORT_SECONDS = 10.0, 120.0, 20.0
 _NAMES = "DEPLOYMENT|ROLE|RUNS_JOB|INCARNATION|BUCKET|PREFIX|BUNDLE"
-_SETTING = re.compile(rf"^(TPUCTL_(?:{_NAMES}))=(.*)$", re.MULTILINE)
+_SETTING = re.compile(rf"^(TPUCTL_(?:{_NAMES})|FLEET_[A-Z]+)=(.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -58,6 +57,7 @@ class Machines(NoHosts):
         self.cloud = cloud
         self.workers, self.starts = {}, Counter()
         self.mute = self.unheard = lambda worker: False
+        self.fleet = FleetMachines(cloud, self)
         self._parsed, self._complete = {}, {}
 
     # What the cloud does with machines.
@@ -74,7 +74,9 @@ class Machines(NoHosts):
     def stop(self, machine_id):
         self.workers.pop(machine_id, None)
 
-    remove = stop
+    def remove(self, machine_id):
+        self.stop(machine_id)
+        self.fleet.gone(machine_id)
 
     # What machines do by themselves.
 
@@ -91,6 +93,7 @@ class Machines(NoHosts):
             if worker.running:
                 self._save(worker, now)
                 self._beat(worker, now)
+        self.fleet.look()
 
     def start(self, worker, *, restart=False):
         """Start the job on a machine, unless it runs."""
@@ -217,6 +220,8 @@ class Ssh:
             self._reach(host)
             if target == "job.env.local":
                 self._told[host.name] = settings_in(data.decode())
+            if target.startswith("slurm/"):
+                self.cloud.machines.fleet.put(self._machine(host).id, target.rpartition("/")[2], data)
 
     def run(self, hosts, command, deadline, stdin=""):
         return [RunResult(0) for host in hosts if self._reach(host)]
@@ -226,10 +231,7 @@ class Ssh:
 
     def run_elevated(self, hosts, script, deadline):
         if 'slurm.sh"' in script:
-            # A fleet's Slurm: what it says when it has nothing to do.
-            words = script.rsplit('slurm.sh" ', 1)[1].split()
-            self.cloud.slurm.append(tuple(words))
-            return [RunResult(0, f"slurm-{'0' * 64}.tar.gz\n" if words == ["engine"] else "")]
+            return [self._slurm(host, script.rsplit('slurm.sh" ', 1)[1]) for host in hosts]
         for host, worker in [(host, self._reach(host)) for host in hosts]:
             if 'touch "$root/state/stop"' in script:
                 self.cloud.machines.end(worker)
@@ -243,6 +245,19 @@ class Ssh:
             self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script)
             worker.env = fresh
         return [RunResult(0) for _ in hosts]
+
+    def _slurm(self, host, text):
+        """Run a word of slurm.sh on a fleet's VM; the command may be killed before it and after it."""
+        self._reach(host)
+        process, words = self.cloud.acting[-1], text.split()
+        process.around(f"slurm {text}", before=True)
+        self.cloud.slurm.append(tuple(words))
+        try:
+            done = RunResult(0, self.cloud.machines.fleet.run(self._machine(host).id, text))
+        except ValueError as error:
+            done = RunResult(1, "", str(error))
+        process.around(f"slurm {text}", before=False)
+        return done
 
     def _machine(self, host):
         self.cloud.acting[-1].must_live()

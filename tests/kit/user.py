@@ -72,6 +72,12 @@ class Process:
         if self._kills(what, "after"):
             self.die()
 
+    def around(self, what, *, before):
+        """Be killed before or after what is no call of the cloud: it is not counted, but may be named."""
+        self.must_live()
+        if self._kills(what, "before" if before else "after"):
+            self.die()
+
     def _kills(self, what, when):
         place, moment = self.kill or ("none", "")
         return moment == when and (place == self.calls or what.startswith(str(place)))

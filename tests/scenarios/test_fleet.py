@@ -1,4 +1,4 @@
-"""A fleet on a virtual clock: its machines, its money and its end. Slurm itself is not met here."""
+"""A fleet on a virtual clock: its machines, its tasks on a model of Slurm, its money and its end."""
 
 import hashlib
 import json
@@ -39,6 +39,19 @@ class Owner(User):
         """Return the state of each task of a job."""
         return [task["state"] for task in self.job(name)["tasks"]]
 
+    def submit(self, name="sweep", tasks=3, steps=60, **options):
+        """Write a job's file and submit it."""
+        job = {"source": "src", "command": "python3 train.py", "target_steps": steps,
+               "checkpoint": {"format": "marker"}}  # fmt: skip
+        path = self.folder / f"{name}.yaml"
+        path.write_text(json.dumps({"name": name, "array": tasks, "job": job}))
+        return self.run("submit", str(path), **options)
+
+
+def ended(cloud, job="sweep"):
+    """Return the marks of a job's tasks."""
+    return [name.rpartition("/")[2] for name in cloud.objects(f"jobs/{job}/ends/")]
+
 
 @pytest.fixture
 def owner(cloud):
@@ -76,6 +89,31 @@ def test_a_lost_node_comes_back_and_slurm_hears_which_machine_is_gone(cloud, own
     cloud.model.preempt("demo-002-tpu-g1", notice=False)
     owner.run("watch", interrupt=1200, patience=7200)
     assert sorted(cloud.in_use()) == ["demo-001-tpu-g1", "demo-002-tpu-g2", "demo-003-tpu-g1"]
+    assert ("lost", "demo-002", "1") in cloud.slurm
+
+
+def test_the_task_of_a_lost_node_goes_on_from_its_checkpoint_and_ends_once(cloud, owner):
+    """On whatever node is free, in front of those that have not begun."""
+    owner.up("--yes")
+    assert owner.submit(tasks=5).code == 0
+    cloud.later(400, lambda: cloud.model.preempt("demo-002-tpu-g1", notice=False))
+    owner.run("watch", interrupt=2400, patience=7200)
+    assert ended(cloud) == [f"{number}.done" for number in range(5)]
+    book = cloud.machines.fleet.book
+    assert (book.verdict, book.starts) == ([], 6)
+    tasks = owner.run("queue", "sweep", "--json").document["jobs"][0]["tasks"]
+    assert [(task["state"], task["restarts"]) for task in tasks] == [("done", 0)] * 5
+
+
+def test_a_queue_that_slurm_has_forgotten_is_filled_again_by_the_watch(cloud, owner):
+    """What has ended is not run again."""
+    owner.up("--yes")
+    owner.submit(tasks=5)
+    (controller,) = cloud.machines.fleet.controllers.values()
+    cloud.later(900, lambda: ended(cloud) and controller.lose_state())
+    owner.run("watch", interrupt=2400, patience=7200)
+    assert (ended(cloud), controller.tasks) == ([f"{number}.done" for number in range(5)], [])
+    assert cloud.machines.fleet.book.verdict == []
 
 
 def test_the_budget_is_that_of_the_whole_fleet(cloud):

@@ -11,6 +11,8 @@ from orchestrator.app.session import Session
 from orchestrator.app.watch_all import WatchAll
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Verb
+from orchestrator.engine.many_loops import Chore
+from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import RemoteError, TpuctlError
@@ -39,7 +41,6 @@ class Losses:
 
     def report(self, slurm: Slurm) -> None:
         """Say all of it to Slurm. Raise TpuctlError with what is left kept for the next time."""
-        self.wake.clear()
         with self._lock:
             waiting = sorted(self._lost)
         for node, number in waiting:
@@ -67,41 +68,30 @@ class FleetWatch(WatchAll[Reporter]):
 
     def __init__(self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter]) -> None:
         self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
-        self._losses, self._over, self._said = losses, threading.Event(), ""
+        self._losses, self._said = losses, ""
 
         def screen(_: Reporter, session: Session) -> _NodeScreen:
             return _NodeScreen(session.spec.name, losses)
 
         parts = {self._fleet.spec.name, *self._fleet.known()}
-        super().__init__(choice, reporter_of, screen, parts)
-
-    def run(self) -> None:
-        """Make passes, and look after the queue beside them."""
-        tending = threading.Thread(target=self._tend, name="queue", daemon=True)
-        tending.start()
-        try:
-            super().run()
-        finally:
-            self._over.set()
-            self._losses.wake.set()
-            tending.join(TEND_SECONDS)
+        super().__init__(choice, reporter_of, screen, parts, Chore(self._tend, TEND_SECONDS, losses.wake))
 
     def _tend(self) -> None:
-        while not self._over.is_set():
-            try:
-                slurm = self._fleet.slurm()
-                self._losses.report(slurm)
-                slurm.tend()
-                self._fleet.submit_missing(slurm)
-                self._said = ""
-            except TpuctlError as error:
-                # The VM may be on its way back; what was not said now is said then.
-                if error.message != self._said:
-                    self._reporter.say(f"the queue: {error.message}", style="warning")
-                self._said = error.message
-                if isinstance(error, RemoteError) and self._bring_slurm():
-                    continue
-            self._losses.wake.wait(TEND_SECONDS)
+        """Look after the queue."""
+        try:
+            slurm = self._fleet.slurm()
+            self._losses.report(slurm)
+            slurm.tend()
+            self._fleet.submit_missing(slurm)
+            self._said = ""
+        except FAULTS as fault:
+            # The VM may be on its way back; what was not said now is said then.
+            error = as_error(fault)
+            if error.message != self._said:
+                self._reporter.say(f"the queue: {error.message}", style="warning")
+            self._said = error.message
+            if isinstance(error, RemoteError) and self._bring_slurm():
+                self._losses.wake.set()
 
     def _bring_slurm(self) -> bool:
         """Bring Slurm to a VM that was made again, or has lost what it needs; say whether it runs."""

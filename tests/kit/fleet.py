@@ -1,0 +1,319 @@
+"""
+The nodes of a fleet: slurmd, and the tasks that it starts, by the agent's own rules of claim, fence and mark.
+
+A task's own work is stood in for: steps go by in virtual time, and what is saved is committed as the agent
+commits it. `agent/task.py` and `agent/gang.py` are real, over a transport without a network.
+"""
+
+import hashlib
+import json
+import re
+import shlex
+from contextlib import ExitStack
+from unittest.mock import patch
+
+from orchestrator.agent import task as agent_task
+from orchestrator.agent.cloud import metadata, storage
+from orchestrator.agent.cloud.transport import Reply
+from orchestrator.agent.gang import Gang
+from orchestrator.agent.settings import read_settings
+from orchestrator.contract.machine_errors import AgentError, TransientError
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse_name
+from orchestrator.contract.object_names import BUNDLES, CHECKPOINTS, ENDS, JOBS, TASKS
+from orchestrator.emulator.http.router import Request
+from tests.kit.slurm import SlurmModel
+
+STEP_SECONDS, SAVE_SECONDS, SETUP_SECONDS = 10.0, 120.0, 20.0
+LEAVES = 25.0
+"""Seconds that a task which is asked to end takes for its last save."""
+STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
+_LINE = re.compile(r"^(TPUCTL_\w+)=(.*)$", re.MULTILINE)
+
+
+class Book:
+    """Judge what tasks do: *verdict* has what was wrong, in words."""
+
+    def __init__(self):
+        self.verdict, self.newest, self.claims = [], {}, {}
+        self.commits = self.starts = self.fenced = 0
+
+    def blame(self, problem):
+        """Note what is wrong; nothing when *problem* is empty."""
+        if problem and problem not in self.verdict:
+            self.verdict.append(problem)
+
+    def begun(self, job, number, incarnation, ended):
+        """A task has claimed: a number that nobody had before, and not after its end."""
+        self.starts += 1
+        held = self.claims.setdefault((job, number), set())
+        if incarnation in held:
+            self.blame(f"F1 two starts of {job}/{number} have the number {incarnation}")
+        if ended:
+            self.blame(f"F1 {job}/{number} is run again although it has ended")
+        held.add(incarnation)
+
+    def committed(self, job, number, incarnation, step):
+        """A start has committed: none may be newer, and the newest step never goes back."""
+        self.commits += 1
+        key = job, number
+        if max(self.claims.get(key, {0})) > incarnation:
+            self.blame(
+                f"F1 start {incarnation} of {job}/{number} commits step {step} after a newer one has begun"
+            )
+        if step < self.newest.get(key, 0):
+            self.blame(f"F1 {job}/{number} commits step {step} after step {self.newest[key]}")
+        self.newest[key] = max(step, self.newest.get(key, 0))
+
+
+class Run:
+    """One start of a task on a machine, from the claim to the status for Slurm."""
+
+    def __init__(self, slurmd, task):
+        self.slurmd, self.task, self.fleet = slurmd, task, slurmd.fleet
+        self.since = self.saved = self.fleet.now()
+        self.begun, self.base, self.leaves_at, self.again = None, 0, float("inf"), False
+        self.environ = environment(task.script, task.number)
+        self.environ["TPUCTL_ROOT"] = str(self.fleet.folder / slurmd.id / "tasks" / task.name)
+        self.environ |= {"SLURMD_NODENAME": slurmd.name, "STORAGE_EMULATOR_HOST": "http://storage"}
+
+    def look(self):
+        """Go on up to now; return the status with which it has ended, None while it runs."""
+        now = self.fleet.now()
+        if self.begun is None:
+            return self._begin() if now - self.since >= SETUP_SECONDS else None
+        target = int(self.environ["TPUCTL_TARGET_STEPS"])
+        step = min(target, self.base + int((now - self.since) / STEP_SECONDS))
+        if now >= self.leaves_at:
+            self._commit(step)
+            return agent_task.AGAIN
+        if step == target:
+            return self._end(step)
+        if now - self.saved >= SAVE_SECONDS:
+            self.saved = now
+            return None if self._commit(step) else agent_task.AGAIN
+        return None
+
+    def ask_to_end(self):
+        """Ask it to save and leave, as Slurm does before it kills."""
+        self.leaves_at = min(self.leaves_at, self.fleet.now() + LEAVES)
+
+    def _begin(self):
+        begun = self.fleet.calling(self.slurmd, lambda: agent_task.begin(self.environ))
+        if isinstance(begun, int):
+            return begun
+        self.begun, self.since = begun, self.fleet.now()
+        self.saved = self.since
+        settings = read_settings({**self.environ, "TPUCTL_INCARNATION": str(begun.incarnation)})
+        self.own = agent_task._bucket(settings, self.environ, self.environ["TPUCTL_PREFIX"])
+        self.gang = Gang(settings, self.own)
+        self.base = max((step for step, _ in self.fleet.saved(self.task.name, self.task.number)), default=0)
+        ended = self.fleet.marks(self.task.name, self.task.number)
+        self.fleet.book.begun(self.task.name, self.task.number, begun.incarnation, ended)
+        return None
+
+    def _commit(self, step):
+        """Commit as the agent does; return whether it may go on. Without the bucket it goes on, and saves later."""
+
+        def commit():
+            if self.gang.newer_incarnation() is not None:
+                self.fleet.book.fenced += 1
+                return False
+            number, by = self.begun.incarnation, STATE
+            part = Manifest(step, number, 0, 1, 1, "x", (by,), self.fleet.now(), own_step=step)
+            self.own.write(file_name(step, number, 0, by.name), b"x")
+            self.own.write(manifest_name(step, number, 0), part.text().encode())
+            self.fleet.book.committed(self.task.name, self.task.number, number, step)
+            return True
+
+        try:
+            return self.fleet.calling(self.slurmd, commit)
+        except AgentError:
+            self.again = True
+            return True
+
+    def _end(self, step):
+        self.again = False
+        if not self._commit(step):
+            return agent_task.AGAIN
+        if self.again:
+            return None  # It tries again until the bucket answers.
+        self.begun.layout.status.parent.mkdir(parents=True, exist_ok=True)
+        self.begun.layout.status.write_text(json.dumps({"phase": "done"}))
+        return self.fleet.calling(self.slurmd, lambda: agent_task.finish(self.begun))
+
+
+class Slurmd:
+    """Be slurmd on one machine, and what it has started."""
+
+    def __init__(self, fleet, worker):
+        self.fleet, self.worker, self.id = fleet, worker, worker.id
+        self.name, self.incarnation = worker.env["FLEET_NODE"], worker.incarnation
+        self.runs_here, self.registered, self.frozen_until, self.cut_off_until = [], None, 0.0, 0.0
+
+    @property
+    def alive(self):
+        return self.fleet.machines.workers.get(self.id) is self.worker and self.worker.running
+
+    @property
+    def frozen(self):
+        return self.fleet.now() < self.frozen_until
+
+    @property
+    def cut_off(self):
+        return self.fleet.now() < self.cut_off_until
+
+    def answers(self):
+        return self.alive and not self.frozen
+
+    def runs(self, task):
+        return any(run.task is task for run in self.runs_here)
+
+    def start(self, task):
+        """Start a task; who was left from before is ended first, as the agent does."""
+        self.runs_here = [Run(self, task)]
+
+    def stop(self, task, why):
+        for run in self.runs_here:
+            if run.task is task:
+                run.ask_to_end()
+
+    def stop_all(self, why):
+        for run in self.runs_here:
+            run.ask_to_end()
+
+    def look(self):
+        """Register with the controller that the job's settings name, and let tasks go on."""
+        if not self.answers():
+            return
+        controller = self.fleet.controller_at(self.worker.env.get("FLEET_HEAD", ""))
+        if (
+            controller is not None
+            and self.registered is not controller
+            and controller.register(self.name, self.incarnation, self)
+        ):
+            self.registered = controller
+        for run in list(self.runs_here):
+            status = run.look()
+            if status is not None:
+                self.runs_here.remove(run)
+                if self.registered is not None:
+                    self.registered.ended(run.task, status, self)
+
+
+class FleetMachines:
+    """All controllers and nodes of a cloud, and what can be read of tasks in its buckets."""
+
+    def __init__(self, cloud, machines):
+        self.cloud, self.machines = cloud, machines
+        self.folder = cloud.folder / "machines"
+        self.controllers, self.slurmds, self.book, self._caller = {}, {}, Book(), None
+
+    def now(self):
+        return self.cloud.clock.now()
+
+    # The machines.
+
+    def run(self, machine_id, text):
+        """Run slurm.sh on a VM."""
+        return self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock)).run(text)
+
+    def put(self, machine_id, name, data):
+        """Write a file of slurm.sh's folder on a VM."""
+        self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock)).files[name] = data.decode()
+
+    def controller_at(self, address):
+        """Return the controller that runs at an address, None without one."""
+        machine = self.cloud.model.machine_by_address(address) if address else None
+        if machine is None or machine.id not in self.machines.workers:
+            return None
+        found = self.controllers.get(machine.id)
+        return found if found is not None and found.ran else None
+
+    def gone(self, machine_id):
+        """Let a machine's disk be destroyed."""
+        self.controllers.pop(machine_id, None)
+        self.slurmds.pop(machine_id, None)
+
+    def look(self):
+        """Let every node go on up to now, then the controllers look."""
+        for worker in self.machines.workers.values():
+            known = self.slurmds.get(worker.id)
+            if (
+                worker.running
+                and "FLEET_NODE" in worker.env
+                and (known is None or known.worker is not worker)
+            ):
+                self.slurmds[worker.id] = Slurmd(self, worker)
+        for slurmd in list(self.slurmds.values()):
+            slurmd.look()
+        for machine_id, controller in self.controllers.items():
+            if controller.ran and machine_id in self.machines.workers:
+                controller.schedule()
+
+    # The bucket, as machines see it.
+
+    def calling(self, slurmd, make):
+        """Make calls to the bucket as a machine."""
+        self._caller = slurmd
+        try:
+            with machine_io(self):
+                return make()
+        finally:
+            self._caller = None
+
+    def send(self, method, url, headers, body):
+        """Carry one request of a machine."""
+        if self._caller is not None and self._caller.cut_off:
+            raise TransientError("the network is down")
+        target = "/" + url.partition("://")[2].partition("/")[2]
+        found = self.cloud.inside.answer(
+            Request.parse(method, target, {"host": "storage", **headers}, body or b"")
+        )
+        return Reply(found.status, {key.lower(): value for key, value in found.headers.items()}, found.body)
+
+    def names(self, prefix):
+        """Return the names of all objects under *prefix* in all buckets."""
+        held = self.cloud.storage.objects._names.values()
+        return [name for names in held for name in names if name.startswith(prefix)]
+
+    def saved(self, job, number):
+        """Return (step, incarnation) of a task's checkpoints."""
+        own = f"{JOBS}{job}/{TASKS}{number}/"
+        keys = (parse_name(name[len(own) :]) for name in self.names(own + CHECKPOINTS))
+        return {key[:2] for key in keys if key is not None}
+
+    def marks(self, job, number):
+        """Return the marks of a task's end."""
+        return self.names(f"{JOBS}{job}/{ENDS}{number}.")
+
+
+def machine_io(fleet):
+    """Let agents speak to the cloud of the test, without a network, processes, or pauses in real time."""
+
+    def send(_, method, url, headers, *, body=None, **__):
+        return fleet.send(method, url, headers, body)
+
+    def fetch(layout, job, digest):
+        if job.stat(f"{BUNDLES}{digest}.tar.gz") is None:
+            raise TransientError(f"the bucket has no code {digest}")
+
+    stack = ExitStack()
+    for where, what, stand_in in (
+        (storage.Transport, "send", send),
+        (storage, "retrying", lambda call, seconds: call(seconds)),
+        (metadata.Tokens, "headers", lambda _: {}),
+        (agent_task, "fetch", fetch),
+        (agent_task, "say", lambda *_: None),
+        (agent_task, "_end_the_others", lambda layout: None),
+    ):
+        stack.enter_context(patch.object(where, what, stand_in))
+    return stack
+
+
+def environment(script, number):
+    """Return the variables that a task's script sets for the agent, as bash reads them."""
+    found = {"TPUCTL_TASK": str(number)}
+    for name, value in _LINE.findall(script.replace("$SLURM_ARRAY_TASK_ID", str(number))):
+        words = shlex.split(value)
+        found[name] = words[0] if words else ""
+    return found

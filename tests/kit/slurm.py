@@ -1,0 +1,218 @@
+"""
+A model of a fleet's Slurm in virtual time, behind the words that `engine/slurm.py` sends to slurm.sh.
+
+The contract cases (tests/contract/slurm_cases.py) are the same for it and for the real one. What goes wrong is
+chosen from outside: a state that is lost, a task that is forgotten, started twice, or queued again late.
+"""
+
+import itertools
+import shlex
+from dataclasses import dataclass, field
+
+HOLD = 13.0
+"""Seconds for which a task waits that was queued again: Slurm lets its credential expire (cred_expire)."""
+SILENT = 300.0
+"""Seconds after which a node that does not answer is down (SlurmdTimeout)."""
+ENDS = (0, 1)
+"""Statuses with which a task leaves the queue; with every other one it is queued again, as with RequeueExit."""
+ENGINE = f"slurm-{'0' * 64}.tar.gz"
+
+
+@dataclass(eq=False)
+class Task:
+    """One task in the queue; *node* is where it runs."""
+
+    array: int
+    name: str
+    number: int
+    script: str
+    order: int
+    begin_at: float = 0.0
+    restarts: int = 0
+    nice: int = 0
+    node: str = ""
+
+    @property
+    def id(self):
+        return f"{self.array}_{self.number}"
+
+    @property
+    def state(self):
+        return "RUNNING" if self.node else "PENDING"
+
+
+@dataclass(eq=False)
+class Node:
+    """One node as the controller knows it: *slurmd* is who answers for it, None when nobody does."""
+
+    comment: str = ""
+    up: bool = False
+    told_down: bool = False
+    slurmd: object = None
+    heard: float = float("-inf")
+
+
+@dataclass(eq=False)
+class SlurmModel:
+    """The controller on one VM, with its state on that VM's disk."""
+
+    clock: object
+    hold: float = HOLD
+    settings: dict = field(default_factory=dict)
+    tasks: list = field(default_factory=list)
+    nodes: dict = field(default_factory=dict)
+    files: dict = field(default_factory=dict)
+    ran: bool = False
+    count: itertools.count = field(default_factory=lambda: itertools.count(1))
+
+    # What is typed on the VM.
+
+    def run(self, text):
+        """Run the words after `slurm.sh`; return what they print. Raise ValueError with what they complain of."""
+        verb, *words = shlex.split(text)
+        if verb not in {"engine", "head"} and not self.ran:
+            raise ValueError("this machine is no fleet's controller")
+        found = getattr(self, f"_{verb}")(*words)
+        self.schedule()
+        return found or ""
+
+    def _engine(self):
+        return f"{ENGINE}\n"
+
+    def _head(self):
+        self.settings = dict(line.split("=", 1) for line in self.files["settings"].splitlines())
+        self.settings = {key: value.strip('"') for key, value in self.settings.items()}
+        self.ran = True
+        name, count = self.settings["FLEET_NAME"], int(self.settings["FLEET_NODES"])
+        wanted = [f"{name}-{number:03d}" for number in range(1, count + 1)]
+        for gone in set(self.nodes) - set(wanted):
+            self._leave_node(gone)
+            del self.nodes[gone]
+        for one in wanted:
+            self.nodes.setdefault(one, Node())
+
+    def _submit(self, name, path, numbers):
+        script = self.files[path.rpartition("/")[2]]
+        queued = {task.number for task in self.tasks if task.name == name}
+        missing = [number for number in map(int, numbers.split(",")) if number not in queued]
+        if not missing:
+            return ""
+        array = next(self.count)
+        self.tasks += [Task(array, name, number, script, array) for number in missing]
+        return f"{array}\n"
+
+    def _lost(self, name, incarnation):
+        node = self.nodes.get(name)
+        if node is not None and node.comment == incarnation:
+            node.up, node.told_down = False, True
+            self._leave_node(name)
+
+    def _call(self, verb, *words):
+        return getattr(self, f"_call_{verb}")(*words)
+
+    def _call_squeue(self, *words):
+        """Print `squeue -h -r -O COLUMNS`, whatever the columns are."""
+        columns = [one.partition(":")[0] for one in words[words.index("-O") + 1].split(",")]
+        return "".join(
+            " ".join(str(self._column(task, column)) for column in columns).rstrip() + "\n"
+            for task in self.tasks
+        )
+
+    def _column(self, task, column):
+        return {
+            "Name": task.name, "ArrayTaskID": task.number, "State": task.state, "RestartCnt": task.restarts,
+            "ArrayJobID": task.array, "JobArrayID": task.id, "NodeList": task.node, "Nice": task.nice,
+        }[column]  # fmt: skip
+
+    def _call_scancel(self, *ids):
+        for task in [one for one in self.tasks if one.id in ids]:
+            self.tasks.remove(task)
+            if task.node:
+                self._tell(task.node, "cancelled", task)
+
+    def _call_sinfo(self, *_):
+        states = {name: self._state(name, node) for name, node in sorted(self.nodes.items())}
+        return "".join(f"{name}={state}\n" for name, state in states.items())
+
+    def _state(self, name, node):
+        busy = any(task.node == name for task in self.tasks)
+        return ("allocated" if busy else "idle") if node.up else "down"
+
+    def _call_tend(self):
+        for task in self.tasks:
+            if not task.node and task.restarts and not task.nice:
+                task.nice = -50000
+
+    # What nodes do.
+
+    def register(self, name, incarnation, slurmd):
+        """Let a node's machine come; *slurmd* is what `tests/kit/fleet.py` has of that name."""
+        node = self.nodes.get(name)
+        if node is None or not self.ran:
+            return False
+        node.comment, node.slurmd, node.heard = str(incarnation), slurmd, self.clock.now()
+        node.up, node.told_down = True, False
+        # What it should run and does not, because it is another machine, is queued again.
+        for task in [one for one in self.tasks if one.node == name and not slurmd.runs(one)]:
+            self.requeue(task)
+        self.schedule()
+        return True
+
+    def ended(self, task, status, slurmd):
+        """Let a task leave, or be queued again; of one that runs elsewhere meanwhile nothing is heard."""
+        node = self.nodes.get(task.node)
+        if task not in self.tasks or node is None or node.slurmd is not slurmd:
+            return
+        if status in ENDS:
+            self.tasks.remove(task)
+        else:
+            self.requeue(task)
+        self.schedule()
+
+    def requeue(self, task):
+        """Put a task that ran back into the queue."""
+        task.node, task.restarts, task.begin_at = "", task.restarts + 1, self.clock.now() + self.hold
+
+    def schedule(self):
+        """Look for nodes that are silent, and start what waits on those that are free."""
+        now = self.clock.now()
+        for name, node in self.nodes.items():
+            if node.slurmd is not None and node.slurmd.answers():
+                node.heard = now
+                if not node.up and not node.told_down:
+                    # It was silent, and answers again (ReturnToService): what it runs is not known here any more.
+                    node.up = True
+                    node.slurmd.stop_all("not known to the controller")
+            elif node.up and now - node.heard > SILENT:
+                node.up = False
+                self._leave_node(name)
+        busy = {task.node for task in self.tasks}
+        free = [name for name, node in sorted(self.nodes.items()) if node.up and name not in busy]
+        free = [name for name in free if self.nodes[name].slurmd.answers()]
+        waiting = [task for task in self.tasks if not task.node and task.begin_at <= now]
+        for task in sorted(waiting, key=lambda one: (one.nice, one.order, one.number)):
+            if not free:
+                return
+            task.node = free.pop(0)
+            self.nodes[task.node].slurmd.start(task)
+
+    def _leave_node(self, name):
+        for task in [one for one in self.tasks if one.node == name]:
+            self.requeue(task)
+
+    def _tell(self, name, why, task):
+        slurmd = self.nodes[name].slurmd
+        if slurmd is not None and slurmd.answers():
+            slurmd.stop(task, why)
+
+    # What goes wrong.
+
+    def forget(self, task):
+        """Lose one task; what runs of it runs on."""
+        self.tasks.remove(task)
+
+    def lose_state(self):
+        """Begin anew with an empty state: all tasks are forgotten, nodes come back as they are."""
+        self.tasks.clear()
+        for name, node in list(self.nodes.items()):
+            self.nodes[name] = Node(node.comment, slurmd=node.slurmd)
