@@ -224,7 +224,9 @@ def renewing(lease):
         yield
     finally:
         process.leases.remove(lease)
-        lease.release()
+        # The passes of a watch of many are left where they stood, and closed after the kill.
+        if not process.dead:
+            lease.release()
 
 
 def opened(settings, spec, remote, **_):

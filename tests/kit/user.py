@@ -1,5 +1,6 @@
 """A user at one computer: a folder with tpuctl.yaml, a state folder of its own, and the commands that are typed."""
 
+import gc
 import json
 import os
 import signal
@@ -183,6 +184,9 @@ class User:
             # Who was killed has put nothing back; the next one's Ctrl-C would go to the dead.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+        if process.dead and "fleet" in words:
+            # Passes that stood still beside the one that was killed hold locks until they are collected.
+            gc.collect()
         return Said(code, out.getvalue(), err.getvalue(), process.calls)
 
     def _environment(self):
