@@ -26,6 +26,7 @@ from tests.kit.slurm import SlurmModel
 STEP_SECONDS, SAVE_SECONDS, SETUP_SECONDS = 10.0, 120.0, 20.0
 LEAVES = 25.0
 """Seconds that a task which is asked to end takes for its last save."""
+ADDRESS = "head/address"
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 _LINE = re.compile(r"^(TPUCTL_\w+)=(.*)$", re.MULTILINE)
 
@@ -81,7 +82,7 @@ class Run:
         now = self.fleet.now()
         if self.begun is None:
             return self._begin() if now - self.since >= SETUP_SECONDS else None
-        target = int(self.environ["TPUCTL_TARGET_STEPS"])
+        target = int(self.environ["TPUCTL_TARGET_STEPS"] or 10**9)
         step = min(target, self.base + int((now - self.since) / STEP_SECONDS))
         if now >= self.leaves_at:
             self._commit(step)
@@ -137,8 +138,8 @@ class Run:
             return agent_task.AGAIN
         if self.again:
             return None  # It tries again until the bucket answers.
-        self.begun.layout.status.parent.mkdir(parents=True, exist_ok=True)
-        self.begun.layout.status.write_text(json.dumps({"phase": "done"}))
+        self.begun.settings.layout.status.parent.mkdir(parents=True, exist_ok=True)
+        self.begun.settings.layout.status.write_text(json.dumps({"phase": "done"}))
         return self.fleet.calling(self.slurmd, lambda: agent_task.finish(self.begun))
 
 
@@ -166,7 +167,7 @@ class Slurmd:
         return self.alive and not self.frozen
 
     def runs(self, task):
-        return any(run.task is task for run in self.runs_here)
+        return any(run.task.id == task.id for run in self.runs_here)
 
     def start(self, task):
         """Start a task; who was left from before is ended first, as the agent does."""
@@ -174,7 +175,7 @@ class Slurmd:
 
     def stop(self, task, why):
         for run in self.runs_here:
-            if run.task is task:
+            if run.task.id == task.id:
                 run.ask_to_end()
 
     def stop_all(self, why):
@@ -185,7 +186,7 @@ class Slurmd:
         """Register with the controller that the job's settings name, and let tasks go on."""
         if not self.answers():
             return
-        controller = self.fleet.controller_at(self.worker.env.get("FLEET_HEAD", ""))
+        controller = self.fleet.controller_of(self.worker)
         if (
             controller is not None
             and self.registered is not controller
@@ -207,6 +208,7 @@ class FleetMachines:
         self.cloud, self.machines = cloud, machines
         self.folder = cloud.folder / "machines"
         self.controllers, self.slurmds, self.book, self._caller = {}, {}, Book(), None
+        self.kept = {}
 
     def now(self):
         return self.cloud.clock.now()
@@ -214,15 +216,26 @@ class FleetMachines:
     # The machines.
 
     def run(self, machine_id, text):
-        """Run slurm.sh on a VM."""
-        return self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock)).run(text)
+        """Run slurm.sh on a VM; on a new disk `head` begins with the copy of the state that the bucket holds."""
+        model = self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock))
+        worker = self.machines.workers[machine_id]
+        fresh, bucket = text == "head" and not model.ran, worker.env["TPUCTL_BUCKET"]
+        said = model.run(text)
+        if fresh and bucket in self.kept:
+            model.recall(self.kept[bucket])
+        if text == "head":
+            self.machines.put(worker, ADDRESS, model.settings["FLEET_HEAD"].encode())
+        return said
 
     def put(self, machine_id, name, data):
         """Write a file of slurm.sh's folder on a VM."""
         self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock)).files[name] = data.decode()
 
-    def controller_at(self, address):
-        """Return the controller that runs at an address, None without one."""
+    def controller_of(self, worker):
+        """Return the controller that runs at the address in the bucket, None without one."""
+        bucket = worker.env["TPUCTL_BUCKET"]
+        held = self.cloud.storage.objects._objects.get(bucket, {}).get(ADDRESS)
+        address = self.cloud.storage.objects.read(held).decode() if held is not None else ""
         machine = self.cloud.model.machine_by_address(address) if address else None
         if machine is None or machine.id not in self.machines.workers:
             return None
@@ -249,6 +262,7 @@ class FleetMachines:
         for machine_id, controller in self.controllers.items():
             if controller.ran and machine_id in self.machines.workers:
                 controller.schedule()
+                self.kept[self.machines.workers[machine_id].env["TPUCTL_BUCKET"]] = controller.state()
 
     # The bucket, as machines see it.
 

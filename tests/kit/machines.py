@@ -231,7 +231,7 @@ class Ssh:
 
     def run_elevated(self, hosts, script, deadline):
         if 'slurm.sh"' in script:
-            return [self._slurm(host, script.rsplit('slurm.sh" ', 1)[1]) for host in hosts]
+            return [self._slurm(host, script.rsplit('slurm.sh" ', 1)[1].strip()) for host in hosts]
         for host, worker in [(host, self._reach(host)) for host in hosts]:
             if 'touch "$root/state/stop"' in script:
                 self.cloud.machines.end(worker)

@@ -7,7 +7,7 @@ chosen from outside: a state that is lost, a task that is forgotten, started twi
 
 import itertools
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 HOLD = 13.0
 """Seconds for which a task waits that was queued again: Slurm lets its credential expire (cred_expire)."""
@@ -160,6 +160,7 @@ class SlurmModel:
 
     def ended(self, task, status, slurmd):
         """Let a task leave, or be queued again; of one that runs elsewhere meanwhile nothing is heard."""
+        task = next((one for one in self.tasks if one.id == task.id), task)
         node = self.nodes.get(task.node)
         if task not in self.tasks or node is None or node.slurmd is not slurmd:
             return
@@ -204,6 +205,21 @@ class SlurmModel:
         slurmd = self.nodes[name].slurmd
         if slurmd is not None and slurmd.answers():
             slurmd.stop(task, why)
+
+    # Its state, of which the VM keeps a copy in the bucket.
+
+    def state(self):
+        """Return a copy of the state."""
+        return [replace(task) for task in self.tasks], {
+            n: replace(o, slurmd=None) for n, o in self.nodes.items()
+        }
+
+    def recall(self, state):
+        """Begin with a copy of the state; what a node runs is known to it by the task's number of Slurm."""
+        tasks, nodes = state
+        self.tasks = [replace(task) for task in tasks]
+        self.nodes.update({name: replace(node) for name, node in nodes.items() if name in self.nodes})
+        self.count = itertools.count(max((task.array for task in tasks), default=0) + 1)
 
     # What goes wrong.
 

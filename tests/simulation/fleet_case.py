@@ -52,7 +52,9 @@ def draw(seed):
     return FleetCase(
         seed, nodes, tuple(r.sample(ZONES, r.choice((1, 2, 3)))), minutes,
         tasks=r.randint(1, 2 * nodes + 2), steps=r.choice((15, 30, 60)), strikes=strikes, errands=errands,
-        watch_kills=tuple((r.randint(1, 60 + 10 * nodes), r.choice(("before", "after"))) for _ in range(r.randint(0, 3))),
+        watch_kills=tuple(
+            (r.randint(1, 60 + 10 * nodes), r.choice(("before", "after"))) for _ in range(r.randint(0, 3))
+        ),
         errors=r.choice((0.0, 0.0, 0.02, 0.1)), lost_answers=r.choice((0.0, 0.0, 0.02, 0.1)),
         budget=round(nodes * r.uniform(0.5, 3.0), 2) if r.random() < 0.1 and not wide else None,
         leaves_from=r.choice(("home", "home", "elsewhere")),

@@ -6,6 +6,7 @@ from random import Random
 
 from orchestrator.emulator.http.router import Response
 from tests.kit.cloud import Cloud
+from tests.kit.machines import Ssh
 from tests.kit.user import User
 from tests.simulation import invariants
 from tests.simulation.fleet_case import draw
@@ -169,7 +170,7 @@ class FleetLife:
         cloud, who = self.cloud, self.home if self.case.leaves_from == "home" else self.away
         self._well(who, "down", "--yes")
         cloud.wait(HOUR)
-        left = {**cloud.nodes(), **{name: state for name, state in cloud.vms().items()}}
+        left = {**cloud.nodes(), **cloud.vms()}
         if left:
             raise Wrong(f"F15 left after a down that ended well: {left}")
         self._well(who, "down", "--yes", "--delete-data")
@@ -226,7 +227,9 @@ class FleetLife:
     def _submit(self, user, **options):
         name = NAMES[min(len(self.jobs), len(NAMES) - 1)]
         r = self.random
-        self.jobs.setdefault(name, (max(1, self.case.tasks // (1 + len(self.jobs))), r.choice((15, self.case.steps))))
+        self.jobs.setdefault(
+            name, (max(1, self.case.tasks // (1 + len(self.jobs))), r.choice((15, self.case.steps)))
+        )
         return self._type(user, "submit", str(self._job_file(user, name)), **options)
 
     def _errand(self, what):
@@ -244,7 +247,9 @@ class FleetLife:
             self._edit()
             self._type(user, "up", "--yes", patience=6 * HOUR)
         elif what.startswith("up"):
-            self._type(self.away if "elsewhere" in what else user, "up", "--yes", kill=kill, patience=6 * HOUR)
+            self._type(
+                self.away if "elsewhere" in what else user, "up", "--yes", kill=kill, patience=6 * HOUR
+            )
         else:
             self._type(user, what, patience=6 * HOUR)
 
@@ -258,7 +263,7 @@ class FleetLife:
 
     # What goes wrong.
 
-    def _strike(self, what):
+    def _strike(self, what):  # noqa: C901 (a list of what goes wrong)
         cloud, r = self.cloud, self.random
         self.events[what] += 1
         live = [slurmd for slurmd in self.fleet.slurmds.values() if slurmd.alive]
@@ -298,13 +303,10 @@ class FleetLife:
         return slurmd is not None and (slurmd.frozen or slurmd.cut_off)
 
     def _reach_vm(self, trouble):
-        from tests.kit.machines import Ssh
-
         Ssh.broken = staticmethod(lambda machine_id: trouble if "vm" in machine_id.split("-")[-1:] else "")
 
     def _count(self, method, response):
-        if "list" in method.lower() and "node" in method.lower():
-            self.lists[method] += 1
+        self.lists[method] += method == "tpu.nodes.list"
         return response
 
     def _distort(self, method, response):
@@ -321,7 +323,12 @@ class FleetLife:
         verdict = self.book.verdict
         if verdict:
             raise Wrong("; ".join(verdict))
-        creates = sorted(at for call in self.cloud.log if "node" in call.method.lower() and "create" in call.method.lower() for at in [call.at])
+        creates = sorted(
+            at
+            for call in self.cloud.log
+            if "node" in call.method.lower() and "create" in call.method.lower()
+            for at in [call.at]
+        )
         self.creates = max((sum(1 for at in creates if 0 <= at - first < 60) for first in creates), default=0)
         if self.creates > A_MINUTE:
             raise Wrong(f"F13 {self.creates} creates within a minute")

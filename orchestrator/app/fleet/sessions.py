@@ -18,6 +18,7 @@ from orchestrator.contract.object_names import ENGINE
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
+from orchestrator.engine.routes import vm_host
 from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import (
     HostKeyError,
@@ -126,7 +127,7 @@ class Fleet:
                 f"the VM of the fleet {self.spec.name} does not run", hint="run: tpuctl fleet up",
                 changed="nothing was changed", code="TPU-130",
             )  # fmt: skip
-        return Slurm(self.head.cloud.remote, the_vm(self.head))
+        return Slurm(self.head.cloud.remote, vm_host(self.head.cloud, world))
 
     def start_slurm(self, patience: float = BOOT_SECONDS) -> Controller:
         """Bring Slurm to the VM and start its controller; for *patience* seconds wait for a VM that boots."""

@@ -84,7 +84,7 @@ class FleetWatch(WatchAll[Reporter]):
             slurm.tend()
             self._fleet.submit_missing(slurm)
             self._said = ""
-        except FAULTS as fault:
+        except (*FAULTS, OSError) as fault:
             # The VM may be on its way back; what was not said now is said then.
             error = as_error(fault)
             if error.message != self._said:
