@@ -31,6 +31,8 @@ class Task:
     restarts: int = 0
     nice: int = 0
     node: str = ""
+    held: bool = False
+    after: tuple = ()
 
     @property
     def id(self):
@@ -62,6 +64,7 @@ class SlurmModel:
     tasks: list = field(default_factory=list)
     nodes: dict = field(default_factory=dict)
     files: dict = field(default_factory=dict)
+    over: dict = field(default_factory=dict)
     ran: bool = False
     count: itertools.count = field(default_factory=lambda: itertools.count(1))
 
@@ -91,14 +94,16 @@ class SlurmModel:
         for one in wanted:
             self.nodes.setdefault(one, Node())
 
-    def _submit(self, name, path, numbers):
+    def _submit(self, name, path, numbers, *options):
         script = self.files[path.rpartition("/")[2]]
         queued = {task.number for task in self.tasks if task.name == name}
         missing = [number for number in map(int, numbers.split(",")) if number not in queued]
         if not missing:
             return ""
         array = next(self.count)
-        self.tasks += [Task(array, name, number, script, array) for number in missing]
+        after = next((o.partition("=")[2] for o in options if o.startswith("--dependency=")), "")
+        also = {"held": "--hold" in options, "after": tuple(filter(None, after.split(",")))}
+        self.tasks += [Task(array, name, number, script, array, **also) for number in missing]
         return f"{array}\n"
 
     def _lost(self, name, incarnation):
@@ -122,11 +127,32 @@ class SlurmModel:
         return {
             "Name": task.name, "ArrayTaskID": task.number, "State": task.state, "RestartCnt": task.restarts,
             "ArrayJobID": task.array, "JobArrayID": task.id, "NodeList": task.node, "Nice": task.nice,
+            "PriorityLong": 0 if task.held else 1000,
+            "Dependency": ",".join(f"{one}(unfulfilled)" for one in self._waits(task)) or "(null)",
         }[column]  # fmt: skip
+
+    def _waits(self, task):
+        """Return what a task still waits for: `afterok` for a good end of all tasks of an array."""
+        return [one for one in task.after if not self._fulfilled(*one.split(":"))]
+
+    def _fulfilled(self, kind, array):
+        there = any(str(task.array) == array for task in self.tasks)
+        return not there and (kind == "afterany" or not any(self.over.get(int(array), ())))
+
+    def _call_scontrol(self, verb, *words):
+        if verb == "update":
+            told = dict(word.split("=", 1) for word in words)
+            arrays, after = told["jobid"].split(","), tuple(told["dependency"].split(","))
+        else:
+            arrays, after = words[0].split(","), ()
+        for task in [one for one in self.tasks if str(one.array) in arrays and not one.node]:
+            task.after = after or task.after
+            task.held = {"hold": True, "release": False}.get(verb, task.held)
 
     def _call_scancel(self, *ids):
         for task in [one for one in self.tasks if one.id in ids]:
             self.tasks.remove(task)
+            self.over.setdefault(task.array, []).append(1)
             if task.node:
                 self._tell(task.node, "cancelled", task)
 
@@ -166,6 +192,7 @@ class SlurmModel:
             return
         if status in ENDS:
             self.tasks.remove(task)
+            self.over.setdefault(task.array, []).append(status)
         else:
             self.requeue(task)
         self.schedule()
@@ -190,7 +217,8 @@ class SlurmModel:
         busy = {task.node for task in self.tasks}
         free = [name for name, node in sorted(self.nodes.items()) if node.up and name not in busy]
         free = [name for name in free if self.nodes[name].slurmd.answers()]
-        waiting = [task for task in self.tasks if not task.node and task.begin_at <= now]
+        waiting = [task for task in self.tasks if not task.node and not task.held and task.begin_at <= now]
+        waiting = [task for task in waiting if not self._waits(task)] if free else []
         for task in sorted(waiting, key=lambda one: (one.nice, one.order, one.number)):
             if not free:
                 return
