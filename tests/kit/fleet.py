@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from contextlib import ExitStack
+from io import StringIO
 from unittest.mock import patch
 
 from orchestrator.agent import task as agent_task
@@ -17,6 +18,7 @@ from orchestrator.agent.cloud import metadata, storage
 from orchestrator.agent.cloud.transport import Reply
 from orchestrator.agent.gang import Gang
 from orchestrator.agent.settings import read_settings
+from orchestrator.agent.share import bucket_of
 from orchestrator.contract.machine_errors import AgentError, TransientError
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse_name
 from orchestrator.contract.object_names import BUNDLES, CHECKPOINTS, ENDS, JOBS, TASKS
@@ -105,7 +107,7 @@ class Run:
         self.begun, self.since = begun, self.fleet.now()
         self.saved = self.since
         settings = read_settings({**self.environ, "TPUCTL_INCARNATION": str(begun.incarnation)})
-        self.own = agent_task._bucket(settings, self.environ, self.environ["TPUCTL_PREFIX"])
+        self.own = bucket_of(self.environ, self.environ["TPUCTL_PREFIX"])
         self.gang = Gang(settings, self.own)
         self.base = max((step for step, _ in self.fleet.saved(self.task.name, self.task.number)), default=0)
         ended = self.fleet.marks(self.task.name, self.task.number)
@@ -318,6 +320,7 @@ def machine_io(fleet):
         (metadata.Tokens, "headers", lambda _: {}),
         (agent_task, "fetch", fetch),
         (agent_task, "say", lambda *_: None),
+        (agent_task, "_alone", lambda *_, **__: StringIO()),
         (agent_task, "_end_the_others", lambda layout: None),
     ):
         stack.enter_context(patch.object(where, what, stand_in))
