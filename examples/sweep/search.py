@@ -22,7 +22,9 @@ collect: {{files: [metrics.json]}}
 job:
   source: .
   setup: tpuctl-venv -r requirements.txt
-  command: exec tpuctl-venv -r requirements.txt -- python train.py --lr "$lr" --width "$width" --out "$TPUCTL_CHECKPOINT_DIR"
+  command: >-
+    exec tpuctl-venv -r requirements.txt --
+    python train.py --lr "$lr" --width "$width" --out "$TPUCTL_CHECKPOINT_DIR"
   target_steps: 300
   checkpoint: {{format: marker, dir: local, keep: 2}}
 """
