@@ -30,10 +30,13 @@ def json_schema() -> dict[str, Any]:
         if isinstance(setting.default, Duration):
             place["default"] = str(setting.default)
         _limit(place, setting)
+    # A fleet's file has no job: those have files of their own.
+    schema["required"] = [key for key in schema["required"] if key != "job"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,
         **schema,
+        "anyOf": [{"required": ["job"]}, {"required": ["fleet"]}],
         "title": "tpuctl deployment file",
         "description": "Describe a training job on preemptible Cloud TPUs (tpuctl.yaml).",
     }

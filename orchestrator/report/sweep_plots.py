@@ -80,7 +80,7 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
     logarithmic = False
     if numeric:
         known = [one for one in amounts if one is not None]
-        logarithmic = min(known) > 0 and max(known) / min(known) >= WIDE_RANGE
+        logarithmic = _is_wide(known)
         places = [None if one is None else log10(one) if logarithmic else one for one in amounts]
     else:
         if len(words) > MOST_WORDS:
@@ -89,21 +89,33 @@ def _plot(table: ResultsTable, parameter: str, result: str) -> dict[str, Any] | 
     inside = [one for one in places if one is not None]
     room = (max(inside) - min(inside)) * 0.06
     across = drawing.axis(min(inside) - room, max(inside) + room, outwards=False)
-    upwards = drawing.axis(*_ends([one for one in heights if one is not None]))
+    reached = [one for one in heights if one is not None]
+    steep = _is_wide(reached)
+    tall = [None if one is None else log10(one) if steep else one for one in heights]
+    upwards = drawing.axis(*_ends([one for one in tall if one is not None]))
     dots: list[dict[str, Any]] = [
-        {"x": across.place(x), "y": round(100 - upwards.place(y), 3), "value": y,
+        {"x": across.place(x), "y": round(100 - upwards.place(high), 3), "value": y,
          "text": f"task {number}: {parameter}={word}, {result} {y:.5g}"}
-        for number, (x, y, word) in enumerate(zip(places, heights, given, strict=True))
-        if x is not None and y is not None
+        for number, (x, y, high, word) in enumerate(zip(places, heights, tall, given, strict=True))
+        if x is not None and y is not None and high is not None
     ]  # fmt: skip
     if not dots:
         return None
     return {
         "title": result, "parameter": parameter, "logarithmic": logarithmic, "high": drawing.HIGH,
-        "ys": [drawing.Tick(100 - upwards.place(v), upwards.text(v)) for v in upwards.values],
+        "steep": steep,
+        "ys": [
+            drawing.Tick(100 - upwards.place(v), f"{10**v:.3g}" if steep else upwards.text(v))
+            for v in upwards.values
+        ],
         "xs": _marks(places, given, across), "dots": dots[:MOST_DOTS],
         "best": min(dots, key=lambda one: float(one["value"])),
     }  # fmt: skip
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    """Say whether an axis shows more of the values by their logarithms."""
+    return min(values) > 0 and max(values) / min(values) >= WIDE_RANGE
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:

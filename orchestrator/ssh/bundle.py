@@ -40,17 +40,23 @@ class Bundle:
     bytes: int
 
 
-def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, bytes] | None = None) -> Bundle:
+def build(
+    source: Path,
+    out_dir: Path,
+    limit: int = LIMIT,
+    more: Mapping[str, bytes] | None = None,
+    written: Sequence[str] = (),
+) -> Bundle:
     """
     Pack *source* into `out_dir/<sha256>.tar.gz`, or return the one built before when nothing changed.
 
-    *more* are files of ours by name, which go in beside the user's.
+    *more* are files of ours by name, which go in beside the user's; *written* are rules as in `survey`.
 
     Raise UsageError, see `survey`; also when a file changes while it is read, and for a key in a file that no
     `!` rule of the user asks for.
     """
     started = time.time()
-    entries = survey(source, limit)
+    entries = survey(source, limit, written)
     added = dict(sorted((more or {}).items()))
     mark = _fingerprint(source, entries, added)
     known = _known(out_dir, mark)

@@ -1,6 +1,6 @@
 """Which paths of the source folder stay at home: .gitignore and .tpuctlignore, nested ones too, and keys."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -98,9 +98,9 @@ class Rules:
         return IgnoreVerdict(home=False)
 
 
-def first_rules() -> Rules:
-    """Return the rules that hold where no file of the user's says anything."""
-    ours = {IgnoreReason.KEY: KEY_FILES, IgnoreReason.OURS: WRITTEN}
+def first_rules(written: Sequence[str] = ()) -> Rules:
+    """Return the rules that hold where no file of the user's says anything; *written* adds to WRITTEN."""
+    ours = {IgnoreReason.KEY: KEY_FILES, IgnoreReason.OURS: (*WRITTEN, *written)}
     return Rules(tuple(_Level("", _compiled(lines), why) for why, lines in ours.items()))
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import stat
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -61,25 +62,25 @@ class SourceSurvey:
     at_home: list[NotSent] = field(default_factory=list)
 
 
-def survey(source: Path, limit: int = LIMIT) -> list[SourceEntry]:
+def survey(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> list[SourceEntry]:
     """
-    Return what would be sent, sorted by path.
+    Return what would be sent, sorted by path; *written* are rules for what tpuctl reads or writes there itself.
 
     Raise UsageError for a folder that is missing, over *limit* bytes, not readable, or that holds a
     special file or a symlink out of itself.
     """
-    return _surveyed(source, limit, homes=False).entries
+    return _surveyed(source, limit, written, homes=False).entries
 
 
 def look(source: Path, limit: int = LIMIT) -> SourceSurvey:
     """Return what would be sent, and what stays at home. Raise UsageError as `survey` does."""
-    return _surveyed(source, limit, homes=True)
+    return _surveyed(source, limit, (), homes=True)
 
 
-def _surveyed(source: Path, limit: int, *, homes: bool) -> SourceSurvey:
+def _surveyed(source: Path, limit: int, written: Sequence[str], *, homes: bool) -> SourceSurvey:
     root = _folder(source)
     found = SourceSurvey()
-    _walk(root, root, "", first_rules(), found, homes=homes)
+    _walk(root, root, "", first_rules(written), found, homes=homes)
     total = sum(entry.size for entry in found.entries)
     if total > limit:
         raise _too_large(source, found.entries, total, limit)

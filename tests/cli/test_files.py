@@ -7,13 +7,15 @@ import subprocess
 
 import pytest
 
+from orchestrator.config.fleet_job import read_job
 from orchestrator.config.load import load
 from orchestrator.config.schema import json_schema
 from tests.cli.cli_kit import ROOT, document, here, tpuctl
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 
-EXAMPLES = sorted((ROOT / "examples").glob("*/tpuctl.yaml"))
+FLEETS = ["sweep"]
+EXAMPLES = sorted(one for one in (ROOT / "examples").glob("*/tpuctl.yaml") if one.parent.name not in FLEETS)
 FILE = (
     "name: {name}\ntpu: {{type: {accelerator}, zones: [{zone}]}}\njob: {{command: python3 train.py}}\n{more}"
 )
@@ -62,6 +64,15 @@ def test_init_copies_a_recipe(recipe, tmp_path, capsys):
     assert [change["kind"] for change in planned["changes"]].count("node") == 1
     assert planned["price"]["spot_usd_hour"] > 0
     assert not [one for one in planned["check"]["findings"] if one["level"] == "stop"]
+
+
+@pytest.mark.parametrize("recipe", FLEETS)
+def test_init_copies_a_fleet_and_names_its_first_command(recipe, tmp_path, capsys):
+    """Its jobs are valid, and `plan` is not for it."""
+    code, _, err = here(capsys, "init", "--recipe", recipe, str(tmp_path / "x"))
+    assert (code, "tpuctl fleet up" in err, "tpuctl plan" in err) == (0, True, False)
+    job = read_job(tmp_path / "x" / "sweep.yaml", tmp_path / "x" / "tpuctl.yaml", {})
+    assert (len(job.parameters), job.collect) == (20, ("metrics.json",))
 
 
 @pytest.mark.parametrize(("words", "there"), [([], "tpuctl.yaml"), (["--recipe", "numpy-lm"], "train.py")])

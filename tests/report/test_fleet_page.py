@@ -87,3 +87,6 @@ def test_results_are_drawn_over_numbers_and_words_and_the_best_is_named():
     assert "loss by kind" in page
     assert "loss by same" not in page
     assert "lowest: task 1: lr=1e-3, loss 1.5" in page
+    # One task that has run away does not press all others onto the axis.
+    away = replace(table, rows=(*rows, {**rows[0], "task": 3, "loss": 3000.0}))
+    assert "loss (logarithmic) by lr" in fleet_page(none, [away])

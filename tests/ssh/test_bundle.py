@@ -306,3 +306,14 @@ def _age(folder):
     """Set times far enough back; the time of the inode's change stays now."""
     for path in folder.rglob("*"):
         os.utime(path, (1, 1))
+
+
+def test_what_tpuctl_writes_beside_the_code_is_no_code(tmp_path):
+    """A table of results that is written into the folder changes nothing of what is sent."""
+    source, out = tmp_path / "s", tmp_path / "o"
+    source.mkdir()
+    (source / "train.py").write_text("x")
+    before = build(source, out, written=["/results.csv"])
+    (source / "results.csv").write_text("1")
+    assert build(source, out, written=["/results.csv"]).digest == before.digest
+    assert build(source, out).digest != before.digest

@@ -7,29 +7,18 @@ from functools import partial
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.down import Down, take_down
-from orchestrator.app.fleet.sessions import Fleet, for_each
+from orchestrator.app.fleet.sessions import EventsOnly, Fleet, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.domain.events import Event
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.errors import LeftoverError, TpuctlError
 from orchestrator.planning.fleet import Controller, node_names, node_spec
 
 
-class _EventsOnly(Reporter):
-    """Pass on what happens to a node; that its folder of the bucket stays is for the fleet to say."""
-
-    def __init__(self, onward: Reporter) -> None:
-        self._onward = onward
-
-    def __call__(self, event: Event) -> None:
-        self._onward(event)
-
-
 def end_node(fleet: Fleet, name: str, controller: Controller) -> Down:
     """Delete one node, as `down` does with any deployment."""
     session = Session(
-        fleet.choice, _EventsOnly(fleet.reporter_of(name)),
+        fleet.choice, EventsOnly(fleet.reporter_of(name)),
         node_spec(fleet.spec, name, fleet.bucket, controller), forgiving=True,
     )  # fmt: skip
     return take_down(fleet.choice, session.reporter, lambda *_: None, session=session)

@@ -54,7 +54,9 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
     slurm = fleet.slurm()
     folder = fleet.head.folder / "jobs"
     private_folder(folder)
-    bundle = build(source_folder(file, spec), folder)
+    # Neither the job's file nor the table that `fleet results` writes is code: the same job stays the same.
+    written = [f"/{name}" for name in (file.name, wanted.into) if name]
+    bundle = build(source_folder(file, spec), folder, written=written)
     target = MachineTarget(
         "tpu", fleet.head.project, fleet.bucket, 0, bundle.digest, "", runs_job=True,
         heartbeat=heartbeat_interval(spec),

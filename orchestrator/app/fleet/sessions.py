@@ -15,6 +15,7 @@ from orchestrator.app.state_folders import known_files, state_folder, state_path
 from orchestrator.app.workers import look, the_vm
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import ENGINE
+from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
@@ -60,6 +61,17 @@ class FleetPrice:
     node: Hourly
     nodes: int
     rehearsed: bool
+
+
+class EventsOnly(Reporter):
+    """Pass on what happens to a node; what is the same for each of a hundred is for the fleet to say."""
+
+    def __init__(self, onward: Reporter) -> None:
+        self._onward = onward
+
+    def __call__(self, event: Event) -> None:
+        """Pass it on."""
+        self._onward(event)
 
 
 class Fleet:

@@ -6,7 +6,7 @@ from functools import partial
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.down import end_node
-from orchestrator.app.fleet.sessions import Fleet, FleetPrice, for_each
+from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import bring_up
 from orchestrator.errors import (
@@ -34,7 +34,7 @@ def fleet_up(
 
     *show_price* comes before anything is made, and may raise. Nodes that the file does not want any more go.
     """
-    fleet = Fleet(choice, reporter, reporter_of)
+    fleet = Fleet(choice, reporter, lambda name: EventsOnly(reporter_of(name)))
     show_price(fleet.price())
     fleet.write_code()
     bring_up(choice, reporter, session=fleet.head)

@@ -47,7 +47,9 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
     for name, error in done.missing.items():
         say(f"{name} is not up: {error.message}", style="yellow")
     total = len(done.up) + len(done.missing)
-    say(f"{done.name}: {len(done.up)} of {total} nodes are up. Next: tpuctl fleet watch", style="green")
+    goes_on = ", which asks on for the others, also in other zones" if done.missing else ""
+    up = f"{done.name}: {len(done.up)} of {total} nodes are up"
+    say(f"{up}. Next: tpuctl fleet watch{goes_on}", style="green")
 
 
 def show_status(status: FleetStatus, *, as_json: bool) -> None:

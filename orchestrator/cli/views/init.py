@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.console import columns, put, say, talk
+from orchestrator.config.load import load
 
 if TYPE_CHECKING:
     from orchestrator.config.others.conversion import Conversion, Converted
@@ -57,4 +58,4 @@ def written(file: Path, recipe: str | None) -> None:
     say(listed, style="green")
     # Without changing the folder `tpuctl plan` would not find the file.
     go = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    talk(f"  next:  {go}tpuctl plan")
+    talk(f"  next:  {go}tpuctl {'fleet up' if load(file, environ={}).fleet else 'plan'}")
