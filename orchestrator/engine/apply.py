@@ -71,7 +71,15 @@ class Actor:
             tpus = [change for change in changes if change.asks_for_tpu]
             failures += tuple(self._not_asked(change, final) for change in tpus)
             changes = [change for change in changes if change not in tpus]
-        return failures + self._side_by_side(changes, world)
+        later = self._side_by_side(changes, world)
+        going = [c.name for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
+        for failure in later:
+            # Google's text is about a limit, which would read as if somebody had to raise it.
+            if going and failure.change.asks_for_tpu and failure.error.retry is Retry.QUOTA:
+                failure.error.message = (
+                    f"the quota is still held by {going[0]}, which is being deleted; next try in a moment"
+                )
+        return failures + later
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
         """Return the create of a VM that this deployment never had, if a TPU is asked for at the same time."""

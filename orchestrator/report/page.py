@@ -13,6 +13,7 @@ from orchestrator import __version__
 from orchestrator.domain.amounts import rate_text, span_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
@@ -154,7 +155,8 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     redone = UNKNOWN if summary.steps_redone is None else f"{summary.steps_redone:,}"
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
     began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
-    number = status["incarnation"]
+    # Not the number of the newest: a request that was refused took a number, and no TPU came of it.
+    used = len({span.name for span in facts.record.spans if span.kind is Kind.NODE})
     free = " A rehearsal on the local cloud: nothing is billed." if facts.rehearsed else ""
     return {
         "name": status["name"],
@@ -171,7 +173,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
                   f"{span_text(max(ages))} old" if ages and not outcome else ""),
             _tile("loss", UNKNOWN if summary.loss is None else f"{summary.loss:.4g}",
                   "" if lowest is None else f"lowest: {lowest:.4g}"),
-            _tile("TPUs used", f"{number}", ""),
+            _tile("TPUs used", f"{used}", ""),
             _tile("steps redone", redone, "at least: a TPU went without a last report"
                   if summary.redone_at_least and redone != UNKNOWN else ""),
             _tile("goodput", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",

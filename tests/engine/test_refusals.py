@@ -54,9 +54,13 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
-    controller.up()
+    controller.want()
+    told = []
+    controller.run(lambda r: told.extend(r.failures) or (r.plan.empty and not r.plan.waiting))
     assert lab.mutations()["tpu.nodes.create"] == 3
     assert the_one_node(lab) == "demo-tpu-g3"
+    (refused,) = told
+    assert refused.error.message.startswith("the quota is still held by demo-tpu-g1, which is being deleted")
 
 
 def test_that_quota_has_room_for_one_is_learned_once(tmp_path):

@@ -251,3 +251,12 @@ def test_any_loss_can_be_drawn(values):
         assert 0 <= y <= drawing.HIGH
     assert found["ys"]
     assert drawing.curve({1: [(5, 1.0)]}) is None
+
+
+def test_a_request_that_was_refused_counts_as_no_tpu():
+    """It took a number, and nothing was ever billed for it."""
+    told = facts()
+    nodes = [span for span in told.record.spans if span.kind is Kind.NODE]
+    spans = tuple(span for span in told.record.spans if span is not nodes[1])
+    words = Reader(page(replace(told, record=replace(told.record, spans=spans)))).words
+    assert f"TPUs used{len(nodes) - 1}" in words

@@ -50,6 +50,8 @@ def redone_text(summary: Summary) -> str:
     """Return how many steps were trained twice, as far as anybody has counted."""
     if summary.steps_redone is None:
         return UNKNOWN
+    if summary.redone_at_least and not summary.steps_redone:
+        return "0, as far as reported"
     return f"{'at least ' if summary.redone_at_least else ''}{summary.steps_redone}"
 
 
