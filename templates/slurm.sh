@@ -261,10 +261,14 @@ cron() {
   environment
   configure "$(hostname -s)"
   authenticate
+  if [ -s "$here/slurm.conf.read" ] && ! cmp -s "$here/slurm.conf" "$here/slurm.conf.read"; then
+    # Not `scontrol reconfigure`: it forgets addresses and zones of nodes, which tell them only to a controller that has
+    # begun, and it ends when the number of nodes is another.
+    kill "$(cat "$here/slurmctld.pid" 2>/dev/null)" 2>/dev/null || true
+    flock -w 30 "$here/slurmctld.lock" true || true
+  fi
   if flock -n "$here/slurmctld.lock" true; then
     setsid flock -n "$here/slurmctld.lock" slurmctld -D </dev/null >>"$here/log/slurmctld.out" 2>&1 &
-  elif ! cmp -s "$here/slurm.conf" "$here/slurm.conf.read"; then
-    scontrol reconfigure || true
   fi
   cp -f "$here/slurm.conf" "$here/slurm.conf.read"
   setsid flock -n "$here/keep.lock" bash "$here/slurm.sh" keep </dev/null >>"$here/log/keep.log" 2>&1 &

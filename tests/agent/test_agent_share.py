@@ -120,6 +120,20 @@ def test_a_new_start_takes_the_living_nodes_along_and_nobody_else_commits(lab: L
     assert {b["incarnation"] for b in beats(lab, 2)} == {2}
 
 
+def test_a_task_that_is_cancelled_stops_on_all_machines(lab: Lab) -> None:
+    """Slurm ends it on the first one; no new start comes that would fence the others."""
+    fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
+    fleet.node("n-001")
+    fleet.node("n-002")
+    first = fleet.start("n-001", "n-002")
+    first.until(lambda: len(beats(lab, 1)) == 4 and jobs(fleet, "n-002", 1), "all four workers")
+    assert first.process is not None
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == AGAIN
+    first.until(lambda: {beat["phase"] for beat in beats(lab, 1)} == {"stopped"}, "the end of all")
+    assert [one for node, worker in fleet.machines for one in jobs(fleet, node, worker)] == []
+
+
 def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab: Lab) -> None:
     """Slurm has given its node to another task meanwhile."""
     fleet = Fleet(lab)
