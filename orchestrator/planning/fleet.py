@@ -157,6 +157,12 @@ def again_of(order: Order, ended: Mapping[int, str], asked: Collection[int]) -> 
     )  # fmt: skip
 
 
+def cancelled(orders: Iterable[Order], queued: Iterable[Queued]) -> tuple[Queued, ...]:
+    """Return what waits or runs in Slurm although it was cancelled."""
+    numbers = {order.name: order.cancelled for order in orders}
+    return tuple(one for one in queued if one.number in numbers.get(one.job, ()))
+
+
 @dataclass(frozen=True)
 class TaskRow:
     """Say how far one task is: waiting, running, done, failed, unclaimed or cancelled."""

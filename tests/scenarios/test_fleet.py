@@ -83,6 +83,27 @@ def test_fewer_nodes_in_the_file_delete_the_ones_too_many(cloud, owner):
     assert list(cloud.nodes()) == ["demo-001-tpu-g1"]
 
 
+def test_down_from_another_computer_finds_the_nodes_that_its_file_does_not_name(cloud, owner):
+    """They are in the bucket: without them `down` would say that nothing is left while they are billed."""
+    owner.up("--yes")
+    Owner(cloud, "elsewhere", fleet__nodes=1).down()
+    assert (cloud.nodes(), cloud.vms()) == ({}, {})
+
+
+def test_what_was_cancelled_ends_in_slurm_too_when_the_command_was_killed_half_way(cloud, owner):
+    """The watch tells Slurm what the bucket says, and queues none of it when Slurm has forgotten everything."""
+    owner.up("--yes")
+    owner.submit(tasks=5, steps=600)
+    assert owner.run("cancel", "sweep", kill=("slurm", "before")).code is None
+    (controller,) = cloud.machines.fleet.controllers.values()
+    assert len(controller.tasks) == 5
+    owner.run("watch", interrupt=60)
+    assert controller.tasks == []
+    controller.lose_state()
+    owner.run("watch", interrupt=60)
+    assert (controller.tasks, ended(cloud)) == ([], [])
+
+
 def test_a_lost_node_comes_back_and_slurm_hears_which_machine_is_gone(cloud, owner):
     """The watch of a fleet replaces it; the others are left alone."""
     owner.up("--yes")

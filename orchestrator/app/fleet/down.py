@@ -53,7 +53,12 @@ def fleet_down(
     *approve* is given the fleet's name and whether data goes, before anything does, and may raise.
     """
     fleet = Fleet(choice, reporter, reporter_of, forgiving=True)
-    names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
+    leftovers, elsewhere = {}, []
+    try:
+        elsewhere = fleet.in_bucket()
+    except TpuctlError as error:
+        leftovers[fleet.bucket] = f"which nodes other computers have brought up is not known: {error.message}"
+    names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known(), *elsewhere)))
     reporter.say(f"- the VM and {len(names)} nodes of the fleet {fleet.spec.name}, with all tasks that run")
     reporter.say(
         f"- bucket {fleet.bucket} with all its data" if delete_data else f"  bucket {fleet.bucket} is kept"
@@ -61,7 +66,7 @@ def fleet_down(
     approve(fleet.spec.name, delete_data)
     nowhere = Controller("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
-    leftovers = {name: why for name, end in ends.items() if (why := _remaining(end))}
+    leftovers |= {name: why for name, end in ends.items() if (why := _remaining(end))}
     if leftovers:
         # The VM and the bucket stay until no node needs them: the next `down` finds all of it again.
         return FleetDown(fleet.spec.name, len(names), leftovers, fleet.bucket)

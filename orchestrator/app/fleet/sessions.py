@@ -1,6 +1,7 @@
 """A fleet: a VM with Slurm's controller, and TPUs that are its nodes, each kept alive as any deployment is."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from orchestrator.app.session import Session, Together, read_spec
 from orchestrator.app.state_folders import known_files, state_folder, state_path
 from orchestrator.app.workers import look, the_vm
 from orchestrator.clock import SystemClock
-from orchestrator.contract.object_names import ENGINE
+from orchestrator.contract.object_names import ENGINE, NODES
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.spec import Spec
@@ -33,6 +34,7 @@ from orchestrator.planning.fleet import (
     PORT,
     Controller,
     Order,
+    cancelled,
     fleet_of,
     head_of,
     node_names,
@@ -114,6 +116,16 @@ class Fleet:
             if path.parent.name != self.spec.name and _part_of(path, self.spec.name)
         ]  # fmt: skip
 
+    def in_bucket(self) -> list[str]:
+        """Return the names of all nodes that have ever kept a record, whatever computer has brought them up."""
+        try:
+            held = self.head.store.list(NODES)
+        except NotFoundError:
+            return []
+        found = dict.fromkeys(one.name[len(NODES) :].partition("/")[0] for one in held)
+        # Machines write here too: what is no name of a node of ours means nothing.
+        return [name for name in found if re.fullmatch(rf"{re.escape(self.spec.name)}-\d{{3}}", name)]
+
     def node(self, name: str, controller: Controller) -> Session:
         """Return the session of one node."""
         spec = node_spec(self.spec, name, self.bucket, controller)
@@ -192,7 +204,10 @@ class Fleet:
             name: gate(order, orders, ended) for name, order in orders.items()
             if wanted[name] and only in ("", name)
         }  # fmt: skip
-        queued = slurm.queue() if gates else ()
+        dropped = [order for order in orders.values() if order.cancelled and only in ("", order.name)]
+        queued = slurm.queue() if gates or dropped else ()
+        # Whoever cancelled them was killed before Slurm heard of it, or Slurm was told to queue them meanwhile.
+        slurm.cancel(cancelled(dropped, queued))
         for name, allowed in gates.items():
             there = {one.number for one in queued if one.job == name}
             missing = [number for number in wanted[name] if number not in there]
