@@ -1,8 +1,8 @@
 """
 A model of a fleet's Slurm in virtual time, behind the words that `engine/slurm.py` sends to slurm.sh.
 
-The contract cases (tests/contract/slurm_cases.py) are the same for it and for the real one. What goes wrong is
-chosen from outside: a state that is lost, a task that is forgotten, started twice, or queued again late.
+It does what docs/decisions/0012 has measured of the real one; no common cases have been run on both yet. What goes
+wrong is chosen from outside: a state that is lost, a task that is forgotten, started twice, or queued again late.
 """
 
 import itertools
