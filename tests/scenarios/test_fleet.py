@@ -100,7 +100,9 @@ def test_what_was_cancelled_ends_in_slurm_too_when_the_command_was_killed_half_w
     owner.run("watch", interrupt=60)
     assert controller.tasks == []
     controller.lose_state()
+    before = len(cloud.slurm)
     owner.run("watch", interrupt=60)
+    assert "submit" not in {words[0] for words in cloud.slurm[before:]}
     assert (controller.tasks, ended(cloud)) == ([], [])
 
 
