@@ -202,7 +202,7 @@ MAY_IMPORT_LATE = {
         "orchestrator.app.local",
         "orchestrator.emulator.control",
         "orchestrator.app.notify",
-        "orchestrator.engine.notifications",
+        "orchestrator.engine.outbox",
         "orchestrator.engine.loop",
     ),
     "app/expired.py": ("orchestrator.engine.endings", "orchestrator.engine.reconcile"),

@@ -10,6 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 INSTEAD = {
     "beacon": "heartbeat",
+    "beacons": "reports_at_boot",
+    "blow": "injection",
+    "blows": "injections",
     "dear": "on_demand",
     "glance": "snapshot, observation",
     "heard": "heartbeat",
@@ -19,6 +22,7 @@ INSTEAD = {
     "marked": "labelled, or what it is",
     "mute": "never_reported, silent",
     "noted": "recorded",
+    "notices": "notifications; Google's is a preemption notice",
     "road": "route",
     "seal": "checksum",
     "sealed": "with_checksum",
@@ -35,6 +39,24 @@ INSTEAD = {
 """A word that names no longer hold, and what it is called."""
 FINE = {"first_seen", "FirstSeen", "UNCHANGED", "assert_nothing_left", "ttl_left"}
 """The word for a time in the record; the state of a push and a key in `--json`; a name for users' tests."""
+TWINS = {
+    # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
+    "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
+    "alone": "holding_lease, under_lease, auto_delete_text, only_node",
+    "dead": "process_ended",
+    "gone": "process_ended, all_gone, lost",
+    "judge_place": "judge_in_queue",
+    "learn_places": "learn_queue_failures",
+    "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
+    "with_budget": "with_create_budget",
+}
+"""Functions and arguments that have another name now; a local variable may have any."""
+WHERE = {"adopt": {"orchestrator/app/adopt.py", "orchestrator/domain/spec.py"}}
+"""Files in which the definition is right."""
+TYPED = {"Deployment": "deployment", "CreateBudget": "create_budget", "Notification": "notification"}
+"""Arguments and fields of a type that have one name everywhere."""
+STORED = {"sightings", "mute", "beacons", "bucket_seen", "remote_failed_since", "next_remote_at"}
+"""Keys of the stored record from before its fields had their names: tests call the fields by name."""
 ROOMS = sorted(path.name for path in (ROOT / "orchestrator").iterdir() if (path / "__init__.py").exists())
 
 
@@ -74,6 +96,57 @@ def found_in(room: str) -> dict[str, set[str]]:
 def test_a_room_has_one_word_for_one_thing(room: str) -> None:
     """The second word for a thing makes readers look for a second thing."""
     assert found_in(room) == {}
+
+
+def defined_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the name of each function, argument and field, and the type that it is annotated with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, ""
+        elif isinstance(node, ast.arg):
+            yield node.arg, ast.unparse(node.annotation) if node.annotation else ""
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, ast.unparse(node.annotation)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_definition_has_the_name_that_the_others_have(room: str) -> None:
+    """One predicate under three names is looked for three times; one name for four things hides three."""
+    found = [
+        f"{file}: {name}: {TWINS.get(name) or TYPED.get(annotation)}"
+        for path in (ROOT / "orchestrator" / room).rglob("*.py")
+        for file in (str(path.relative_to(ROOT)),)
+        for name, annotation in defined_in(ast.parse(path.read_text()))
+        if (name in TWINS and file not in WHERE.get(name, set()))
+        or (annotation in TYPED and name != TYPED[annotation])
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("room", ["domain", "engine", "planning", "pricing"])
+def test_a_kind_is_a_kind_of_resource_and_never_a_tpu_type(room: str) -> None:
+    """An argument `kind` that is a text is a TPU type or a prefix, and has the name of that."""
+    found = [
+        f"{path.name}:{node.lineno}"
+        for path in (ROOT / "orchestrator" / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.arg) and node.arg == "kind" and node.annotation
+        if ast.unparse(node.annotation) == "str"
+    ]
+    assert found == []
+
+
+def test_tests_call_the_fields_of_the_record_by_their_names() -> None:
+    """A reader of a test finds the field that it sets; only tests of the stored form use its old keys."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {word.arg}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        for word in node.keywords
+        if word.arg in STORED
+    ]
+    assert found == []
 
 
 SAY_INSTEAD = {

@@ -99,7 +99,7 @@ def deployment(cloud: LightCloud) -> Deployment:
     """Put the stand-ins together."""
     record = record_of(
         started_at=EPOCH,
-        bucket_seen=True,
+        bucket_observed=True,
         bucket_ready=True,
         bundle="code",
         agent="agent",

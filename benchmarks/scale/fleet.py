@@ -127,6 +127,6 @@ def _unexpected(member: Member, end: object) -> None:
 def _record(zone: str) -> Record:
     return record_of(
         serial=1, started_at=NOW - 2000, incarnation=1, zone=zone, accepted=True, requested_at=NOW - 1000,
-        zones_used=(zone,), bucket_seen=True, bucket_ready=True, bundle="b" * 64, agent="a" * 64,
-        uploaded=f"{'b' * 64}:{'a' * 64}", pushed="b" * 64, sightings={"node:1:ready": NOW - 900},
+        zones_used=(zone,), bucket_observed=True, bucket_ready=True, bundle="b" * 64, agent="a" * 64,
+        uploaded=f"{'b' * 64}:{'a' * 64}", pushed="b" * 64, first_seen={"node:1:ready": NOW - 900},
     )  # fmt: skip

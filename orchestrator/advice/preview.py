@@ -243,14 +243,14 @@ def _beside(spec: Spec, role: str) -> dict[str, str]:
 
 
 def _node(view: Preview) -> dict[str, str]:
-    tpu, kind = view.spec.tpu, view.accelerator
+    tpu, accelerator = view.spec.tpu, view.accelerator
     shape = {}
-    if kind:
-        workers = "1 worker" if kind.hosts == 1 else f"{kind.hosts} workers"
-        shape = {"shape": f"{kind.chips} chips ({kind.topology}), {workers}"}
+    if accelerator:
+        workers = "1 worker" if accelerator.hosts == 1 else f"{accelerator.hosts} workers"
+        shape = {"shape": f"{accelerator.chips} chips ({accelerator.topology}), {workers}"}
     way = "SSH works from its own network" if view.spec.vm == "none" else "SSH goes through the VM"
     address = "external and internal" if tpu.external_ip else f"internal only: {way}"
-    runtime = tpu.runtime or (kind.runtime if kind else None) or "unknown: set tpu.runtime"
+    runtime = tpu.runtime or (accelerator.runtime if accelerator else None) or "unknown: set tpu.runtime"
     return {
         "type": f"{tpu.type}, {_class(tpu)}",
         **shape,

@@ -115,7 +115,7 @@ class Status:
             return dict(self._fields, message=message, timings=dict(self._timings), at=time.time())
 
 
-class HeartbeatReporter:
+class HeartbeatWriter:
     """Write the report, at most once a second: the bucket takes about that many writes to one object."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:

@@ -72,7 +72,7 @@ class Agent:
             clear(self._settings.layout.root, self._player.record.living_session())
             self._parts.status.set(message=f"the agent ended by {error!r}")
             with contextlib.suppress(AgentError, OSError):
-                self._parts.reporter.report(5.0)
+                self._parts.heartbeat_writer.report(5.0)
             return 1
         finally:
             with contextlib.suppress(OSError):
@@ -92,7 +92,7 @@ class Agent:
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
         parts.status.time("boot")
-        beat = self._repeat("heartbeat", parts.reporter.report, self._settings.heartbeat)
+        beat = self._repeat("heartbeat", parts.heartbeat_writer.report, self._settings.heartbeat)
         parts.status.urgent = beat.wake.set
         self._repeat("logs", self._ship, 1.0 if self._settings.heartbeat <= 2 else self._settings.heartbeat)
         NoticeWatch(parts.metadata, self._preempted).start()
@@ -177,7 +177,7 @@ class Agent:
             record = records.StartRecord()
         # state/job.json is gone on a machine that lost its disk; its last report in the bucket still says how
         # far it was.
-        held = parts.patiently("read the heartbeat", parts.reporter.before)
+        held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
         played = max(record.attempt, _count(held.get("attempt")))
         self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
         latest = parts.patiently("read the gang", parts.gang.latest)
@@ -302,7 +302,7 @@ class Agent:
     def _report_last(self) -> bool:
         for _try in range(4):
             try:
-                self._parts.reporter.report(15.0)
+                self._parts.heartbeat_writer.report(15.0)
             except (AgentError, OSError) as error:
                 say(f"last report: {error}")
             else:

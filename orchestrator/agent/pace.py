@@ -139,7 +139,7 @@ class Pace:
             self._earlier = self._lives()
         if auto:
             held = self._bucket.read(CAPACITY)
-            self._zone = zone_lives(held.data if held else b"", self._settings.zone, self._settings.kind)
+            self._zone = zone_lives(held.data if held else b"", self._settings.zone, self._settings.tpu_type)
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return

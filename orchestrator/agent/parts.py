@@ -17,7 +17,7 @@ from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.container import Container
 from orchestrator.agent.gang import Gang
-from orchestrator.agent.heartbeat import HeartbeatReporter, Status
+from orchestrator.agent.heartbeat import HeartbeatWriter, Status
 from orchestrator.agent.logs import JobLog, LogShipper
 from orchestrator.agent.machine.secrets import Secrets
 from orchestrator.agent.orders import Orders
@@ -44,7 +44,7 @@ class Parts:
     metadata: Metadata
     bucket: JobBucket
     status: Status
-    reporter: HeartbeatReporter
+    heartbeat_writer: HeartbeatWriter
     log: JobLog
     shipper: LogShipper
     gang: Gang
@@ -111,7 +111,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         metadata=metadata,
         bucket=bucket,
         status=status,
-        reporter=HeartbeatReporter(settings, bucket, status),
+        heartbeat_writer=HeartbeatWriter(settings, bucket, status),
         log=log,
         shipper=LogShipper(settings, bucket, log),
         gang=gang,

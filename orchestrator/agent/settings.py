@@ -53,7 +53,7 @@ class Settings:
     *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
     output tells its step: see `printed.choice`. *settings_digest* stands for all that the deployment file
     says of the job, empty where it is not known. *caches* is `job.caches` in JSON, *image* is
-    `job.image`. *zone* and *kind* are where this TPU is and of what type, as the memory of zones names them.
+    `job.image`. *zone* and *tpu_type* are where this TPU is and of what type, as the memory of zones names them.
     """
 
     layout: Layout
@@ -79,7 +79,7 @@ class Settings:
     caches: str = ""
     image: str = ""
     zone: str = ""
-    kind: str = ""
+    tpu_type: str = ""
 
     @property
     def poll(self) -> float:
@@ -126,7 +126,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         caches=environ.get("TPUCTL_CACHES", ""),
         image=environ.get("TPUCTL_IMAGE", ""),
         zone=environ.get("ZONE", ""),
-        kind=environ.get("TPUCTL_TPU_TYPE", ""),
+        tpu_type=environ.get("TPUCTL_TPU_TYPE", ""),
     )
     reader.finish()
     return settings

@@ -60,7 +60,7 @@ def adopt(
         bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
         session = Session(choice, reporter)
         stays = "the TPU carries no label of the deployment yet, or is its own"
-        with leaving(stays, f"tpuctl adopt {name}"), session.alone("adopt"), reporter:
+        with leaving(stays, f"tpuctl adopt {name}"), session.holding_lease("adopt"), reporter:
             number = _take(session, found, at_down)
     else:
         number = found.node.incarnation or 0

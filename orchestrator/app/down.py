@@ -79,10 +79,10 @@ def take_down(
     sweep_expired(session)
     with (
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
-        session.alone("down", take_over=take_over),
+        session.holding_lease("down", take_over=take_over),
     ):
         bucket = session.blueprint.bucket
-        sweep = Sweep(session.deployment, alone=take_over is None)
+        sweep = Sweep(session.deployment, under_lease=take_over is None)
         with reporter:
             adopted = sweep.adopted()
             returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
@@ -137,13 +137,19 @@ def _given_back(
     return returned + (unsaid if unsaid and keep(unsaid) else [])
 
 
-def give_back(parts: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
+def give_back(deployment: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
     """Stop the job on machines that tpuctl has not made, take our labels off, and return where that failed."""
-    adoption = Adoption(parts, parts.blueprint.public_key)
+    adoption = Adoption(deployment, deployment.blueprint.public_key)
     # First the record: whoever comes after a kill must not take a TPU without labels for a lost one.
     sweep.begin()
     sweep.given_back = frozenset(node.name for node in adopted)
-    world = observe(parts.cloud, parts.spec, parts.records.current, parts.blueprint.bucket, parts.clock.now())
+    world = observe(
+        deployment.cloud,
+        deployment.spec,
+        deployment.records.current,
+        deployment.blueprint.bucket,
+        deployment.clock.now(),
+    )
     troubles = []
     for node in adopted:
         try:

@@ -56,7 +56,7 @@ def sweep_expired(session: Session) -> None:
         try:
             other = Session(session.choice, Aside(session.reporter), spec)
             # Only with its lease: its own watch, here or on another computer, ends it better than we do.
-            with other.alone("expire"):
+            with other.holding_lease("expire"):
                 if not _over(spec, other.records.current, session.clock.now()):
                     # Another computer, or a `down` that was killed: a pass would begin it anew.
                     say("  nothing to end: the bucket's record says that it has ended, or started again")

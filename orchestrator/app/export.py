@@ -63,22 +63,28 @@ def export(
 
 
 def _hand_over(spec: Spec, project: str, folder: Path, source: Path, to: Target, slices: int) -> Exported:
-    kind = load_catalog().accelerator(spec.tpu.type)
-    if kind is None or spec.job.run_on == "vm":
+    accelerator = load_catalog().accelerator(spec.tpu.type)
+    if accelerator is None or spec.job.run_on == "vm":
         raise UsageError(
-            "another system cannot do this: " + ("job.run_on: vm" if kind else f"tpu.type: {spec.tpu.type}"),
+            "another system cannot do this: " + ("job.run_on: vm" if accelerator else f"tpu.type: {spec.tpu.type}"),
             hint="change it for the export, by --set", changed="nothing was written",
         )  # fmt: skip
     with TemporaryDirectory() as place:
         # Also where the other system sends the code in its own way: a key in it is refused here.
         code = build(source, Path(place))
         if to == "skypilot":
-            files, steps = skypilot_files(spec, project, kind.hosts), skypilot_steps(spec, source, folder)
+            files, steps = (
+                skypilot_files(spec, project, accelerator.hosts),
+                skypilot_steps(spec, source, folder),
+            )
         elif to == "ray":
-            files, steps = ray_files(spec, project, kind, source, folder), ray_steps(spec, project, folder)
+            files, steps = (
+                ray_files(spec, project, accelerator, source, folder),
+                ray_steps(spec, project, folder),
+            )
         else:
-            files = jobset_files(spec, project, kind, code.digest, slices)
-            steps = jobset_steps(spec, project, kind, code.digest, slices)
+            files = jobset_files(spec, project, accelerator, code.digest, slices)
+            steps = jobset_steps(spec, project, accelerator, code.digest, slices)
             (folder / "code").mkdir(parents=True)
             shutil.move(code.path, folder / "code")
     losses = lost(spec, to)

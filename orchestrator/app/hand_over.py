@@ -53,7 +53,7 @@ def hand_over(choice: Choice, reporter: Reporter) -> Moved:
         return Moved(host.name, running=True, changes=0, digest=packed.digest)
     fresh = before.digest != packed.digest
     # With the lease: a loop on the VM steps aside for this command, so none acts while its code is replaced.
-    with session.alone(HAND_OVER):
+    with session.holding_lease(HAND_OVER):
         if fresh:
             reporter.say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
             loop_on_vm.install(session.cloud.remote, host, packed)
@@ -67,7 +67,7 @@ def take_back(choice: Choice, reporter: Reporter) -> Moved:
     """End the loop on the VM and keep cron from starting it."""
     session = Session(choice, reporter)
     host, before = _contact(session)
-    with session.alone(HAND_OVER):
+    with session.holding_lease(HAND_OVER):
         loop_on_vm.stop(session.cloud.remote, host)
     return Moved(host.name, running=False, changes=int(before.running))
 

@@ -16,8 +16,8 @@ def this_process(command: str, now: float, yields: tuple[str, ...] = ()) -> Hold
     return Holder(uuid.uuid4().hex, who, command, now, os.getpid(), boot, space, yields)
 
 
-def gone(holder: Holder) -> bool:
-    """Say whether *holder* was a process of this running system and is no more; elsewhere nobody can tell."""
+def process_ended(holder: Holder) -> bool:
+    """Say whether *holder* was a process of this boot and PID namespace and has ended; False for any other one."""
     # In another boot or namespace the same process id is somebody else's.
     if not holder.boot or (holder.boot, holder.space) != _system() or holder.pid <= 0:
         return False

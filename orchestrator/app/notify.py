@@ -10,14 +10,14 @@ from orchestrator.domain.secret_refs import reference
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.planning.notices import Notice
+from orchestrator.planning.notifications import Notification
 
 UNTOLD = "TPUCTL_UNTOLD"
-"""Set in a rehearsal: what happens there is nobody's news."""
+"""Environment variable, set in a rehearsal, that switches notifications off."""
 
 
 def try_receivers(spec: Spec, folder: Path, cloud: str) -> dict[str, TpuctlError | None]:
-    """Send a made-up event to everybody now; return by receiver why it was not taken, None where it was."""
+    """Send a test event to all receivers; return for each its error, or None if it was delivered."""
     receivers = receivers_of(spec, folder, cloud)
     if not receivers:
         raise UsageError(
@@ -26,14 +26,16 @@ def try_receivers(spec: Spec, folder: Path, cloud: str) -> dict[str, TpuctlError
         )  # fmt: skip
     now = SystemClock().now()
     return dict(
-        try_all(receivers, Notice(f"{spec.name}-test-{now:.0f}", "test", now, spec.name, "a test of tpuctl"))
+        try_all(
+            receivers, Notification(f"{spec.name}-test-{now:.0f}", "test", now, spec.name, "a test of tpuctl")
+        )
     )
 
 
 def receivers_in_earnest(
     spec: Spec, folder: Path, cloud: str, *, hooks: bool
 ) -> list[Webhook | Apprise | Hook]:
-    """Return everybody who is told of what happens: in a rehearsal nobody is."""
+    """Return the receivers of the file; in a rehearsal, none."""
     # Before any address is read: a rehearsal has no secrets, and reading one would fail.
     return [] if os.environ.get(UNTOLD) else receivers_of(spec, folder, cloud, hooks=hooks)
 
@@ -41,7 +43,7 @@ def receivers_in_earnest(
 def receivers_of(
     spec: Spec, folder: Path, cloud: str, *, hooks: bool = True
 ) -> list[Webhook | Apprise | Hook]:
-    """Return everybody whom the file names. Raise TpuctlError when an address cannot be read."""
+    """Return all receivers of the file. Raise TpuctlError when an address cannot be read."""
     notify = spec.notify
     addresses: list[tuple[type[Webhook | Apprise], tuple[str, ...]]] = [
         (Webhook, notify.webhooks),
@@ -49,15 +51,15 @@ def receivers_of(
     ]
     found: list[Webhook | Apprise | Hook] = [
         # Receivers are known by number in what is stored and shown: their addresses are secrets.
-        kind(_address(text, spec, cloud), str(number), frozenset(notify.events))
-        for kind, texts in addresses
+        receiver(_address(text, spec, cloud), str(number), frozenset(notify.events))
+        for receiver, texts in addresses
         for number, text in enumerate(texts, 1)
     ]
     return found + ([Hook(event, line, folder) for event, line in notify.hooks.items()] if hooks else [])
 
 
 def _address(text: str, spec: Spec, cloud: str) -> str:
-    """Return what a reference stands for."""
+    """Resolve *text*: a secret, a variable of the environment, or the address itself."""
     ref = reference(text)
     if ref is not None:
         # Stripped: secrets are often stored from a file, with its last line break.

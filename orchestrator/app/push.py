@@ -100,7 +100,11 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
         with reporter:
             send_data(session, sets)
         # The data went before the lease: hours of sending must not keep the watch from its work.
-        with leaving("the job may run the old code or the new", "tpuctl push"), session.alone(PUSH), reporter:
+        with (
+            leaving("the job may run the old code or the new", "tpuctl push"),
+            session.holding_lease(PUSH),
+            reporter,
+        ):
             # Asked again under the lease: the job may have ended while data was sent.
             _must_run(session)
             remember(session)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.app.holder import gone
+from orchestrator.app.holder import process_ended
 from orchestrator.app.state_folders import known_files
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import find
@@ -44,7 +44,7 @@ def published_on(cloud: str, file: Path | None, name: str | None) -> Snapshot | 
     known = known_files(cloud)
     folder = _named(known, name) if name else _of_file(known, file)
     now = SystemClock().now()
-    found = published_here(folder, now, gone) if folder else None
+    found = published_here(folder, now, process_ended) if folder else None
     # Each command ends deployments whose time is over, and that takes the cloud.
     if found is None or any(_may_be_over(path, now) for path in known if path.parent != folder):
         return None

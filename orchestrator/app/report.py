@@ -107,7 +107,7 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
         points=points,
         checkpoints=memory.checkpoints(session),
         now=world.observed_at,
-        rehearsed=session.choice.cloud == "local",
+        unbilled=session.choice.cloud == "local",
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.clouds import local_adapter
-from orchestrator.app.holder import gone, this_process
+from orchestrator.app.holder import process_ended, this_process
 from orchestrator.app.known import spec_of
 from orchestrator.app.prices import catalog_for
 from orchestrator.app.process_lock import only_here
@@ -23,7 +23,7 @@ from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.events import Event
-from orchestrator.domain.lease import LOOP, Holder
+from orchestrator.domain.lease import LOOP
 from orchestrator.domain.names import SSH_USER
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.ports import Cloud, Store
@@ -31,7 +31,7 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.address import Address, address_on_machine, local_folder, read_address
 from orchestrator.engine.blueprint import ROOT, Blueprint
-from orchestrator.engine.create_budget_file import CreateBudget
+from orchestrator.engine.create_budget_file import CreateBudgetFile
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
@@ -49,7 +49,7 @@ from orchestrator.ssh.ssh_settings import SshSettings
 # Each command makes a session, and most of them only look.
 if TYPE_CHECKING:
     from orchestrator.engine.loop import Watcher
-    from orchestrator.engine.notifications import Notifier
+    from orchestrator.engine.outbox import Notifier
     from orchestrator.engine.receivers import Apprise, Hook, Webhook
 
 
@@ -266,7 +266,7 @@ class Session:
             spent=self.cost_at_most,
             # Beside the deployments, one for all of a project: together they must
             # not ask faster than its quota allows.
-            budget=CreateBudget(self.folder.parent / "creates.json"),
+            create_budget=CreateBudgetFile(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,
         )
 
@@ -274,7 +274,7 @@ class Session:
     def notifier(self) -> "Notifier":
         """Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM."""
         from orchestrator.app.notify import receivers_in_earnest
-        from orchestrator.engine.notifications import Notifier
+        from orchestrator.engine.outbox import Notifier
 
         def receivers() -> "list[Webhook | Apprise | Hook]":
             # Evaluated when it is needed: the holder is known only once the lease is ours.
@@ -300,14 +300,10 @@ class Session:
     @cached_property
     def lease(self) -> Lease:
         """Return the lease on the deployment, not yet acquired."""
-        return Lease(self.cloud.store, self.clock, self.holder, self.ended)
-
-    def ended(self, holder: Holder) -> bool:
-        """Say whether *holder* was a process of this computer that no longer runs."""
-        return gone(holder)
+        return Lease(self.cloud.store, self.clock, self.holder, process_ended)
 
     @contextmanager
-    def alone(
+    def holding_lease(
         self, command: str, yields: tuple[str, ...] = (),
         take_over: Callable[[LeaseHeldError], None] | None = None,
     ) -> Iterator[None]:  # fmt: skip

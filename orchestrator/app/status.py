@@ -5,6 +5,7 @@ from typing import Any
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.expired import sweep_expired
+from orchestrator.app.holder import process_ended
 from orchestrator.app.quick import aged_status, keep_mark
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, open_session
@@ -20,7 +21,7 @@ from orchestrator.engine.observe import observe
 from orchestrator.engine.published_copy import Snapshot, published_here
 from orchestrator.engine.published_status import published
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.dead_man import alone
+from orchestrator.planning.dead_man import auto_delete_text
 from orchestrator.planning.decide import decide
 from orchestrator.planning.on_demand import deadline_status
 from orchestrator.planning.queued_tpu import state_text
@@ -70,11 +71,11 @@ def newest(session: Session, *, fresh: bool = False) -> dict[str, Any]:
 
 def published_status(session: Session) -> Snapshot | None:
     """Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one."""
-    found = published_here(session.folder, session.clock.now(), session.ended)
+    found = published_here(session.folder, session.clock.now(), process_ended)
     if found is not None:
         return found
     try:
-        return published(session.store, session.clock.now(), session.ended, session.key)
+        return published(session.store, session.clock.now(), process_ended, session.key)
     except TpuctlError:
         return None  # The cloud is asked next, and says what is wrong.
 
@@ -110,7 +111,7 @@ def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -
         "resources": _resources(session, world, record),
         "workers": _workers(world),
         "loop": loop,
-        "alone": alone(spec, record.started_at),
+        "alone": auto_delete_text(spec, record.started_at),
         "next": steps or list(plan.waiting),
         "look_in_s": min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         "target_steps": spec.job.target_steps,

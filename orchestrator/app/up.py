@@ -87,14 +87,14 @@ class UpPrice:
     """
     Hold what the machines cost that `up` is about to make: per hour, and until ttl ends it in *seconds*.
 
-    *with_tpu* is false where only VM and bucket are made. *rehearsed* says that nothing is billed.
+    *with_tpu* is false where only VM and bucket are made. *unbilled* says that nothing is billed.
     """
 
     spec: Spec
     hourly: Hourly
     seconds: float
     with_tpu: bool
-    rehearsed: bool
+    unbilled: bool
 
 
 def bring_up(
@@ -144,7 +144,7 @@ def bring_up(
 
     with (
         leaving(lambda: STAYS if said.making else UNTOUCHED, GO_ON),
-        session.alone("up"),
+        session.holding_lease("up"),
         reporter,
         session.notifier,
     ):
@@ -210,11 +210,11 @@ def _price(session: Session, plan: Plan) -> UpPrice:
     price = hourly_of(spec, plan, session.catalog, there)
     if not with_tpu:
         price = replace(price, lines=tuple(line for line in price.lines if line.meter is not Meter.NODE))
-    return UpPrice(spec, price, remaining, with_tpu, rehearsed=session.choice.cloud == "local")
+    return UpPrice(spec, price, remaining, with_tpu, unbilled=session.choice.cloud == "local")
 
 
 def pass_until(
-    goal: Callable[[Pass], bool], watcher: Watcher, parts: Deployment, reporter: Reporter,
+    goal: Callable[[Pass], bool], watcher: Watcher, deployment: Deployment, reporter: Reporter,
     *also: Callable[[Pass], None], wait: bool = False, tells: bool = True,
 ) -> Pass:  # fmt: skip
     """
@@ -225,34 +225,34 @@ def pass_until(
     """
 
     def judge(result: Pass) -> None:
-        record, now = parts.records.current, parts.clock.now()
+        record, now = deployment.records.current, deployment.clock.now()
         for failure in result.failures:
             _stop_on(failure, result)
             reporter.failure(failure, now)
         if result.plan.outcome is Outcome.REFUSED:
             raise_outcome(result)
         vm = result.world.vm
-        if isinstance(vm, Present) and narrow(parts.spec, "vm", vm.value.scopes):
+        if isinstance(vm, Present) and narrow(deployment.spec, "vm", vm.value.scopes):
             raise AuthError(NARROW_VM, hint=RECREATE_VM, changed="the job runs on as it was", code="TPU-252")
         if result.plan.outcome is None:
             # Also with --wait: what no zone will ever grant is not waited for.
             raise_hopeless(record)
             if not wait:
-                raise_stockout(record, parts.spec.tpu.zones)
+                raise_stockout(record, deployment.spec.tpu.zones)
         if tells:
             reporter.waiting(result.plan.waiting, now)
 
     # Events reach the bucket before anything judges the pass: the error that ends `up` is in the story too.
-    result = watcher.run(goal, lambda _: parts.store_events(), *also, judge)
+    result = watcher.run(goal, lambda _: deployment.store_events(), *also, judge)
     raise_outcome(result)
     return result
 
 
-def record_wanted(parts: Deployment, bundle: str, agent: str) -> None:
+def record_wanted(deployment: Deployment, bundle: str, agent: str) -> None:
     """Note in the record what `up` wants; the first pass writes it, before it makes anything."""
-    spec, records, now = parts.spec, parts.records, parts.clock.now()
-    beats = read_heartbeats(parts.cloud.store, records.current.node.incarnation)
-    complete = trained(spec, parts.cloud.store, ended(spec, beats, records.current))
+    spec, records, now = deployment.spec, deployment.records, deployment.clock.now()
+    beats = read_heartbeats(deployment.cloud.store, records.current.node.incarnation)
+    complete = trained(spec, deployment.cloud.store, ended(spec, beats, records.current))
 
     def wanted(record: Record) -> Record:
         return as_wanted(spec, ended(spec, beats, record), bundle, agent, now, complete=complete)

@@ -127,22 +127,22 @@ class Publication:
 
 
 def keep_alive(
-    watcher: Watcher, parts: Deployment, *also: Callable[[Pass], None],
+    watcher: Watcher, deployment: Deployment, *also: Callable[[Pass], None],
     until: Callable[[Pass], bool] = lambda _: False,
 ) -> Pass:  # fmt: skip
     """Run passes until the deployment's end, or *until*; each of *also* sees all of them."""
-    return run(_alive(watcher, parts, *also, until=until))
+    return run(_alive(watcher, deployment, *also, until=until))
 
 
 def _alive(
-    watcher: Watcher, parts: Deployment, *also: Callable[[Pass], None], until: Callable[[Pass], bool]
+    watcher: Watcher, deployment: Deployment, *also: Callable[[Pass], None], until: Callable[[Pass], bool]
 ) -> Passes:
     def give_up(result: Pass) -> None:
         if result.plan.outcome is None:
-            raise_hopeless(parts.records.current)
+            raise_hopeless(deployment.records.current)
 
     # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
-    return watcher.passes(until, lambda _: parts.store_events(), *also, give_up)
+    return watcher.passes(until, lambda _: deployment.store_events(), *also, give_up)
 
 
 def must_be_up(session: Session) -> None:
@@ -160,7 +160,7 @@ def turn(
     """Make passes until the end; None when a `push` has gone first and it is our turn again."""
     mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER, PUSH))
     try:
-        with session.alone(mine, yields), session.reporter:
+        with session.holding_lease(mine, yields), session.reporter:
             return (yield from _passes(session, screen, metrics, stopped, loop=loop))
     except LeaseHeldError as held:
         # The loop on the VM ends here and cron starts it again; a person's watch waits only for a push.

@@ -53,8 +53,8 @@ def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     if not environment.get(INDEX):
         return False
     quiet = any(environment.get(name) for name in (OFF, "CI", "_TPUCTL_COMPLETE"))
-    rehearsed = environment.get("TPUCTL_CLOUD") == "local"
-    return bool(words) and not (quiet or rehearsed or QUIET & set(words))
+    local = environment.get("TPUCTL_CLOUD") == "local"
+    return bool(words) and not (quiet or local or QUIET & set(words))
 
 
 def newer(found: object, version: str) -> bool:

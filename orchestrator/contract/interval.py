@@ -41,11 +41,11 @@ class ZoneLives:
 UNKNOWN_ZONE = ZoneLives()
 
 
-def zone_lives(capacity: bytes, zone: str, kind: str) -> ZoneLives:
+def zone_lives(capacity: bytes, zone: str, tpu_type: str) -> ZoneLives:
     """Return what the bucket's memory of zones knows of one; nothing when it cannot be read or is absurd."""
     try:
         places: Any = json.loads(capacity)["places"]
-        one = next(one for one in places if (one["zone"], one["type"]) == (zone, kind))
+        one = next(one for one in places if (one["zone"], one["type"]) == (zone, tpu_type))
         lived, losses = float(one["lived"]), int(one["lives"])
     except (ValueError, KeyError, TypeError, StopIteration, RecursionError, OverflowError):
         return UNKNOWN_ZONE

@@ -48,14 +48,14 @@ class Place:
 Places = tuple[Place, ...]
 
 
-def place_of(places: Places, zone: str, kind: str) -> Place:
+def place_of(places: Places, zone: str, tpu_type: str) -> Place:
     """Return what is known of a zone."""
-    return next((p for p in places if (p.zone, p.type) == (zone, kind)), Place(zone, kind))
+    return next((p for p in places if (p.zone, p.type) == (zone, tpu_type)), Place(zone, tpu_type))
 
 
-def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
+def after_refusal(places: Places, zone: str, tpu_type: str, at: float) -> Places:
     """Return the memory after a zone has refused for want of capacity or quota."""
-    one = place_of(places, zone, kind)
+    one = place_of(places, zone, tpu_type)
     # Refusals of one hour count once: asking more often must not make the hour look worse.
     again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
     hours = one.hours if again else _with_hour(one.hours, at, granted=0, out=1)
@@ -66,30 +66,30 @@ def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
     )
 
 
-def after_full(places: Places, zone: str, kind: str, at: float) -> Places:
+def after_full(places: Places, zone: str, tpu_type: str, at: float) -> Places:
     """Return the memory after quota has refused a TPU in a zone that still had one of ours."""
-    one = place_of(places, zone, kind)
+    one = place_of(places, zone, tpu_type)
     return _with(places, replace(one, full_at=at)) if at > one.full_at else places
 
 
-def holds_one(places: Places, zone: str, kind: str, now: float) -> bool:
+def holds_one(places: Places, zone: str, tpu_type: str, now: float) -> bool:
     """Say whether the zone's quota is known to have no room for a TPU beside one of ours."""
-    known = place_of(places, zone, kind).full_at
+    known = place_of(places, zone, tpu_type).full_at
     return known > 0 and now - known < FULL_FOR
 
 
-def after_grant(places: Places, zone: str, kind: str, at: float) -> Places:
+def after_grant(places: Places, zone: str, tpu_type: str, at: float) -> Places:
     """Return the memory after a TPU has become READY."""
-    one = place_of(places, zone, kind)
+    one = place_of(places, zone, tpu_type)
     hours = _with_hour(one.hours, at, granted=1, out=0)
     # The counts stay: a grant ends an outage, and does not undo what the zone has refused before.
     there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
     return _with(places, replace(there, granted=one.granted + 1, hours=hours))
 
 
-def after_loss(places: Places, zone: str, kind: str, at: float, lived: float) -> Places:
+def after_loss(places: Places, zone: str, tpu_type: str, at: float, lived: float) -> Places:
     """Return the memory after a TPU that has *lived* so long was taken away."""
-    one = place_of(places, zone, kind)
+    one = place_of(places, zone, tpu_type)
     worn = replace(one, out_since=at, out_at=at, out_by_loss=True)
     return _with(places, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
 
@@ -145,7 +145,7 @@ def worth(one: Place, now: float) -> float:
 def order(
     zones: Sequence[str],
     places: Places,
-    kind: str,
+    tpu_type: str,
     now: float,
     home: str = "",
     nearness: Mapping[str, float] | None = None,
@@ -159,7 +159,7 @@ def order(
     """
     near, fare = nearness or {}, fares or {}
     values = {
-        zone: worth(place_of(places, zone, kind), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
+        zone: worth(place_of(places, zone, tpu_type), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
         for zone in zones
     }
     # Rounded: where nothing is known but noise, the order is the user's.
@@ -169,7 +169,7 @@ def order(
 def passed_over(
     zones: Sequence[str],
     places: Places,
-    kind: str,
+    tpu_type: str,
     now: float,
     chosen: str,
     nearness: Mapping[str, float] | None = None,
@@ -184,7 +184,7 @@ def passed_over(
             return "is far from the bucket"
         return "costs more" if fare.get(zone, 0.0) > fare.get(chosen, 0.0) else "is asked later"
 
-    return ", ".join(f"{z} {_fault(place_of(places, z, kind), now) or otherwise(z)}" for z in earlier)
+    return ", ".join(f"{z} {_fault(place_of(places, z, tpu_type), now) or otherwise(z)}" for z in earlier)
 
 
 def zone_summary(one: Place) -> str:

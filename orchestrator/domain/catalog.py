@@ -311,12 +311,12 @@ def _accelerator(row: Mapping[str, str], runtimes: Mapping[str, str]) -> Acceler
 
 def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list[str]:
     """Return the types of a zone's row; a note such as `v2-32..512 only` narrows the sizes."""
-    kinds = [kind for kind in accelerators if kind.generation == row["generation"] and kind.tpu_api]
+    fitting = [one for one in accelerators if one.generation == row["generation"] and one.tpu_api]
     sizes = _SIZES.match(row["note"])
     if not sizes:
-        return [kind.type for kind in kinds]
+        return [one.type for one in fitting]
     low, high = int(sizes[1]), int(sizes[2] or sizes[1])
-    return [kind.type for kind in kinds if low <= kind.size <= high]
+    return [one.type for one in fitting if low <= one.size <= high]
 
 
 def _literal(row: Mapping[str, str]) -> bool:

@@ -34,40 +34,40 @@ class Prices:
     tpus: Mapping[tuple[str, str], Price] = field(default_factory=dict)
     egress: Mapping[str, float | None] = field(default_factory=dict)
 
-    def tpu(self, kind: str, zone: str) -> Price:
+    def tpu(self, tpu_type: str, zone: str) -> Price:
         """Return the price of a type in a zone."""
-        return self.tpus.get((kind, zone), UNKNOWN_PRICE)
+        return self.tpus.get((tpu_type, zone), UNKNOWN_PRICE)
 
     def egress_hour(self, zone: str) -> float:
         """Return what an hour of a job's traffic is held to cost, 0 where the price is unknown."""
         # Unknown counts as 0 in this sum only; `nearness` never takes such a zone for a near one.
         return (self.egress.get(zone, 0.0) or 0.0) * MOVED_GIB
 
-    def nearness(self, kind: str, zone: str, *, spot: bool) -> float:
+    def nearness(self, tpu_type: str, zone: str, *, spot: bool) -> float:
         """Return what a zone is worth because of its way to the bucket: 1 beside it, less elsewhere."""
         if self.egress.get(zone, 0.0) == 0.0:
             return 1.0
-        usd = self.tpu(kind, zone).of(spot)
+        usd = self.tpu(tpu_type, zone).of(spot)
         return FAR if usd is None else min(FAR, usd / (usd + self.egress_hour(zone)))
 
-    def fares(self, kind: str, zones: Sequence[str], *, spot: bool) -> dict[str, float]:
+    def fares(self, tpu_type: str, zones: Sequence[str], *, spot: bool) -> dict[str, float]:
         """
         Return what each zone costs where an hour of work is worth 1: what it costs on demand in the cheapest zone.
 
         Nothing where a price is unknown: no zone is better for that.
         """
-        usd = {zone: self.tpu(kind, zone).of(spot) for zone in zones}
+        usd = {zone: self.tpu(tpu_type, zone).of(spot) for zone in zones}
         known = {zone: price for zone, price in usd.items() if price is not None}
-        full = [price for price in (self.tpu(kind, zone).ondemand for zone in zones) if price]
+        full = [price for price in (self.tpu(tpu_type, zone).ondemand for zone in zones) if price]
         if len(known) < len(zones) or len(full) < len(zones):
             return {}
         return {zone: price / min(full) for zone, price in known.items()}
 
 
-def prices(catalog: Catalog, kinds: Sequence[str], zones: Sequence[str], bucket: str) -> Prices:
-    """Return the prices of *kinds* in *zones*, for a bucket in the region or multi-region *bucket*."""
+def prices(catalog: Catalog, tpu_types: Sequence[str], zones: Sequence[str], bucket: str) -> Prices:
+    """Return the prices of *tpu_types* in *zones*, for a bucket in the region or multi-region *bucket*."""
     on_demand, cheap = partial(catalog.tpu_price, spot=False), partial(catalog.tpu_price, spot=True)
-    places = [(kind, zone) for kind in kinds for zone in zones]
+    places = [(tpu_type, zone) for tpu_type in tpu_types for zone in zones]
     tpus = {place: Price(on_demand(*place), cheap(*place)) for place in places}
     return Prices(tpus, {zone: egress_usd(catalog, region_of(zone), bucket) for zone in zones})
 

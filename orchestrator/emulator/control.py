@@ -226,7 +226,7 @@ def stop_if_idle() -> bool:
 def reap(folder: Path, *, disks: bool = False) -> bool:
     """Kill what a dead daemon left running. Return whether a machine was."""
     hosts = _hosts(folder, load_options(folder))
-    running = hosts.adopt()
+    running = hosts.reattach()
     # A machine that has just been booted may have no pid file yet; its marker gives it away.
     hosts.reap_all(disks=disks)
     return bool(running)

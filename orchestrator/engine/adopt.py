@@ -40,7 +40,7 @@ SSH_SECONDS = 180.0
 """Seconds until the machines' guest agent must have taken our key: our choice."""
 
 
-def take_bucket(parts: Deployment, found: ForeignBucket, at_down: str) -> None:
+def take_bucket(deployment: Deployment, found: ForeignBucket, at_down: str) -> None:
     """
     Label a bucket as the deployment's; what its machines may do there comes with the next `up`.
 
@@ -49,14 +49,14 @@ def take_bucket(parts: Deployment, found: ForeignBucket, at_down: str) -> None:
     bucket = found.bucket
     change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "adopted", bucket.location)
     # Only here: nothing of ours is written into a bucket that does not carry the label.
-    entry = parts.journal.intend(change, in_bucket=False)
-    labels = {**names.labels(parts.spec, "bucket"), names.ADOPTED_LABEL: at_down}
+    entry = deployment.journal.intend(change, in_bucket=False)
+    labels = {**names.labels(deployment.spec, "bucket"), names.ADOPTED_LABEL: at_down}
     try:
-        parts.cloud.buckets.mark(bucket.name, labels, found.version)
+        deployment.cloud.buckets.mark(bucket.name, labels, found.version)
     except TpuctlError as error:
-        parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
+        deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
         raise
-    parts.journal.result(entry, "ok", in_bucket=False)
+    deployment.journal.result(entry, "ok", in_bucket=False)
 
 
 def take_vm(parts: Deployment, found: ForeignVm, at_down: str) -> None:

@@ -148,7 +148,7 @@ class Actor:
         """Say whether the budget holds a create back after all: another deployment was faster since the look."""
         if not change.asks_for_tpu:
             return False
-        return self._deployment.budget.take(change.zone, self._clock.now()) > 0
+        return self._deployment.create_budget.take(change.zone, self._clock.now()) > 0
 
     def _close(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
         """Write the result. A result that cannot be written leaves an open intent, which is the safe side."""

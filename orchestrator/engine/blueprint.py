@@ -87,7 +87,7 @@ class Blueprint:
         name = names.node_name(self.spec, incarnation)
         scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
         # What is paid for comes out of the file: the record only chooses among what the file allows.
-        kind = current_type(self.spec, record)
+        tpu_type = current_type(self.spec, record)
         # The record alone makes nothing expensive: it counts only while the file has a deadline.
         on_demand = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None
         flex = (
@@ -98,8 +98,8 @@ class Blueprint:
         return NodeOrder(
             name=name,
             zone=zone,
-            type=kind,
-            runtime=(tpu.runtime if kind == tpu.type else load_catalog().runtime_for(kind)) or "",
+            type=tpu_type,
+            runtime=(tpu.runtime if tpu_type == tpu.type else load_catalog().runtime_for(tpu_type)) or "",
             spot=tpu.spot and not on_demand,
             external_ip=tpu.external_ip,
             labels=names.labels(self.spec, "tpu", incarnation, race_to_win(record, incarnation)),

@@ -33,7 +33,7 @@ def limit_of(environ: Mapping[str, str]) -> int:
     return int(text) if text.isdigit() else A_MINUTE
 
 
-class CreateBudget:
+class CreateBudgetFile:
     """Keep the ledger in the file *path*; one that cannot be read counts as empty."""
 
     def __init__(self, path: Path, limit: int | None = None) -> None:
@@ -57,15 +57,17 @@ class CreateBudget:
             self._write(with_create(ledger, zone, now))
         return 0.0
 
-    def refused(self, zone: str, kind: str, at: float) -> None:
+    def refused(self, zone: str, tpu_type: str, at: float) -> None:
         """Tell all others that *zone* has no TPU of that type."""
         with self._locked():
-            self._write(with_stockout(self._read(), zone, kind, at))
+            self._write(with_stockout(self._read(), zone, tpu_type, at))
 
-    def stockouts(self, kind: str, now: float) -> Places:
+    def stockouts(self, tpu_type: str, now: float) -> Places:
         """Return what all of them know of stockouts of one type."""
         # Nothing of the future counts: another computer's clock may have written it.
-        return tuple(p for p in self._read().stockouts if p.type == kind and now - SHARED < p.out_at <= now)
+        return tuple(
+            p for p in self._read().stockouts if p.type == tpu_type and now - SHARED < p.out_at <= now
+        )
 
     def _locked(self) -> "_Locked":
         return _Locked(self._path.with_suffix(".lock"))
@@ -75,8 +77,8 @@ class CreateBudget:
             body = json.loads(self._path.read_bytes())
             creates = tuple((float(at), str(zone)) for at, zone in body["creates"])
             stockouts = tuple(
-                Place(str(zone), str(kind), float(since), float(at))
-                for zone, kind, since, at in body["stockouts"]
+                Place(str(zone), str(tpu_type), float(since), float(at))
+                for zone, tpu_type, since, at in body["stockouts"]
             )
         except (OSError, ValueError, KeyError, TypeError):
             return Ledger()

@@ -82,15 +82,14 @@ class Sweep:
     """
     Find and delete the machines of one deployment, whatever the record says.
 
-    It stops when another tpuctl takes the lease, unless it is not *alone* by the user's own decision.
-    With *spares_adopted* it deletes an adopted machine only when its name is in *approved*, and returns any
-    other as left: its labels may come late, from a command that was killed. Those in *given_back* are not ours
-    any more.
+    If *under_lease*, it stops when another tpuctl takes the lease; `down --take-over` goes on. With
+    *spares_adopted* it deletes an adopted machine only if its name is in *approved*, and returns any other as
+    a leftover: its labels may come late, from a command that was killed. Those in *given_back* are not ours.
     """
 
-    def __init__(self, deployment: Deployment, *, alone: bool = True) -> None:
+    def __init__(self, deployment: Deployment, *, under_lease: bool = True) -> None:
         spec, record = deployment.spec, deployment.records.current
-        self._alone = alone
+        self._under_lease = under_lease
         self.spares_adopted = False
         self.approved: frozenset[str] = frozenset()
         self.given_back: frozenset[str] = frozenset()
@@ -102,7 +101,7 @@ class Sweep:
         self._journal = deployment.journal
         self._clock = deployment.clock
         self._sink = deployment.sink
-        # Without a record nobody knows whether there was ever something in the queue: it is listed then too.
+        # Without a record something may be in the queue all the same, so it is listed then too.
         queued = record.node.queued or record.node.incarnation == 0
         self._nodes = nodes_of(
             deployment.cloud, spec, replace(record, node=replace(record.node, queued=queued))
@@ -127,23 +126,23 @@ class Sweep:
 
     def begin(self) -> None:
         """
-        Record that the deployment goes, so that nothing that comes between brings it back.
+        Record that the deployment is being deleted, so that no other command recreates anything.
 
-        A bucket out of reach stops no deletion; the end is recorded when all is gone.
+        If the bucket cannot be written, deletion goes on; the end is recorded when everything is gone.
         """
         try:
             self._records.update(closing)
         except TpuctlError as error:
-            self._unless_alone(error)
+            self._raise_if_lease_lost(error)
             self._sink(Event(self._clock.now(), "failure", f"the record: {error.message}"))
 
-    def _unless_alone(self, error: TpuctlError) -> None:
-        """Raise when another tpuctl is at work, unless the user has decided to go on all the same."""
-        if self._alone and isinstance(error, LeaseHeldError):
+    def _raise_if_lease_lost(self, error: TpuctlError) -> None:
+        """Raise *error* if another tpuctl has taken the lease, unless the user chose to go on without it."""
+        if self._under_lease and isinstance(error, LeaseHeldError):
             raise error
 
     def close(self) -> Leftover | None:
-        """Record that the machines are gone; return the record when its bucket does not take that for a minute."""
+        """Record that the machines are gone; return the record as a leftover if that fails for RECORD_SECONDS."""
         now, why = self._clock.now(), ""
 
         def recorded() -> bool:
@@ -151,7 +150,7 @@ class Sweep:
             try:
                 self._records.update(lambda record: closed(record, now))
             except TpuctlError as error:
-                self._unless_alone(error)
+                self._raise_if_lease_lost(error)
                 why = error.message
                 return False
             return True
@@ -203,7 +202,7 @@ class Sweep:
         leftovers: tuple[Leftover, ...] = ()
         machines: list[Node | Vm] = []
 
-        def gone() -> bool:
+        def all_gone() -> bool:
             nonlocal leftovers, machines
             self._still_ours()
             listed = self._listed()
@@ -217,10 +216,10 @@ class Sweep:
             # What is spared stays as long as nobody is asked about it.
             return not leftovers or (all(map(self._spared, machines)) and len(machines) == len(leftovers))
 
-        done = wait_until(gone, self._clock, DEADLINE, 1.0)
+        done = wait_until(all_gone, self._clock, DEADLINE, 1.0)
         # The service drops the deletion of a TPU that is being created, so its creation is waited for.
         if not done and any(machine.state is NodeState.CREATING for machine in machines):
-            wait_until(gone, self._clock, CREATE_DEADLINE - DEADLINE, 1.0)
+            wait_until(all_gone, self._clock, CREATE_DEADLINE - DEADLINE, 1.0)
         return leftovers
 
     def _spared(self, machine: Node | Vm) -> bool:

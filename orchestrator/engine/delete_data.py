@@ -20,8 +20,8 @@ BUCKET_SECONDS = 20.0
 class DataSweep:
     """Hold the deployment whose data goes; *close* records that its machines are gone, and says what is left."""
 
-    def __init__(self, parts: Deployment, close: Callable[[], Leftover | None]) -> None:
-        self._parts = parts
+    def __init__(self, deployment: Deployment, close: Callable[[], Leftover | None]) -> None:
+        self._deployment = deployment
         self._close = close
 
     def delete(self, name: str) -> Leftover | None:
@@ -30,16 +30,16 @@ class DataSweep:
 
         One that was adopted goes only if that was said, and if nothing of others is in it.
         """
-        observed = self._parts.cloud.buckets.observe(name)
+        observed = self._deployment.cloud.buckets.observe(name)
         if isinstance(observed, Unknown):
             return Leftover("bucket", name, "", f"not known: {observed.why}")
         if not isinstance(observed, Present):
             return None
-        if self._parts.spec.bucket.prefix:
+        if self._deployment.spec.bucket.prefix:
             return self._folder(name)
         if (
-            self._parts.spec.bucket.adopt
-            or observed.value.labels.get(names.DEPLOYMENT_LABEL) != self._parts.spec.name
+            self._deployment.spec.bucket.adopt
+            or observed.value.labels.get(names.DEPLOYMENT_LABEL) != self._deployment.spec.name
         ):
             return Leftover("bucket", name, observed.value.location, "not made by this deployment, kept")
         if names.is_given_back(observed.value.labels):
@@ -53,13 +53,13 @@ class DataSweep:
     def _delete(self, bucket: Bucket) -> Leftover | None:
         """Delete the bucket with all that is in it."""
         change = Change(Kind.BUCKET, Verb.DELETE, bucket.name, "down --delete-data", bucket.location)
-        entry = self._parts.journal.intend(change, in_bucket=False)
+        entry = self._deployment.journal.intend(change, in_bucket=False)
         trouble: TpuctlError | None = None
 
         def deleted() -> bool:
             nonlocal trouble
             try:
-                self._parts.cloud.buckets.delete(bucket.name)
+                self._deployment.cloud.buckets.delete(bucket.name)
             except TransientError as error:
                 # An object that was written a moment ago may not be deleted yet: one change a second.
                 trouble = error
@@ -67,31 +67,31 @@ class DataSweep:
             return True
 
         try:
-            gone = wait_until(deleted, self._parts.clock, BUCKET_SECONDS, 1.0)
+            gone = wait_until(deleted, self._deployment.clock, BUCKET_SECONDS, 1.0)
         except TpuctlError as error:
             gone, trouble = False, error
         if not gone and trouble is not None:
-            self._parts.journal.result(entry, f"{trouble.code} {trouble.message}", in_bucket=False)
+            self._deployment.journal.result(entry, f"{trouble.code} {trouble.message}", in_bucket=False)
             return Leftover("bucket", bucket.name, bucket.location, trouble.message)
-        self._parts.journal.result(entry, "ok", in_bucket=False)
+        self._deployment.journal.result(entry, "ok", in_bucket=False)
         return None
 
     def _folder(self, bucket: str) -> Leftover | None:
         """Delete what is ours in our folder of a shared bucket, and return that folder when it could not be."""
-        prefix = names.prefix_of(self._parts.spec)
+        prefix = names.prefix_of(self._deployment.spec)
         place = f"gs://{bucket}/{prefix}"
         try:
             # The record is the proof that this folder is ours, so it goes last: who is killed here goes on with it.
-            held = self._parts.cloud.store.read(RECORD)
+            held = self._deployment.cloud.store.read(RECORD)
             if held is None:
                 return None
-            decode(held.data, self._parts.spec.name)
+            decode(held.data, self._deployment.spec.name)
             change = Change(Kind.BUCKET, Verb.DELETE, place, "down --delete-data")
-            entry = self._parts.journal.intend(change, in_bucket=False)
+            entry = self._deployment.journal.intend(change, in_bucket=False)
             for ours in OURS:
-                self._parts.cloud.buckets.empty(bucket, prefix + ours, {prefix + RECORD, prefix + LEASE})
-            self._parts.cloud.store.delete(RECORD)
-            self._parts.journal.result(entry, "ok", in_bucket=False)
+                self._deployment.cloud.buckets.empty(bucket, prefix + ours, {prefix + RECORD, prefix + LEASE})
+            self._deployment.cloud.store.delete(RECORD)
+            self._deployment.journal.result(entry, "ok", in_bucket=False)
         except TpuctlError as error:
             return Leftover("data", place, "", error.message)
         return None
@@ -102,22 +102,22 @@ class DataSweep:
         if (unclosed := self._close()) is not None:
             return unclosed
         change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "released", bucket.location)
-        entry = self._parts.journal.intend(change, in_bucket=False)
+        entry = self._deployment.journal.intend(change, in_bucket=False)
         try:
-            self._parts.cloud.buckets.unmark(self._parts.blueprint.bucket_order(), names.LABELS)
+            self._deployment.cloud.buckets.unmark(self._deployment.blueprint.bucket_order(), names.LABELS)
         except TpuctlError as error:
-            self._parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
+            self._deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
             return Leftover("bucket", bucket.name, bucket.location, f"not given back: {error.message}")
-        self._parts.journal.result(entry, "ok", in_bucket=False)
-        self._parts.sink(
-            Event(self._parts.clock.now(), "bucket-released", f"bucket {bucket.name} is yours again")
+        self._deployment.journal.result(entry, "ok", in_bucket=False)
+        self._deployment.sink(
+            Event(self._deployment.clock.now(), "bucket-released", f"bucket {bucket.name} is yours again")
         )
         return None
 
     def _foreign_object(self) -> str:
         """Return the name of an object that tpuctl does not write, empty without one; why, where none can look."""
         try:
-            names_there = (one.name for one in self._parts.cloud.store.list(""))
+            names_there = (one.name for one in self._deployment.cloud.store.list(""))
             return next((f"the object {name!r}" for name in names_there if not name.startswith(OURS)), "")
         except TpuctlError as error:
             return f"what cannot be looked at ({error.message})"

@@ -14,7 +14,7 @@ from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.record_store import RecordStore
-from orchestrator.planning.create_budget import Budget, Unlimited
+from orchestrator.planning.create_budget import CreateBudget, Unlimited
 
 
 def any_plan(_: Plan) -> None:
@@ -27,7 +27,7 @@ class Deployment:
     Hold the parts that a pass needs.
 
     *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
-    *approve* raises when a plan must not be carried out. *budget* is shared with other deployments.
+    *approve* raises when a plan must not be carried out. *create_budget* is shared with other deployments.
     *store_events* puts what *sink* has taken into the bucket now, not at the end of the pass. *only* names
     the kinds of things that a pass may make.
     """
@@ -43,7 +43,7 @@ class Deployment:
     sink: Sink
     spent: Callable[[Record, float], float]
     approve: Callable[[Plan], None] = any_plan
-    budget: Budget = field(default_factory=Unlimited)
+    create_budget: CreateBudget = field(default_factory=Unlimited)
     store_events: Callable[[], None] = lambda: None
     only: frozenset[Kind] = frozenset(Kind)
 

@@ -1,13 +1,13 @@
 """
-The lease: of all computers, one acts on a deployment.
+Hold the lease, so that only one process at a time changes a deployment.
 
-It is an object of the bucket, created with "must not exist", renewed and released with its generation. Its
-age is measured by the bucket's clock alone, so clocks that differ do no harm. A holder that could not renew it
-for a while stops acting before anybody may take it over; the record, which the new holder writes first,
-refuses the late write of one that was paused.
+The lease is an object in the bucket: created with "must not exist", renewed and released by its generation.
+Its age is measured by the bucket's clock only, so it does not matter if clocks differ. A holder that cannot
+renew it stops acting before another one may take it over. The new holder writes the record first, so that a
+late write of one that was paused is refused.
 
-An object takes one change a second. A holder that has nothing to do would wait for that to delete its lease:
-it writes beside it that the generation is given back, which is as good.
+Cloud Storage allows one change of an object per second. So that the end of a command need not wait for that,
+the holder may write a second object that names the released generation, instead of deleting the lease.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from orchestrator.clock import Clock, SteadyClock
 from orchestrator.contract.object_names import LEASE, LEASE_WISH
 from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
-from orchestrator.engine.held import give_back, given_back
+from orchestrator.engine.held import is_released, release
 from orchestrator.engine.record_store import RecordStore, bucket_refused
 from orchestrator.errors import (
     AuthError,
@@ -40,19 +40,23 @@ TOO_SOON = "TPU-402"
 
 class Lease:
     """
-    Hold, keep and release the lease of one deployment for *me*. May be used from several threads.
+    Acquire, renew and release the lease of one deployment for *me*, from any thread.
 
-    *dead* says of another holder whether it is a process of this computer that no longer runs; then nobody
-    need wait for its lease to expire. *taken_over* says that the lease was taken from a holder that has not
-    given it back: what that one still has under way may come late.
+    *process_ended* says whether another holder was a process of this computer that has ended: its lease is
+    taken over at once. *taken_over* says that the previous holder had not released the lease, so that its last
+    calls may still take effect.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, me: Holder, dead: Callable[[Holder], bool] = lambda _: False
+        self,
+        store: Store,
+        clock: Clock,
+        me: Holder,
+        process_ended: Callable[[Holder], bool] = lambda _: False,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._dead = dead
+        self._process_ended = process_ended
         self._lock = threading.RLock()
         self._generation: int | None = None
         self._renewed = 0.0
@@ -101,11 +105,11 @@ class Lease:
         try:
             found = self._store.read(LEASE)
             # A note beside the object counts as its deletion, which would have to wait for the object's rate.
-            if found is None or given_back(self._store, found):
+            if found is None or is_released(self._store, found):
                 return self._take(found.generation if found else 0, started)
             holder = Holder.from_json(found.data)
             # Ours from before, or of a process of this computer that is dead: nobody acts under it any more.
-            if holder.id == self.me.id or self._dead(holder):
+            if holder.id == self.me.id or self._process_ended(holder):
                 return self._take(found.generation, started, over=True)
             # By the bucket's clock alone: the clocks of two computers may differ by more than a lease lives.
             age = self._age(found)
@@ -256,7 +260,7 @@ class Lease:
                 self._store.delete(LEASE, if_generation=generation, patient=False)
             except TpuctlError as error:
                 if error.code == TOO_SOON:
-                    give_back(self._store, generation)
+                    release(self._store, generation)
 
     @contextlib.contextmanager
     def renewing(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ from orchestrator.errors import (
     TransientError,
 )
 from orchestrator.planning.calm import calm_until
-from orchestrator.planning.dead_man import alone, legs
+from orchestrator.planning.dead_man import auto_delete_text, legs
 
 T = TypeVar("T")
 
@@ -228,7 +228,7 @@ class Watcher:
         """Say for how long it is tried again, and what protects the user meanwhile."""
         often = f"{max(self._poll, LONGEST_REPAIR):.0f} s"
         until = "until it answers" if self._patience is None else f"for {self._patience / 60:.0f} min"
-        ends = alone(self._spec, self._records.current.started_at)
+        ends = auto_delete_text(self._spec, self._records.current.started_at)
         vm = legs(self._spec)[0]
         also = (f"; VM: {vm.text}" if vm.armed else "") + (f"; {ends}" if ends else "")
         return (

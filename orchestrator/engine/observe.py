@@ -77,9 +77,9 @@ class WideLook:
 
 
 @cache
-def known_prices(kinds: tuple[str, ...], zones: tuple[str, ...], bucket: str) -> Prices:
+def known_prices(tpu_types: tuple[str, ...], zones: tuple[str, ...], bucket: str) -> Prices:
     """Return what the price table says of types and zones, and of the way from there to the bucket."""
-    return prices(load_catalog(), kinds, zones, bucket)
+    return prices(load_catalog(), tpu_types, zones, bucket)
 
 
 def zones_to_look_at(spec: Spec, record: Record) -> tuple[str, ...]:

@@ -30,15 +30,15 @@ class Snapshot:
     age: float
 
 
-def published_here(folder: Path, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:
-    """Return the snapshot of a loop that runs on this computer; *gone* says whether a process has ended."""
+def published_here(folder: Path, now: float, process_ended: Callable[[Holder], bool]) -> Snapshot | None:
+    """Return the snapshot of a loop that runs on this computer; *process_ended* is asked about its process."""
     try:
         holder = Holder.from_json((folder / "holder").read_bytes())
         data = (folder / HERE).read_bytes()
     except (OSError, ValueError):
         return None
     # A killed loop leaves its copy behind: with its process gone it is nobody's word.
-    return None if gone(holder) else counted(data, holder, now, None)
+    return None if process_ended(holder) else counted(data, holder, now, None)
 
 
 def counted(

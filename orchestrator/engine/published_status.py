@@ -101,12 +101,14 @@ def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
     return float(at), int(step), None if loss is None else float(loss), int(incarnation)
 
 
-def published(store: Store, now: float, gone: Callable[[Holder], bool], key: bytes) -> Snapshot | None:
+def published(
+    store: Store, now: float, process_ended: Callable[[Holder], bool], key: bytes
+) -> Snapshot | None:
     """Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now."""
     lease = current(store)
     # The lease first: a status whose loop is dead must not pass for the present.
     if lease is None or not -AHEAD <= now - lease.updated < LIFE:
         return None
     holder = Holder.from_json(lease.data)
-    found = None if gone(holder) else store.read(STATUS)
+    found = None if process_ended(holder) else store.read(STATUS)
     return None if found is None else counted(found.data, holder, now, found.updated, key)

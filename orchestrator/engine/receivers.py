@@ -1,7 +1,7 @@
 """
-Who receives notices: a webhook, a service that Apprise knows, a program of this computer.
+Receivers of notifications: a webhook, a service that Apprise supports, a program on this computer.
 
-Addresses are secrets. No text of this module holds more of one than its host.
+Addresses are secrets: texts of this module contain the host only.
 """
 
 import http.client
@@ -21,19 +21,19 @@ from urllib.parse import urlsplit
 
 from orchestrator.contract.redaction import masked
 from orchestrator.errors import TpuctlError, TransientError, UsageError
-from orchestrator.planning.notices import Notice
+from orchestrator.planning.notifications import Notification
 
 SECONDS = 10.0
 HOOK_SECONDS = 30.0
 LAST_ERRORS = 400
-"""Bytes of what a failing hook has written to standard error that are told."""
+"""Bytes of a failing hook's standard error that are shown."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CALLS = re.compile(r"@(?=everyone|here|channel|all\b|[!&]?\d)|\](?=\()", re.IGNORECASE)
 """What calls everybody of a chat, or lets a text lead elsewhere than it says (Discord, Mattermost)."""
 
 
 def host_of(url: str) -> str:
-    """Return what people may see of an address."""
+    """Return the host of *url*, the only part that may be shown."""
     try:
         return urlsplit(url).hostname or "?"
     except ValueError:
@@ -49,30 +49,30 @@ class _Service:
     events: Collection[str]
 
     def wants(self, event: str) -> bool:
-        """Say whether the event is among those asked for."""
+        """Say whether this receiver gets events of that name."""
         return event in self.events
 
 
 class Webhook(_Service):
-    """Post the notice as JSON; a redirect is refused, it could lead elsewhere."""
+    """Post the notification as JSON. A redirect is refused, because it could send the body to another host."""
 
     @property
     def name(self) -> str:
         """Return the host only."""
         return f"webhook {self.label} ({host_of(self.url)})"
 
-    def send(self, notice: Notice) -> None:
-        """Post it; anything but 2xx is a failure."""
+    def send(self, notification: Notification) -> None:
+        """Post it; raise TpuctlError for any answer but 2xx."""
         host, safe = host_of(self.url), self.url.startswith("https://")
         if host == "?" or not (safe or (self.url.startswith("http://") and host in LOOPBACK)):
             raise UsageError(f"{self.name}: the address is no https URL", changed="nothing was sent")
         headers = {
             "Content-Type": "application/json; charset=utf-8",
             "User-Agent": "tpuctl",
-            "Idempotency-Key": notice.id,
+            "Idempotency-Key": notification.id,
         }
         try:
-            request = urllib.request.Request(self.url, notice.to_json(), headers, method="POST")  # noqa: S310
+            request = urllib.request.Request(self.url, notification.to_json(), headers, method="POST")  # noqa: S310
             with _opener(host).open(request, timeout=SECONDS):
                 return
         except urllib.error.HTTPError as error:
@@ -100,15 +100,15 @@ def _opener(host: str) -> urllib.request.OpenerDirector:
 
 
 class Apprise(_Service):
-    """Tell one of the services that the library Apprise knows."""
+    """Send to a service that the library Apprise supports."""
 
     @property
     def name(self) -> str:
-        """Return the service only: of such an address every other part may be a secret."""
+        """Return the service's name only: every other part of such an address may be a secret."""
         return f"apprise {self.label} ({self.url.partition('://')[0][:20]})"
 
-    def send(self, notice: Notice) -> None:
-        """Send title and text, which a machine may have written: no markup of it counts."""
+    def send(self, notification: Notification) -> None:
+        """Send title and text. A machine may have written them, so markup and mentions in them are disarmed."""
         try:
             import apprise
         except ImportError:
@@ -117,16 +117,16 @@ class Apprise(_Service):
         service = apprise.Apprise()
         if not service.add(self.url):
             raise UsageError(f"{self.name}: Apprise does not know this address")
-        title = f"{notice.deployment}: {notice.event}"
+        title = f"{notification.deployment}: {notification.event}"
         # As text it is escaped for services that read markup; the rest is kept from being any.
-        body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notice.text)
+        body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notification.text)
         if not service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
             raise TransientError(f"{self.name} did not take it")
 
 
 @dataclass(frozen=True)
 class Hook:
-    """Run a program of this computer in *folder*, without a shell; the notice comes on its standard input."""
+    """Run a program on this computer in *folder*, without a shell, with the notification on its stdin."""
 
     event: str
     command: str
@@ -134,17 +134,17 @@ class Hook:
 
     @property
     def name(self) -> str:
-        """Return the event: a command line may hold anything."""
+        """Return the event only: a command line may contain secrets."""
         return f"hook for {self.event}"
 
     def wants(self, event: str) -> bool:
         """Say whether it is the hook's event."""
         return event == self.event
 
-    def send(self, notice: Notice) -> None:
-        """Run it to its end, for at most 30 seconds; the end of its errors is told when it fails."""
-        environment = {**os.environ, "TPUCTL_EVENT": notice.event, "TPUCTL_EVENT_ID": notice.id}
-        # A file and no pipe: a child that the hook leaves behind may hold it open for ever.
+    def send(self, notification: Notification) -> None:
+        """Run it for at most HOOK_SECONDS; raise TransientError with the end of its stderr when it fails."""
+        environment = {**os.environ, "TPUCTL_EVENT": notification.event, "TPUCTL_EVENT_ID": notification.id}
+        # A file, not a pipe: a child that the hook leaves behind could hold a pipe open for ever.
         with tempfile.TemporaryFile() as errors:
             try:
                 process = subprocess.Popen(
@@ -155,12 +155,14 @@ class Hook:
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else "no command"
                 raise TransientError(f"{self.name} cannot be started: {why}") from None
-            self._ended(process, notice, errors)
+            self._ended(process, notification, errors)
 
-    def _ended(self, process: "subprocess.Popen[bytes]", notice: Notice, errors: IO[bytes]) -> None:
-        """Give it the notice and wait for its end. Raise TransientError when it fails."""
+    def _ended(
+        self, process: "subprocess.Popen[bytes]", notification: Notification, errors: IO[bytes]
+    ) -> None:
+        """Pass it the notification and wait for its end. Raise TransientError when it fails."""
         try:
-            process.communicate(notice.to_json(), timeout=HOOK_SECONDS)
+            process.communicate(notification.to_json(), timeout=HOOK_SECONDS)
         except subprocess.TimeoutExpired:
             # The whole group: a shell script that is killed alone leaves its children with the pipe.
             os.killpg(process.pid, signal.SIGKILL)
@@ -174,12 +176,14 @@ class Hook:
             )
 
 
-def try_all(receivers: Sequence[Webhook | Apprise | Hook], notice: Notice) -> dict[str, TpuctlError | None]:
-    """Tell everybody once, whatever the event; return what each of them met, by name."""
+def try_all(
+    receivers: Sequence[Webhook | Apprise | Hook], notification: Notification
+) -> dict[str, TpuctlError | None]:
+    """Send to each receiver once, whatever its events; return its error, or None, by name."""
     found: dict[str, TpuctlError | None] = {}
     for one in receivers:
         try:
-            one.send(notice)
+            one.send(notification)
             found[one.name] = None
         except TpuctlError as error:
             found[one.name] = error

@@ -15,7 +15,7 @@ from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.observe import WideLook, observe, unforeseen
 from orchestrator.engine.race_claim import winner
 from orchestrator.errors import UNFORESEEN, Retry
-from orchestrator.planning.create_budget import Budget
+from orchestrator.planning.create_budget import CreateBudget
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.news import news, preemption, start_from_zero
@@ -70,19 +70,23 @@ class Reconciler:
         return Pass(world, plan, failures)
 
     def _observe(self) -> tuple[World, Record]:
-        """Return what the cloud shows, and the record with what other deployments have found out of zones."""
-        parts, record = self._deployment, self._records.current
-        now = parts.clock.now()
-        world = observe(parts.cloud, parts.spec, record, parts.bucket, now, self._reports, self._wide)
+        """Return what the cloud shows, and the record with the shared memory of zones."""
+        deployment, record = self._deployment, self._records.current
+        now = deployment.clock.now()
+        world = observe(
+            deployment.cloud, deployment.spec, record, deployment.bucket, now, self._reports, self._wide
+        )
         # A list may be older than our own create: what it does not show yet is no absence.
         world = not_older(world, record)
-        record = updated(record, node=updated(record.node, type=record.node.type or parts.spec.tpu.type))
+        record = updated(record, node=updated(record.node, type=record.node.type or deployment.spec.tpu.type))
         # Zones are remembered apart from the record: a lost record must not cost what was learned of them.
         record = self._memory.recalled(record, world)
-        return with_budget(world, parts.budget, parts.spec.tpu.zones, record.node.type), record
+        return with_create_budget(
+            world, deployment.create_budget, deployment.spec.tpu.zones, record.node.type
+        ), record
 
     def _learn(self, before: Record, world: World) -> tuple[World, Record]:
-        """Return the record after this look, and tell what is new in it."""
+        """Return world and record with what this observation adds, and emit an event for each news."""
         world, after = self._learned(before, world)
         spec, events = self._deployment.spec, []
         anew = start_from_zero(spec, after, world)
@@ -100,7 +104,7 @@ class Reconciler:
         return world, updated(after, expires_at=expiry(spec, after))
 
     def _learned(self, record: Record, world: World) -> tuple[World, Record]:
-        """Return what the record learns from a look; without the reports, where they bring about a fault."""
+        """Return world and record after the observation; a report that makes our code fail is left out of both."""
         try:
             learned = learn(record, world)
             # The record must know its candidates before a winner is named among them.
@@ -114,7 +118,7 @@ class Reconciler:
         return world, learned
 
     def _decide(self, record: Record, world: World) -> tuple[World, Plan]:
-        """Return the plan; without the reports, where they bring about a fault: budget and ttl need none."""
+        """Return the plan. If a report makes our code fail, decide without any: budget and ttl need none."""
         spec = self._deployment.spec
         spent = self._deployment.spent(record, world.observed_at)
         try:
@@ -125,7 +129,7 @@ class Reconciler:
         return world, self._guarded(plan, world, record).making(self._deployment.only)
 
     def _without_reports(self, world: World, error: Exception) -> World:
-        """Return the world without what machines have written, and say so; what has failed without it is raised."""
+        """Return the world without what machines wrote, reported once; raise *error* if it already was without."""
         if isinstance(world.heartbeats, Unknown) and isinstance(world.claim, Unknown):
             raise error
         text = unforeseen(error)
@@ -136,7 +140,7 @@ class Reconciler:
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
-        """Return the plan, or one without changes when it would break a promise, which is said; looking goes on."""
+        """Return the plan, or one without changes if it would break an invariant, which is reported once."""
         # The rules share no code with the decisions: a fault there must not pass here.
         promise = broken(self._deployment.spec, plan, world, record)
         if not promise:
@@ -148,12 +152,14 @@ class Reconciler:
         return Plan(waiting=(text,))
 
     def _close(self, learned: Record, world: World, plan: Plan) -> None:
-        """Write what this pass has found out, at once where the deployment has ended."""
+        """Store what this pass has learned; flush at once if the deployment has ended."""
         self._report_disk(world.observed_at)
         self._memory.keep(self._records.current.places, world.observed_at)
         # Both: what was refused in this pass, and what an operation showed at its beginning.
         records = (self._records.current, learned)
-        self._stockouts_shared = share_stockouts(self._deployment.budget, records, self._stockouts_shared)
+        self._stockouts_shared = share_stockouts(
+            self._deployment.create_budget, records, self._stockouts_shared
+        )
         outcome = plan.outcome
         if outcome is not None and outcome is not Outcome.REFUSED:
             self._records.update(lambda record: replace(record, outcome=outcome.value, reason=plan.reason))
@@ -161,7 +167,7 @@ class Reconciler:
             self._records.flush()
 
     def _report_disk(self, now: float) -> None:
-        """Say once that record and journal are in the bucket only, and once that they are here again."""
+        """Emit an event when record and journal go to the bucket only, and when this disk takes them again."""
         trouble = self._records.disk or self._deployment.journal.disk
         if bool(trouble) != bool(self._disk):
             text = (
@@ -174,19 +180,24 @@ class Reconciler:
 
 
 def blind(result: Pass) -> Unknown | None:
-    """Return what the pass could not see for a reason that waiting does not cure, or None."""
+    """Return an observation that failed for a reason that waiting does not cure, else None."""
     sights = (result.world.nodes, result.world.vm, result.world.bucket)
     return next((s for s in sights if isinstance(s, Unknown) and s.retry is Retry.PERMANENT), None)
 
 
-def with_budget(world: World, budget: Budget, zones: Sequence[str], kind: str) -> World:
-    """Return the world with what the budget says of *zones* and of one type."""
-    held, stockouts = budget.held(zones, world.observed_at), budget.stockouts(kind, world.observed_at)
+def with_create_budget(
+    world: World, create_budget: CreateBudget, zones: Sequence[str], tpu_type: str
+) -> World:
+    """Return the world with the zones held back and the stockouts of *tpu_type* that other deployments met."""
+    held, stockouts = (
+        create_budget.held(zones, world.observed_at),
+        create_budget.stockouts(tpu_type, world.observed_at),
+    )
     return replace(world, held=held, stockouts=stockouts) if held or stockouts else world
 
 
-def share_stockouts(budget: Budget, records: Sequence[Record], shared_until: float) -> float:
-    """Tell others of the stockouts after *shared_until*; return the time of the last one that they know."""
+def share_stockouts(create_budget: CreateBudget, records: Sequence[Record], shared_until: float) -> float:
+    """Share stockouts after *shared_until* with the other deployments; return the time of the last one shared."""
     new = {
         (refusal.zone, refusal.at): record.node.type
         for record in records
@@ -194,8 +205,8 @@ def share_stockouts(budget: Budget, records: Sequence[Record], shared_until: flo
         if refusal.at > shared_until and refusal.kind is Kind.NODE and refusal.retry is Retry.CAPACITY
         if not refusal.on_demand
     }
-    for (zone, at), kind in sorted(new.items()):
-        budget.refused(zone, kind, at)
+    for (zone, at), tpu_type in sorted(new.items()):
+        create_budget.refused(zone, tpu_type, at)
     return max([shared_until, *(at for _, at in new)])
 
 

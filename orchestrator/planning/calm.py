@@ -49,14 +49,19 @@ def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:
 
 def _works(spec: Spec, world: World, record: Record, node: Node) -> bool:
     """Say whether all that there should be works, and there is nothing else."""
-    alone = world.known_nodes == (node,) and node.zone == record.node.zone
+    only_node = world.known_nodes == (node,) and node.zone == record.node.zone
     sound = node.state is NodeState.READY and node.healthy
     # The queue and the deadline have times of their own, and a notice may end it at any moment.
     queued = record.node.queued or spec.tpu.request != "node"
     plain = node.maintenance is None and not queued and spec.watch.deadline is None
     vm = spec.vm == "none" or (isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING)
     return (
-        alone and sound and plain and vm and isinstance(world.bucket, Present) and _trains(spec, world, node)
+        only_node
+        and sound
+        and plain
+        and vm
+        and isinstance(world.bucket, Present)
+        and _trains(spec, world, node)
     )
 
 

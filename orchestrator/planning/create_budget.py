@@ -1,8 +1,8 @@
 """
-The create budget of all deployments together: how soon the next TPU may be asked for, and where.
+Limit how fast all deployments together create TPUs, and where.
 
-The TPU API allows about a hundred writes a minute and project; what many deployments ask for after a common
-loss must stay below that, or the API answers all of them with 429.
+The TPU API allows about a hundred writes a minute and project. If many deployments lose their TPUs at once,
+their requests must stay below that, or the API answers all of them with 429.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,38 +20,38 @@ SHARED = 3600.0
 """Seconds for which a stockout that another deployment has met is shared."""
 
 
-class Budget(Protocol):
+class CreateBudget(Protocol):
     """Share creates and stockouts with all deployments of this computer; times are in seconds since the epoch."""
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """Return until when zones are held back; one that is free is left out."""
+        """Return the times until which zones are held back, without the zones that are free."""
 
     def take(self, zone: str, now: float) -> float:
-        """Take one create in *zone*: return 0, or until when it is held back, in which case none was taken."""
+        """Take one create in *zone* and return 0; if the zone is held back, take none and return until when."""
 
-    def refused(self, zone: str, kind: str, at: float) -> None:
-        """Tell all others that *zone* has no TPU of that type."""
+    def refused(self, zone: str, tpu_type: str, at: float) -> None:
+        """Share with all deployments that *zone* had no capacity for *tpu_type*."""
 
-    def stockouts(self, kind: str, now: float) -> Places:
-        """Return what all of them know of stockouts of one type."""
+    def stockouts(self, tpu_type: str, now: float) -> Places:
+        """Return the stockouts of *tpu_type* that any deployment has met within SHARED."""
 
 
 class Unlimited:
     """A budget without a limit, which nobody shares."""
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """Hold nothing back."""
+        """Return no zone."""
         return {}
 
     def take(self, zone: str, now: float) -> float:
-        """Allow every create."""
+        """Return 0: every create is allowed."""
         return 0.0
 
-    def refused(self, zone: str, kind: str, at: float) -> None:
-        """Tell nobody."""
+    def refused(self, zone: str, tpu_type: str, at: float) -> None:
+        """Do nothing: no other deployment shares this budget."""
 
-    def stockouts(self, kind: str, now: float) -> Places:
-        """Know nothing."""
+    def stockouts(self, tpu_type: str, now: float) -> Places:
+        """Return no stockout."""
         return ()
 
 
@@ -80,10 +80,10 @@ def with_create(ledger: Ledger, zone: str, now: float) -> Ledger:
     return Ledger((*recent, (now, zone)), ledger.stockouts)
 
 
-def with_stockout(ledger: Ledger, zone: str, kind: str, at: float) -> Ledger:
+def with_stockout(ledger: Ledger, zone: str, tpu_type: str, at: float) -> Ledger:
     """Return the ledger with a stockout; one that follows another within the hour goes on with it."""
     recent = tuple(p for p in ledger.stockouts if at - SHARED < p.out_at <= at)
-    known = next((p for p in recent if (p.zone, p.type) == (zone, kind)), None)
-    one = Place(zone, kind, known.out_since if known else at, at)
-    others = tuple(p for p in recent if (p.zone, p.type) != (zone, kind))
+    known = next((p for p in recent if (p.zone, p.type) == (zone, tpu_type)), None)
+    one = Place(zone, tpu_type, known.out_since if known else at, at)
+    others = tuple(p for p in recent if (p.zone, p.type) != (zone, tpu_type))
     return Ledger(ledger.creates, (*others, one))

@@ -52,7 +52,7 @@ def _sweep(spec: Spec) -> Leg:
     return Leg("all", True, f"deleted by the next tpuctl command on this computer after {spec.watch.ttl}")
 
 
-def alone(spec: Spec, started_at: float) -> str:
+def auto_delete_text(spec: Spec, started_at: float) -> str:
     """Say what becomes of the TPU while nobody watches; empty before the deployment has begun."""
     if not started_at:
         return ""

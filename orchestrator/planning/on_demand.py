@@ -264,14 +264,14 @@ def rates(spec: Spec, world: World, record: Record) -> dict[str, DeadlineRate]:
 
     Where nothing is known only their ratio counts: what is compared is always the one with the other.
     """
-    kind = record.node.type or spec.tpu.type
-    found = {zone: _rate(world.prices, kind, zone) for zone in spec.tpu.zones}
+    tpu_type = record.node.type or spec.tpu.type
+    found = {zone: _rate(world.prices, tpu_type, zone) for zone in spec.tpu.zones}
     other = next((rate for rate in found.values() if rate is not None), DeadlineRate(SPOT_PRICE, 1.0))
     return {zone: rate or other for zone, rate in found.items()}
 
 
-def _rate(prices: Prices, kind: str, zone: str) -> DeadlineRate | None:
-    price, way = prices.tpu(kind, zone), prices.egress_hour(zone)
+def _rate(prices: Prices, tpu_type: str, zone: str) -> DeadlineRate | None:
+    price, way = prices.tpu(tpu_type, zone), prices.egress_hour(zone)
     on_demand = price.ondemand or (price.spot / SPOT_PRICE if price.spot else None)
     if on_demand is None:
         return None

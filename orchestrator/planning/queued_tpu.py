@@ -101,7 +101,7 @@ class InQueue:
     why: str
 
 
-def judge_place(node: Node, world: World, record: Record) -> InQueue | None:
+def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
     """Say whether a TPU in the queue is lost, and why; None when its state as a node says it all."""
     place = node.queued
     if place is None or node.state is NodeState.DELETING:
@@ -130,7 +130,7 @@ def doubts(node: Node) -> set[FirstSeen]:
     return {of_node(node.incarnation, signs[state])} if state in signs else set()
 
 
-def learn_places(record: Record, world: World) -> Record:
+def learn_queue_failures(record: Record, world: World) -> Record:
     """Return the record with each failed queued resource as a refusal, counted once."""
     asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     for node in world.known_nodes:

@@ -73,14 +73,14 @@ def asked_for(
     incarnation: int,
     race: int,
     now: float,
-    kind: str = "",
+    tpu_type: str = "",
     *,
     beside: bool = False,
 ) -> Record:
     """
     Return the record that a TPU is about to be asked for: what a killed controller must find.
 
-    *kind* is its type, empty where it is not known, as in the journal of an earlier version. With *beside* the
+    *tpu_type* is its type, empty where it is not known, as in the journal of an earlier version. With *beside* the
     newest TPU stays the one that works.
     """
     zones = record.zones_used if zone in record.zones_used else (*record.zones_used, zone)
@@ -99,7 +99,7 @@ def asked_for(
     return replace(
         record,
         node=replace(
-            record.node, incarnation=incarnation, zone=zone, type=kind, accepted=False, requested_at=now
+            record.node, incarnation=incarnation, zone=zone, type=tpu_type, accepted=False, requested_at=now
         ),
         race=replace(record.race, round=race, claimed=record.race.claimed and race == record.race.round),
     )
@@ -183,14 +183,14 @@ def _led(record: Record, listed: dict[int | None, Node]) -> Record:
     refused = _refused(record)
     # Successors take over from a TPU that has ended, whatever the list still shows of it.
     runners = candidates(record) if succeeded(record) else (leader, *candidates(record))
-    ranked = {c: _rank(c, listed, gone=refused and c is leader) for c in runners}
+    ranked = {c: _rank(c, listed, lost=refused and c is leader) for c in runners}
     best = max(ranked, key=lambda c: ranked[c], default=leader)
     return record if best is leader else _promoted(record, best, forget=refused)
 
 
-def _rank(one: Candidate, listed: dict[int | None, Node], *, gone: bool) -> int:
+def _rank(one: Candidate, listed: dict[int | None, Node], *, lost: bool) -> int:
     node = listed.get(one.incarnation)
-    if gone or (node is not None and node.state in LOST):
+    if lost or (node is not None and node.state in LOST):
         return 0
     if node is None:
         return 2 if one.accepted else 1
@@ -326,10 +326,10 @@ def _free(spec: Spec, world: World, record: Record, zone: str) -> bool:
 
 def _creates(spec: Spec, record: Record, zones: list[str], race: int, why: str) -> tuple[Change, ...]:
     first = newest_incarnation(record) + 1
-    kind = current_type(spec, record)
-    other = kind != spec.tpu.type
+    tpu_type = current_type(spec, record)
+    other = tpu_type != spec.tpu.type
     asked = [(number, names.node_name(spec, number), zone) for number, zone in enumerate(zones, first)]
     return tuple(
-        Change(Kind.NODE, Verb.CREATE, name, why, zone, number, race, kind, substitute=other)
+        Change(Kind.NODE, Verb.CREATE, name, why, zone, number, race, tpu_type, substitute=other)
         for number, name, zone in asked
     )

@@ -61,7 +61,7 @@ class SaveInterval:
         }  # fmt: skip
 
 
-def foreseen_interval(spec: Spec, places: Places, kind: str, zone: str) -> SaveInterval | None:
+def foreseen_interval(spec: Spec, places: Places, tpu_type: str, zone: str) -> SaveInterval | None:
     """
     Return what a first machine in *zone* will tell its job, from what is known of TPUs there.
 
@@ -72,7 +72,7 @@ def foreseen_interval(spec: Spec, places: Places, kind: str, zone: str) -> SaveI
         return None
     if checkpoint.every != "auto":
         return SaveInterval(float(checkpoint.every))
-    there = place_of(places, zone, kind)
+    there = place_of(places, zone, tpu_type)
     life = expected_life((), ZoneLives(there.lived, there.lives))
     cost, whence = (
         (PRIOR_SAVE, ASSUMED) if checkpoint.save_seconds is None else (checkpoint.save_seconds, "declared")

@@ -43,7 +43,7 @@ from orchestrator.planning.next_zone import (
 )
 from orchestrator.planning.on_demand import as_on_demand, of_mode, to_leave, wants_flex_start, wants_on_demand
 from orchestrator.planning.preemption import being_taken, noticed, stopped_for_good
-from orchestrator.planning.queued_tpu import judge_place
+from orchestrator.planning.queued_tpu import judge_in_queue
 from orchestrator.planning.race import (
     beside,
     candidates,
@@ -162,7 +162,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         return _judge_missing(world, record)
     state = node.state
     # The queue knows first: its node may still look well when the order behind it has failed.
-    place = judge_place(node, world, record)
+    place = judge_in_queue(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return NodeJudgement(
             NodeVerdict.REPLACE, place.why if place and place.lost else f"{node.name} is {state.name}"

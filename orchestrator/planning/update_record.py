@@ -36,7 +36,7 @@ from orchestrator.planning.never_reported import learn_reports
 from orchestrator.planning.on_demand import learn_progress, refusal_of, span_spot
 from orchestrator.planning.preemption import workers_stopped
 from orchestrator.planning.queued_tpu import doubts as doubts_in_queue
-from orchestrator.planning.queued_tpu import learn_places
+from orchestrator.planning.queued_tpu import learn_queue_failures
 from orchestrator.planning.race import found_again, learn_race
 from orchestrator.planning.vm import vm_doubts
 from orchestrator.pricing.bill import billed_since, last_creating
@@ -52,12 +52,12 @@ def learn(record: Record, world: World) -> Record:
     """Return the record with what *world* adds to it."""
     now = world.observed_at
     # What exists comes first: the results of operations below are judged by the newest incarnation.
-    record = _adopt(_up_to(record, now), world)
+    record = _take_over_unrecorded(_up_to(record, now), world)
     for result in world.operations:
         record = _learn_operation(record, result, now)
     record = _accepted_by_report(record, world)
     # The winner before the zones: what a zone gave or refused counts for TPUs of this race only.
-    record = learn_capacity(learn_places(learn_race(record, world), world), world)
+    record = learn_capacity(learn_queue_failures(learn_race(record, world), world), world)
     # After the refusals of this pass: what works now forgives all before it.
     record = _learn_success(record, world)
     record = learn_reports(learn_progress(record, world), world)
@@ -93,7 +93,7 @@ def _not_after(refusal: Refusal, now: float) -> Refusal:
     return refusal if refusal.at <= now else replace(refusal, at=now)
 
 
-def _adopt(record: Record, world: World) -> Record:
+def _take_over_unrecorded(record: Record, world: World) -> Record:
     """Take over what carries our label though the record does not know it."""
     if isinstance(world.bucket, Present):
         record = updated(record, bucket=updated(record.bucket, observed=True))
@@ -241,9 +241,9 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[FirstSeen]:
 def _span(node: Node, record: Record, now: float) -> Span:
     """Return the beginning of the bill of a TPU; only of those that may be in use is the type known."""
     newest = {record.node.incarnation, *(r.incarnation for r in record.race.rivals)}
-    kind = record.node.type if node.incarnation in newest else ""
+    tpu_type = record.node.type if node.incarnation in newest else ""
     spot = span_spot(record, node.name)
-    return Span(Kind.NODE, node.name, node.zone, billed_since(node, record, now), spot=spot, type=kind)
+    return Span(Kind.NODE, node.name, node.zone, billed_since(node, record, now), spot=spot, type=tpu_type)
 
 
 def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:

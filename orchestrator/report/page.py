@@ -48,7 +48,7 @@ class PageFacts:
     spending: Spending
     losses: Losses
     now: float
-    rehearsed: bool
+    unbilled: bool
     points: Sequence[tuple[float, int, float | None, int]] = ()
     checkpoints: Sequence[tuple[int, float]] = ()
 
@@ -157,7 +157,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
     # Not the number of the newest: a request that was refused took a number, and no TPU came of it.
     used = len({span.name for span in facts.record.spans if span.kind is Kind.NODE})
-    free = " A rehearsal on the local cloud: nothing is billed." if facts.rehearsed else ""
+    free = " A rehearsal on the local cloud: nothing is billed." if facts.unbilled else ""
     return {
         "name": status["name"],
         "state": outcome or ", ".join(phases) or "-",
@@ -165,7 +165,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
         "alarm": outcome in BAD,
         "over": bool(outcome),
         "about": f"Project {status['project']}, {began}as of {stamp(facts.now)} UTC.{free}",
-        "rehearsed": facts.rehearsed,
+        "unbilled": facts.unbilled,
         "hero": _hero(facts),
         "bar": _bar(facts),
         "tiles": [
@@ -200,7 +200,7 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
         _tile("", f"{lost or 'no'}", f"preemption{'' if lost == 1 else 's'} {survived if lost else ''}")
     )
     if spent.usd:
-        found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.rehearsed else "spent"))
+        found.append(_tile("", usd_shown(spent.usd), "at spot prices" if facts.unbilled else "spent"))
     # What has no known price would make the saving look larger, or smaller, than it is.
     if spent.ondemand_usd > spent.usd and not spent.unknown:
         share = 1 - spent.usd / spent.ondemand_usd

@@ -64,9 +64,9 @@ def lately(state):
     return {"nodes": Present((node(state=state),)), **report(updated=NOW - 300)}
 
 
-LOST = record(sightings={"node:1:ready": NOW - 900}, remote_failed_since=NOW - 400, next_remote_at=NOW - 1)
-SILENT = record(sightings={"node:1:ready": NOW - 1300})
-BOOTS = record(sightings={"node:1:ready": NOW - 5})
+LOST = record(first_seen={"node:1:ready": NOW - 900}, ssh_failed_since=NOW - 400, ssh_next_try_at=NOW - 1)
+SILENT = record(first_seen={"node:1:ready": NOW - 1300})
+BOOTS = record(first_seen={"node:1:ready": NOW - 5})
 ONCE = record(accepted=True)
 REFUSED = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(STOCKOUT,) * 2)
 FORBIDDEN = replace(STOCKOUT, retry=Retry.PERMANENT, message="TPU-202 not allowed", hint="ask the owner")
@@ -87,7 +87,7 @@ CASES = {
     "end.none": ("deployment", seen(), "it ends when its ttl"),
     "end.down": ("deployment", seen(record(bundle="")), ""),
     "bucket.first": (
-        "bucket", seen(record(bucket_seen=False, bucket_ready=False), bucket=Absent()), "create bucket",
+        "bucket", seen(record(bucket_observed=False, bucket_ready=False), bucket=Absent()), "create bucket",
     ),
     "bucket.gone": ("bucket", seen(bucket=Absent()), ""),
     "bucket.kept": ("bucket", seen(), ""),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.advice.rehearsal.comeback import Fault
-from orchestrator.advice.rehearsal.life import Blow, Kill, RehearsedLife, Save
+from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife, Save
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, Word, judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
@@ -15,7 +15,7 @@ from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.domain.plan import Outcome
 
 T = 1_800_000_000.0
-KILLED = Blow(Kill.KILL, 1, T + 15, step=60, committed=50)
+KILLED = Injection(Kill.KILL, 1, T + 15, step=60, committed=50)
 
 
 def beat(incarnation, step, resumed_from=None, **more):
@@ -25,21 +25,21 @@ def beat(incarnation, step, resumed_from=None, **more):
     return Heartbeat(incarnation, 0, Phase.RUN, T, step=step, **known)
 
 
-def life(beats, blows=(KILLED,), **more):
+def life(beats, injections=(KILLED,), **more):
     """Return a run that reached its end and told its steps."""
     known = {"outcome": Outcome.DONE, "saves": (Save(50, 1), Save(100, 2)), **more}
     known.setdefault("written", known["saves"])
     steps = {b.step for b in beats if b.step is not None}
-    return RehearsedLife(beats=tuple(beats), blows=tuple(blows), steps=frozenset(steps), **known)
+    return RehearsedLife(beats=tuple(beats), injections=tuple(injections), steps=frozenset(steps), **known)
 
 
-WHOLE = life([beat(1, 100, loss=2.5)], blows=())
+WHOLE = life([beat(1, 100, loss=2.5)], injections=())
 GOOD = [beat(1, 60), beat(2, 100, 50, began_at=51)]
 
 
-def verdict(beats, blows=(KILLED,), unbroken=WHOLE, missed=0, **more):
+def verdict(beats, injections=(KILLED,), unbroken=WHOLE, missed=0, **more):
     """Judge with an undisturbed run of the same loss."""
-    return judge(life(beats, blows, **more), unbroken, missed)
+    return judge(life(beats, injections, **more), unbroken, missed)
 
 
 def quiet(*beats):
@@ -72,8 +72,8 @@ def test_a_job_that_goes_on_from_an_older_checkpoint_does_not_recover():
 
 def test_a_job_that_had_saved_nothing_does_not_recover():
     """Training from the beginning again is not resuming."""
-    blow = Blow(Kill.NOTICE, 1, T + 15, step=60, committed=None)
-    found = verdict([beat(1, 60), beat(2, 100)], (blow,))
+    injection = Injection(Kill.NOTICE, 1, T + 15, step=60, committed=None)
+    found = verdict([beat(1, 60), beat(2, 100)], (injection,))
     assert not found.survives
     assert any("save earlier" in text for text in found.advice)
 
@@ -137,8 +137,8 @@ def test_failures_that_were_not_injected_prove_nothing():
 def test_a_job_that_shows_nothing_is_told_exactly_that():
     """More steps would not help where neither steps nor checkpoints are seen."""
     beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
-    for missed, blows in ((1, ()), (0, (Blow(Kill.KILL, 1, T, None, None),))):
-        found = verdict(beats, blows, saves=(), missed=missed)
+    for missed, injections in ((1, ()), (0, (Injection(Kill.KILL, 1, T, None, None),))):
+        found = verdict(beats, injections, saves=(), missed=missed)
         assert found.word is Word.INCONCLUSIVE
         assert "tpuctl saw no step and no checkpoint of this job" in verdict_lines(found)[1]
         (text,) = found.advice
@@ -150,7 +150,7 @@ def test_a_job_that_shows_nothing_is_told_exactly_that():
 def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_seen():
     """The newest save against itself would always be 0 steps redone."""
     beats = quiet(beat(1, 50), beat(2, 100, 50))
-    found = verdict(beats, (Blow(Kill.KILL, 1, T + 15, step=50, committed=50),))
+    found = verdict(beats, (Injection(Kill.KILL, 1, T + 15, step=50, committed=50),))
     assert found.survives
     assert (found.comebacks[0].redone, found.comebacks[0].seconds) == (None, None)
     assert not any("redone" in line for line in verdict_lines(found))
@@ -190,8 +190,8 @@ SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))
 def test_a_job_that_counts_its_steps_anew_is_told_so():
     """It resumed at 60, but its next saves are 30 and 40: no save of a fresh start."""
     beats = quiet(beat(1, 60), beat(2, 70, 60))
-    blow = Blow(Kill.KILL, 1, T + 15, step=60, committed=60)
-    found = verdict(beats, (blow,), written=SAVED_AGAIN)
+    injection = Injection(Kill.KILL, 1, T + 15, step=60, committed=60)
+    found = verdict(beats, (injection,), written=SAVED_AGAIN)
     assert found.word is Word.FAIL
     assert found.comebacks[0].fault is Fault.ANEW
     assert found.comebacks[0].why == "step 60 was restored, but its next saves are 30, 40"
@@ -210,17 +210,17 @@ def test_saves_that_are_seen_late_do_not_blame_the_counter():
     """The newest is committed before a look finds the others on disk; the script has just begun again."""
     written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
     beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
-    found = verdict(beats, (Blow(Kill.KILL, 1, T + 15, 39, 15),), unbroken=None, written=written)
+    found = verdict(beats, (Injection(Kill.KILL, 1, T + 15, 39, 15),), unbroken=None, written=written)
     assert found.comebacks[0].fault is Fault.IGNORED
 
 
 def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
     """The last machine repeats all saves to the end; the one before it is explained by that."""
-    blows = (Blow(Kill.KILL, 1, T, 8, 8), Blow(Kill.KILL, 2, T + 20, 16, 16))
+    injections = (Injection(Kill.KILL, 1, T, 8, 8), Injection(Kill.KILL, 2, T + 20, 16, 16))
     beats = quiet(beat(1, 8), beat(2, 16, 8), beat(3, 24, 16))
     written = tuple(Save(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4))
     whole = replace(WHOLE, written=tuple(Save(n, 1) for n in range(4, 25, 4)))
-    found = judge(life(beats, blows, written=written), whole)
+    found = judge(life(beats, injections, written=written), whole)
     assert [c.fault for c in found.comebacks] == [Fault.IGNORED, Fault.IGNORED]
     assert found.causes == (Cause.IGNORED,)
 

@@ -11,7 +11,7 @@ from orchestrator.agent.cloud import storage
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.gang import Attempt, Gang
-from orchestrator.agent.heartbeat import HeartbeatReporter, Status, heartbeat_name
+from orchestrator.agent.heartbeat import HeartbeatWriter, Status, heartbeat_name
 from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
@@ -219,7 +219,7 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
     status.trouble("logs", "disk is full")
 
     with pytest.raises(OSError, match="directory"):
-        HeartbeatReporter(settings, bucket_of(lab), status).report()
+        HeartbeatWriter(settings, bucket_of(lab), status).report()
 
     assert lab.json(".tpuctl/heartbeat/1/0")["message"] == "logs: disk is full"
 
@@ -254,7 +254,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, ref
 def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> None:
     """The start of a job is told by whoever comes first, and what comes with it is one report."""
     status = Status(settings_of(lab))
-    reporter = HeartbeatReporter(settings_of(lab), bucket_of(lab), status)
+    reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
     status.set(phase="run", starts=1)
     reporter.report()
     before = len(lab.writes)
@@ -270,7 +270,7 @@ def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> N
 def test_the_first_phases_are_one_report(lab: Lab) -> None:
     """What passes at once is not worth a write, after which the next one has to wait."""
     status = Status(settings_of(lab))
-    reporter = HeartbeatReporter(settings_of(lab), bucket_of(lab), status)
+    reporter = HeartbeatWriter(settings_of(lab), bucket_of(lab), status)
     thread = threading.Thread(target=reporter.report)
     thread.start()
     status.set(phase="restore")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.app.holder import gone, this_process
+from orchestrator.app.holder import process_ended, this_process
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 
@@ -28,8 +28,8 @@ def held_by(pid: int, **changes):
 
 def test_one_that_runs_is_not_gone(sleeper):
     """Neither this process nor another one."""
-    assert not gone(held_by(os.getpid()))
-    assert not gone(held_by(sleeper.pid))
+    assert not process_ended(held_by(os.getpid()))
+    assert not process_ended(held_by(sleeper.pid))
 
 
 def test_one_that_was_killed_is_gone_also_where_nobody_collects_it(sleeper):
@@ -37,14 +37,14 @@ def test_one_that_was_killed_is_gone_also_where_nobody_collects_it(sleeper):
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     os.kill(sleeper.pid, 0)
-    assert gone(held_by(sleeper.pid))
+    assert process_ended(held_by(sleeper.pid))
     sleeper.wait()
-    assert gone(held_by(sleeper.pid))
+    assert process_ended(held_by(sleeper.pid))
 
 
 def test_nobody_can_tell_of_another_system(sleeper):
     """The same number is another process there."""
     sleeper.kill()
     sleeper.wait()
-    assert not gone(held_by(sleeper.pid, boot="another"))
-    assert not gone(held_by(sleeper.pid, boot=""))
+    assert not process_ended(held_by(sleeper.pid, boot="another"))
+    assert not process_ended(held_by(sleeper.pid, boot=""))

@@ -199,10 +199,10 @@ def test_the_clock_is_compared_with_the_date_of_an_answer():
     assert isinstance(clock_ahead("http://127.0.0.1:9"), Unknown)
 
 
-@pytest.mark.parametrize(("rehearsed", "title"), [(True, EMULATED), (False, "Google Cloud\n")])
-def test_the_local_cloud_says_nothing_of_the_own_account(rehearsed, title, capsys):
+@pytest.mark.parametrize(("unbilled", "title"), [(True, EMULATED), (False, "Google Cloud\n")])
+def test_the_local_cloud_says_nothing_of_the_own_account(unbilled, title, capsys):
     """`ok  tpu-api` below "Google Cloud" would read as if the own project were fine."""
     found = [HealthFinding("tpu-api", Group.GOOGLE, Health.OK, "tpu.googleapis.com answers")]
-    show(found, (), as_json=False, rehearsed=rehearsed)
+    show(found, (), as_json=False, unbilled=unbilled)
     out = capsys.readouterr().out
-    assert title in (" ".join(out.split()) if rehearsed else out)
+    assert title in (" ".join(out.split()) if unbilled else out)

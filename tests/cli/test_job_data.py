@@ -107,7 +107,7 @@ def test_the_bucket_for_data_is_made_under_a_lease_and_with_its_intent(bucket, t
     """Data may take hours to send: another computer finds who does it, and a kill leaves a bucket that is known."""
     (tmp_path / "tpuctl.yaml").write_text(FILE.replace("name: mine", "name: first"))
     session = Session(Choice(None, (), "local"), Reporter())
-    with session.alone("up"):
+    with session.holding_lease("up"):
         first_bucket(session)
         assert session.lease.token is not None
     lines = (session.folder / "journal.jsonl").read_text().splitlines()

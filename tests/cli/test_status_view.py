@@ -76,14 +76,14 @@ LOST = body(
 @pytest.mark.parametrize(("name", "found"), [("watched", body()), ("lost", LOST), ("done", DONE)])
 def test_status_is_shown_like_this(name, found, width):
     """Wider than 80 columns it is the same as at 80; nothing is cut off, long lines are wrapped."""
-    lines = status_lines(found, rehearsed=False, width=min(width, 80))
+    lines = status_lines(found, unbilled=False, width=min(width, 80))
     assert max(map(len, lines)) <= min(width, 80)
     path = GOLDEN / f"status-{name}-{min(width, 80)}.txt"
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         path.write_text("\n".join(lines) + "\n")
     assert "\n".join(lines) + "\n" == path.read_text()
     whole = " ".join(" ".join(lines).split())
-    unbroken = status_lines(found, rehearsed=False, width=0)
+    unbroken = status_lines(found, unbilled=False, width=0)
     assert whole == " ".join(" ".join(unbroken).split())
 
 
@@ -102,7 +102,7 @@ def test_when_nobody_watches_the_next_step_is_to_watch(loop, vm, next_step):
         "where": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
     }  # fmt: skip
     rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body()["resources"]]
-    lines = status_lines(body(loop=holder, look_in_s=None, resources=rows), rehearsed=False, width=0)
+    lines = status_lines(body(loop=holder, look_in_s=None, resources=rows), unbilled=False, width=0)
     assert [line.split("  ")[-1].strip() for line in lines if line.startswith("next ")] == [
         f"run: {next_step}"
     ]
@@ -110,7 +110,7 @@ def test_when_nobody_watches_the_next_step_is_to_watch(loop, vm, next_step):
 
 def test_wide_has_a_line_for_each_worker():
     """Of many workers the default shows counts and the one with the oldest report."""
-    few, wide = (status_lines(LOST, rehearsed=True, wide=wide) for wide in (False, True))
+    few, wide = (status_lines(LOST, unbilled=True, wide=wide) for wide in (False, True))
     (line,) = [line for line in few if line.startswith("worker")]
     assert line.startswith("workers      1 run, 7 stopped; oldest report: worker 0")
     assert len([line for line in wide if line.startswith("worker ")]) == 8
@@ -179,20 +179,20 @@ def test_a_log_of_a_week_stays_short(capsys):
 def test_a_bar_shows_how_far_the_job_is():
     """On a terminal only, and only where the last step is known; it fits 60 columns."""
     for width in (60, 80, 120):
-        lines = status_lines(body(), rehearsed=False, width=width, drawn=True)
+        lines = status_lines(body(), unbilled=False, width=width, drawn=True)
         (drawn,) = [line for line in lines if "━" in line]
         assert drawn.endswith("30%")
         assert drawn.count("━") == round(0.3 * (drawn.count("━") + drawn.count("╌")))
         assert len(drawn) <= width
-    assert not any("━" in line for line in status_lines(body(), rehearsed=False))
+    assert not any("━" in line for line in status_lines(body(), unbilled=False))
     unknown = body(target_steps=None)
-    assert not any("━" in line for line in status_lines(unknown, rehearsed=False, drawn=True))
+    assert not any("━" in line for line in status_lines(unknown, unbilled=False, drawn=True))
 
 
 @pytest.mark.parametrize("found", [body(), LOST, DONE])
 def test_colours_say_nothing_alone(found):
     """Without its colours a line is what it was; states of a TPU that is there, waits or is lost differ."""
-    lines = status_lines(found, rehearsed=False, width=60)
+    lines = status_lines(found, unbilled=False, width=60)
     coloured = painted(lines, found)
     assert [re.sub(r"\x1b\[\d+m", "", line) for line in coloured] == lines
     rows = "\n".join(coloured)
@@ -209,7 +209,7 @@ def test_colours_follow_the_usual_variables(variables, colours, monkeypatch, cap
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    show(body(), rehearsed=False, wide=False, as_json=False)
+    show(body(), unbilled=False, wide=False, as_json=False)
     assert ("\x1b[32mREADY" in capsys.readouterr().out) is colours
 
 
@@ -283,7 +283,7 @@ def test_what_a_job_does_not_tell_is_said_once_it_has_saved():
     """A line without them looks like a job that stands still; before the first save it may be starting."""
 
     def said(**more):
-        return " ".join(status_lines(body(workers=[worker(**more)]), rehearsed=True, width=0))
+        return " ".join(status_lines(body(workers=[worker(**more)]), unbilled=True, width=0))
 
     assert "progress     the job prints no loss that tpuctl knows; job.progress" in said(loss=None)
     assert "prints neither step nor loss" in said(loss=None, step=None)

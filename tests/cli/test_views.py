@@ -237,7 +237,7 @@ def test_the_summary_says_all_figures_within_eighty_columns():
     """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
     ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 5, 1) for n in (2, 3))
     summary = Summary(400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332)
-    found = summary_lines(summary, rehearsed=True)
+    found = summary_lines(summary, unbilled=True)
     assert max(map(len, found)) <= 80
     text = "\n".join(" ".join(line.split()) for line in found)
     assert text == (
@@ -257,7 +257,7 @@ def test_the_summary_says_all_figures_within_eighty_columns():
 def test_a_run_without_figures_has_a_summary_too():
     """A job that reports no step still cost something."""
     summary = Summary(None, None, 0, 0, False, (), None, 0.0, 0.0, 0.0)
-    words = [line.split() for line in summary_lines(summary, rehearsed=False)]
+    words = [line.split() for line in summary_lines(summary, unbilled=False)]
     assert words[0] == ["steps", "not", "known"]
     assert words[3] == ["goodput", "not", "known"]
     assert words[-1][0] == "cost"
@@ -266,14 +266,14 @@ def test_a_run_without_figures_has_a_summary_too():
 def test_a_sum_without_a_price_is_a_lower_bound():
     """What has no known price is named, and nothing is said to be saved."""
     found = summary_lines(
-        Summary(None, None, 0, 0, False, (), None, 0.0, 0.01, 0.02, ("TPU v4-8",)), rehearsed=False
+        Summary(None, None, 0, 0, False, (), None, 0.0, 0.01, 0.02, ("TPU v4-8",)), unbilled=False
     )
     assert found[-1].split(maxsplit=1)[1] == "at least 0.0100 USD; no price is known for: TPU v4-8"
 
 
 def test_steps_that_nobody_counted_are_not_called_none():
     """Neither 0 steps redone, nor a goodput of 0 %."""
-    lines = "\n".join(summary_lines(Summary(60, None, 2, None, True, (), None, 9.0, 0, 0), rehearsed=True))
+    lines = "\n".join(summary_lines(Summary(60, None, 2, None, True, (), None, 9.0, 0, 0), unbilled=True))
     assert "steps redone    not known" in lines
     assert "%" not in lines
 

@@ -79,7 +79,7 @@ def test_no_text_of_the_file_is_changed_on_the_way(value):
 def test_the_loop_steps_aside_for_every_command_that_takes_the_lease():
     """A new one has to be added to PEOPLE, unless it leaves a deployment to whoever holds the lease."""
     texts = [path.read_text() for path in (ROOT / "orchestrator" / "app").rglob("*.py")]
-    found = {word for text in texts for word in re.findall(r"\.alone\(\s*\"([^\"]+)", text)}
+    found = {word for text in texts for word in re.findall(r"\.holding_lease\(\s*\"([^\"]+)", text)}
     assert {"up", "down"} <= found - {"expire"} <= set(PEOPLE)
 
 

@@ -23,7 +23,7 @@ from unittest import mock
 
 import requests
 
-from orchestrator.app.holder import gone, this_process
+from orchestrator.app.holder import process_ended, this_process
 from orchestrator.app.process_lock import only_here
 from orchestrator.domain.ports import CloudAccount, PushResult, RunResult
 from orchestrator.engine import artifacts, atomic_files, journal, record_store
@@ -114,7 +114,7 @@ class Afar:
         self.server, self.at, self.count, self._lock = Server(address), order["at"], 0, threading.Lock()
         self.clock, self.machines = FarClock(self.server), FarMachines(self)
         self.cloud = SimpleNamespace(tick=lambda: None, calls=Counter())
-        self.ended, self.processes, self.dead = set(), [], gone
+        self.ended, self.processes, self.dead = set(), [], process_ended
 
     def open(self, spec):
         cloud = open_cloud(WARM[0].settings, spec, self.machines, ask_account=False)

@@ -57,7 +57,7 @@ def next_command(stage):
             self._spec = spec
 
         @contextmanager
-        def alone(self, command):
+        def holding_lease(self, command):
             with commands.process(stage, self._spec, HERE) as self._made:
                 yield
 

@@ -121,12 +121,12 @@ def test_each_refusal_grant_and_loss_counts_once():
     last = Refusal(NOW - 5, ZONE, Retry.CAPACITY)
     vm, dear = replace(last, kind=Kind.VM), replace(last, on_demand=True)
     others = (replace(last, retry=Retry.TRANSIENT), dear, vm)
-    asked = record(accepted=False, refusals=(*others, last), sightings={})
+    asked = record(accepted=False, refusals=(*others, last), first_seen={})
     made = asked
     for _ in range(3):
         made = learn(made, world(nodes=Present(())))
     assert place_of(made.places, ZONE, KIND).refused == 1
-    up = learn(record(sightings={}, places=made.places), world())
+    up = learn(record(first_seen={}, places=made.places), world())
     up = learn(up, world(observed_at=NOW + 60))
     assert (place_of(up.places, ZONE, KIND).granted, place_of(up.places, ZONE, KIND).out_at) == (1, 0.0)
     gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), observed_at=NOW + HOUR)

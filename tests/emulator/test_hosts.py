@@ -129,11 +129,11 @@ def test_remove_leaves_no_process_no_mount_and_no_file(booted):
 def test_machines_outlive_the_daemon_and_are_found_again(booted, kind):
     """Hosts built anew, as by a daemon that was restarted, know what runs and can stop it."""
     again = KINDS[kind](booted.hosts.settings)
-    assert again.adopt() == {booted.machine.id}
+    assert again.reattach() == {booted.machine.id}
     again.boot(booted.machine)
     assert booted.output("echo same") == "same"
     again.stop(booted.machine.id)
-    assert again.adopt() == frozenset()
+    assert again.reattach() == frozenset()
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_touched(booted):

@@ -155,7 +155,7 @@ def test_a_kill_between_object_and_session_does_not_reopen_the_upload(tmp_path):
     first = a_storage(blobs)
     session = first.uploads.start("data", "big", {}, ANY)
     first.uploads.append(session.id, 0, b"12345")
-    made = first.objects.adopt("data", "big", session.id, {}, ANY)
+    made = first.objects.put_blob("data", "big", session.id, {}, ANY)
 
     again = a_storage(FolderBlobs(tmp_path))
     assert again.uploads.finished(session.id) == made

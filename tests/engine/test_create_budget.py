@@ -6,7 +6,7 @@ import pytest
 from filelock import FileLock
 
 from orchestrator.engine import create_budget_file
-from orchestrator.engine.create_budget_file import CreateBudget, limit_of
+from orchestrator.engine.create_budget_file import CreateBudgetFile, limit_of
 from orchestrator.planning.create_budget import MOST_A_MINUTE, ZONE_PAUSE
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 from tests.planning.worlds import NOW
@@ -20,7 +20,7 @@ def path(tmp_path):
 
 def test_a_minute_holds_sixty_creates_of_all_together(path):
     """Two processes share one file; the next create waits until the first one is a minute old."""
-    here, there = CreateBudget(path), CreateBudget(path)
+    here, there = CreateBudgetFile(path), CreateBudgetFile(path)
     for number in range(60):
         assert (here, there)[number % 2].take(f"zone-{number}", NOW + number / 10) == 0
     assert here.take("another", NOW + 6) == NOW + 60
@@ -30,7 +30,7 @@ def test_a_minute_holds_sixty_creates_of_all_together(path):
 
 def test_a_zone_is_asked_once_in_five_seconds(path):
     """Another zone may be asked meanwhile."""
-    budget = CreateBudget(path)
+    budget = CreateBudgetFile(path)
     assert budget.take(ZONE, NOW) == 0
     assert budget.take(ZONE, NOW + 1) == NOW + ZONE_PAUSE
     assert budget.held([ZONE, OTHER_ZONE], NOW + 1) == {ZONE: NOW + ZONE_PAUSE}
@@ -41,7 +41,7 @@ def test_a_zone_is_asked_once_in_five_seconds(path):
 @pytest.mark.parametrize(("told", "limit"), [("", 60), ("5", 5), ("1000", 91), ("0", 1), ("many", 60)])
 def test_the_limit_may_be_set_and_is_never_above_what_the_api_takes(path, told, limit):
     """A number that is none is left out."""
-    budget = CreateBudget(path, limit_of({"TPUCTL_CREATES_A_MINUTE": told}))
+    budget = CreateBudgetFile(path, limit_of({"TPUCTL_CREATES_A_MINUTE": told}))
     taken = [budget.take(f"zone-{number}", NOW) for number in range(100)]
     assert taken.count(0.0) == limit <= MOST_A_MINUTE
 
@@ -50,7 +50,7 @@ def test_the_limit_may_be_set_and_is_never_above_what_the_api_takes(path, told, 
 def test_a_file_that_cannot_be_read_stops_nobody(path, content):
     """It counts as empty, and the next create writes it anew."""
     path.write_bytes(content)
-    budget = CreateBudget(path)
+    budget = CreateBudgetFile(path)
     assert (budget.held([ZONE], NOW), budget.stockouts("v2-8", NOW)) == ({}, ())
     assert budget.take(ZONE, NOW) == 0
     assert json.loads(path.read_bytes())["creates"] == [[NOW, ZONE]]
@@ -58,31 +58,31 @@ def test_a_file_that_cannot_be_read_stops_nobody(path, content):
 
 def test_a_clock_that_was_ahead_holds_nobody_back(path):
     """What lies in the future has not happened."""
-    CreateBudget(path, 1).take(ZONE, NOW + 1e6)
-    assert CreateBudget(path, 1).take(ZONE, NOW) == 0
+    CreateBudgetFile(path, 1).take(ZONE, NOW + 1e6)
+    assert CreateBudgetFile(path, 1).take(ZONE, NOW) == 0
 
 
 def test_a_lock_that_is_never_given_back_stops_nobody(path, monkeypatch):
     """The budget is courtesy; a deployment that waits for a hung process for ever would be worse."""
     monkeypatch.setattr(create_budget_file, "LOCK_SECONDS", 0.01)
     with FileLock(path.with_suffix(".lock")):
-        assert CreateBudget(path).take(ZONE, NOW) == 0
+        assert CreateBudgetFile(path).take(ZONE, NOW) == 0
 
 
 def test_the_file_stays_small(path):
     """What is older than it counts is dropped."""
-    budget = CreateBudget(path, 91)
+    budget = CreateBudgetFile(path, 91)
     for number in range(80):
         budget.take(f"zone-{number}", NOW + 20 * number)
         budget.refused(f"zone-{number}", "v2-8", NOW + 300 * number)
     assert path.stat().st_size < 2000
 
 
-def with_budget(lab, name):
+def with_create_budget(lab, name):
     """Return the controller of one of several deployments that share a computer."""
     spec = a_spec(name=name, tpu__zones=[ZONE, OTHER_ZONE], vm="none")
     controller = lab.controller(spec, state=name, beside=True)
-    object.__setattr__(controller.deployment, "budget", CreateBudget(lab.folder / "creates.json"))
+    object.__setattr__(controller.deployment, "budget", CreateBudgetFile(lab.folder / "creates.json"))
     controller.want()
     return controller
 
@@ -95,7 +95,7 @@ def creates(controller):
 def test_two_deployments_keep_their_distance_in_one_zone(tmp_path):
     """The second one waits its five seconds, says so, and asks then."""
     lab = Lab(tmp_path)
-    one, two = with_budget(lab, "one"), with_budget(lab, "two")
+    one, two = with_create_budget(lab, "one"), with_create_budget(lab, "two")
     one.one_pass()
     result = two.one_pass()
     assert creates(one)
@@ -110,7 +110,7 @@ def test_two_deployments_keep_their_distance_in_one_zone(tmp_path):
 def test_a_stockout_of_one_deployment_sends_the_other_elsewhere_at_once(tmp_path):
     """It does not have to be refused itself; an hour later the zone is asked again."""
     lab = Lab(tmp_path)
-    one, two = with_budget(lab, "one"), with_budget(lab, "two")
+    one, two = with_create_budget(lab, "one"), with_create_budget(lab, "two")
     lab.change(stockouts=frozenset({ZONE}))
     one.run(lambda r: one.record.node.zone == OTHER_ZONE)
     lab.wait(ZONE_PAUSE)
@@ -118,6 +118,6 @@ def test_a_stockout_of_one_deployment_sends_the_other_elsewhere_at_once(tmp_path
     assert [zone for _, zone in creates(one)] == [ZONE, OTHER_ZONE]
     assert [zone for _, zone in creates(two)] == [OTHER_ZONE]
     lab.wait(4 * 3600)
-    three = with_budget(lab, "three")
+    three = with_create_budget(lab, "three")
     three.one_pass()
     assert creates(three)[0][1] == ZONE

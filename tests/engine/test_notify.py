@@ -17,10 +17,10 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import EVENTS, NotifySpec
 from orchestrator.engine import receivers
-from orchestrator.engine.notifications import OUTBOX, PAUSES, SENT, Outbox, Postman
+from orchestrator.engine.outbox import OUTBOX, PAUSES, SENT, Outbox, Postman
 from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import PreconditionError, TransientError
-from orchestrator.planning.notices import Notice, due, stopped
+from orchestrator.planning.notifications import Notification, due, stopped
 from tests.kit.records import changed, record_of
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import world
@@ -72,16 +72,16 @@ class Ear:
     def wants(self, event):
         return event in self.events
 
-    def send(self, notice):
+    def send(self, notification):
         if self.fails:
             self.fails -= 1
             raise TransientError(f"{self.name} is deaf")
-        self.heard.append(notice.id)
+        self.heard.append(notification.id)
 
 
-def notice(number=1, event="done"):
+def notification(number=1, event="done"):
     """Return something to tell."""
-    return Notice(f"d-{event}-{number}", event, 5.0, "d", "text", {"n": number})
+    return Notification(f"d-{event}-{number}", event, 5.0, "d", "text", {"n": number})
 
 
 def outbox(shelf, *ears, clock=None, said=None):
@@ -95,10 +95,10 @@ def test_a_notice_is_told_once_however_often_it_is_due():
     shelf, ear = Shelf(), Ear()
     box = outbox(shelf, ear)
     for _ in range(3):
-        box.add([notice(1), notice(2)])
+        box.add([notification(1), notification(2)])
         assert box.deliver() is None
     again = outbox(shelf, ear)
-    again.add([notice(1), notice(2), notice(3)])
+    again.add([notification(1), notification(2), notification(3)])
     again.deliver()
     assert ear.heard == ["d-done-1", "d-done-2", "d-done-3"]
     assert sorted(shelf.held) == [SENT + f"d-done-{n}" for n in (1, 2, 3)]
@@ -108,15 +108,15 @@ def test_a_receiver_that_breaks_ends_no_notifications():
     """Foreign code may raise anything: it is said once, without its text, and tried again; the others are told."""
 
     class Broken(Ear):
-        def send(self, notice):
+        def send(self, notification):
             if self.fails:
                 self.fails -= 1
                 raise RuntimeError(SECRET)
-            super().send(notice)
+            super().send(notification)
 
     broken, ear, said, clock = Broken("broken", fails=2), Ear(), [], VirtualClock()
     box = outbox(Shelf(), broken, ear, clock=clock, said=said)
-    box.add([notice()])
+    box.add([notification()])
     while (pause := box.deliver()) is not None:
         clock.advance(pause)
     assert broken.heard == ear.heard == ["d-done-1"]
@@ -130,12 +130,12 @@ def test_a_killed_loop_forgets_nothing(cut):
     shelf.cut = cut
     box = outbox(shelf, ear)
     try:
-        box.add([notice()])
+        box.add([notification()])
         box.deliver()
     except KeyboardInterrupt:
         shelf.cut = ""
     second = outbox(shelf, ear)
-    second.add([notice()])
+    second.add([notification()])
     second.deliver()
     assert set(ear.heard) == {"d-done-1"}
     assert list(shelf.held) == [SENT + "d-done-1"]
@@ -146,7 +146,7 @@ def test_a_receiver_that_fails_is_tried_again_with_growing_pauses_and_the_others
     clock, shelf, said = VirtualClock(), Shelf(), []
     deaf, good = Ear("deaf", fails=12), Ear("good")
     box = outbox(shelf, deaf, good, clock=clock, said=said)
-    box.add([notice()])
+    box.add([notification()])
     pauses = []
     while (pause := box.deliver()) is not None:
         pauses.append(pause)
@@ -162,10 +162,10 @@ def test_a_bucket_that_refuses_loses_nothing():
     shelf, ear = Shelf(), Ear()
     box = outbox(shelf, ear)
     shelf.broken = True
-    box.add([notice()])
+    box.add([notification()])
     assert box.deliver() is None
     shelf.broken = False
-    box.add([notice()])
+    box.add([notification()])
     box.deliver()
     assert ear.heard == ["d-done-1"]
 
@@ -174,7 +174,7 @@ def test_nobody_who_does_not_want_an_event_is_told():
     """A notice that nobody wants is over at once."""
     shelf, ear = Shelf(), Ear(events=("failed",))
     box = outbox(shelf, ear)
-    box.add([notice(1, "done"), notice(1, "failed")])
+    box.add([notification(1, "done"), notification(1, "failed")])
     assert box.deliver() is None
     assert ear.heard == ["d-failed-1"]
 
@@ -190,7 +190,7 @@ def test_a_slow_receiver_holds_no_pass_up():
 
     slow = Slow()
     postman = Postman(outbox(Shelf(), slow, clock=receivers_clock()))
-    postman.add([notice()])
+    postman.add([notification()])
     assert slow.heard == []
     assert [left.id for left in postman.end(0.05)] in ([], ["d-done-1"])
     hears.set()
@@ -266,7 +266,7 @@ def test_the_end_is_told_and_a_token_in_its_reason_is_masked(outcome, event):
     (found,) = due(SPEC, world(heartbeats=Present(())), FIRST, outcome, "said hf_" + "Q" * 34, 0.0)
     assert found.event == event
     assert "QQ" not in found.text
-    assert Notice.from_json(found.to_json()) == found
+    assert Notification.from_json(found.to_json()) == found
 
 
 def test_a_loop_that_ends_with_an_error_is_told_once_an_hour():
@@ -312,8 +312,8 @@ class Web:
 def test_a_webhook_gets_the_notice_as_json():
     """With its id as a header too."""
     with Web() as web:
-        Webhook(web.url, "1", EVENTS).send(notice())
-    assert web.bodies == [json.loads(notice().to_json())]
+        Webhook(web.url, "1", EVENTS).send(notification())
+    assert web.bodies == [json.loads(notification().to_json())]
 
 
 @pytest.mark.parametrize("status", [302, 307, 400, 404, 500, 503])
@@ -321,7 +321,7 @@ def test_a_webhook_that_refuses_or_leads_elsewhere_is_a_failure_without_its_addr
     """A redirect is not followed: it could lead to plain http, or to another host."""
     with Web() as other, Web(status, other.url) as web:
         hook = Webhook(web.url, "1", EVENTS)
-        (error,) = try_all([hook], notice()).values()
+        (error,) = try_all([hook], notification()).values()
     assert other.bodies == []
     assert f"answers {status}" in error.message
     assert "secret-part" not in error.message + hook.name
@@ -332,7 +332,7 @@ def test_a_webhook_that_refuses_or_leads_elsewhere_is_a_failure_without_its_addr
 )
 def test_nothing_but_https_is_posted_to(url):
     """Loopback excepted; the reason names no more than the host."""
-    (error,) = try_all([Webhook(url, "1", EVENTS)], notice()).values()
+    (error,) = try_all([Webhook(url, "1", EVENTS)], notification()).values()
     assert error is not None
     assert "passwd" not in error.message
 
@@ -341,7 +341,7 @@ def test_nobody_there_is_a_failure_without_the_address():
     """A closed port."""
     with Web() as web:
         pass
-    (error,) = try_all([Webhook(web.url, "1", EVENTS)], notice()).values()
+    (error,) = try_all([Webhook(web.url, "1", EVENTS)], notification()).values()
     assert "secret-part" not in str(error)
 
 
@@ -349,7 +349,7 @@ def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
     """No shell; its folder is the deployment file's; its end and its time count."""
     (tmp_path / "tell").write_text('#!/bin/sh\ncat >told; echo "$@" >words; echo $TPUCTL_EVENT >>words\n')
     (tmp_path / "tell").chmod(0o755)
-    Hook("done", "./tell '$(touch pwned)' ;x", tmp_path).send(notice())
+    Hook("done", "./tell '$(touch pwned)' ;x", tmp_path).send(notification())
     assert json.loads((tmp_path / "told").read_text())["id"] == "d-done-1"
     assert (tmp_path / "words").read_text() == "$(touch pwned) ;x\ndone\n"
     assert not (tmp_path / "pwned").exists()
@@ -365,16 +365,16 @@ def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
         ("sleep 60", "did not end"),
     ):
         with pytest.raises(TransientError, match=why):
-            Hook("done", command, tmp_path).send(notice())
+            Hook("done", command, tmp_path).send(notification())
 
 
 def test_apprise_tells_a_service_of_its_own():
     """The library posts to the web server here; an address that it does not know is a failure without it."""
     pytest.importorskip("apprise")
     with Web(200) as web:
-        Apprise(web.url.replace("http://", "json://"), "1", EVENTS).send(notice())
+        Apprise(web.url.replace("http://", "json://"), "1", EVENTS).send(notification())
     assert (web.bodies[0]["title"], web.bodies[0]["message"]) == ("d: done", "text")
-    (error,) = try_all([Apprise("nobody-knows://secret-part", "1", EVENTS)], notice()).values()
+    (error,) = try_all([Apprise("nobody-knows://secret-part", "1", EVENTS)], notification()).values()
     assert "does not know this address" in error.message
     assert "secret-part" not in str(error)
 
@@ -402,7 +402,7 @@ def test_no_text_of_a_machine_is_markup_for_a_chat(monkeypatch, url, field, harm
     monkeypatch.setattr("requests.post", post)
     monkeypatch.setattr("requests.request", lambda _method, *args, **said: post(*args, **said))
     text = "failed: <!channel> <https://e.example|log in> @everyone @here <@12> [log in](https://e.example)"
-    Apprise(url, "1", EVENTS).send(replace(notice(), text=text))
+    Apprise(url, "1", EVENTS).send(replace(notification(), text=text))
     (body,) = sent
     shown = body[field][0]["text"] if field == "attachments" else body[field]
     assert "log in" in shown
@@ -412,7 +412,7 @@ def test_no_text_of_a_machine_is_markup_for_a_chat(monkeypatch, url, field, harm
 def test_without_apprise_the_extra_is_named(monkeypatch):
     """It is no dependency of the rest."""
     monkeypatch.setitem(sys.modules, "apprise", None)
-    (error,) = try_all([Apprise("json://h/secret-part", "1", EVENTS)], notice()).values()
+    (error,) = try_all([Apprise("json://h/secret-part", "1", EVENTS)], notification()).values()
     assert error.hint == "run: pip install 'tpuctl[notify]'"
 
 

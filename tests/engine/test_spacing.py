@@ -20,13 +20,13 @@ MACHINES = ".tpuctl/heartbeat/"
 def written(lab, monkeypatch):
     """Return object -> virtual times at which it was written."""
     times = defaultdict(list)
-    adopt = lab.storage.objects.adopt
+    put_blob = lab.storage.objects.put_blob
 
     def noted(bucket, name, *rest, **more):
         times[name].append(lab.clock.now())
-        return adopt(bucket, name, *rest, **more)
+        return put_blob(bucket, name, *rest, **more)
 
-    monkeypatch.setattr(lab.storage.objects, "adopt", noted)
+    monkeypatch.setattr(lab.storage.objects, "put_blob", noted)
     return times
 
 

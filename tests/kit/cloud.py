@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import requests
 
-from orchestrator.app import holder, session, watch_all
+from orchestrator.app import holder, session, status, watch_all
 from orchestrator.app.fleet import sessions
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
@@ -195,7 +195,8 @@ class Cloud:
                 (watch_all, "SystemClock", lambda: UserClock(self)),
                 (sessions, "SystemClock", lambda: UserClock(self)),
                 (session, "this_process", self._introduced),
-                (session, "gone", self._gone),
+                (session, "process_ended", self._process_ended),
+                (status, "process_ended", self._process_ended),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),
                 (lease_object.Lease, "renewing", renewing),
                 (session, "open_cloud", opened),
@@ -209,7 +210,7 @@ class Cloud:
         me.holders.add(made.id)
         return made
 
-    def _gone(self, other):
+    def _process_ended(self, other):
         """Say whether a holder was a command of this very computer that has ended or was killed."""
         mine = [p for p in self.processes if p.user.state == self.acting[-1].user.state and p.over]
         return any(other.id in process.holders for process in mine)

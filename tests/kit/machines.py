@@ -50,13 +50,13 @@ class Worker:
 
 
 class Machines(NoHosts):
-    """All machines of the cloud. Workers for which *mute* says so save nothing; *unheard* ones report nothing."""
+    """All machines of the cloud; *saves_nothing* and *reports_nothing* choose workers that do not."""
 
     def __init__(self, cloud):
         super().__init__()
         self.cloud = cloud
         self.workers, self.starts = {}, Counter()
-        self.mute = self.unheard = lambda worker: False
+        self.saves_nothing = self.reports_nothing = lambda worker: False
         self.fleet = FleetMachines(cloud, self)
         self._parsed, self._complete = {}, {}
 
@@ -122,7 +122,7 @@ class Machines(NoHosts):
         return worker.base + int((self.cloud.clock.now() - worker.since) / STEP_SECONDS)
 
     def _beat(self, worker, now):
-        if now - worker.reported < REPORT_SECONDS or self.unheard(worker):
+        if now - worker.reported < REPORT_SECONDS or self.reports_nothing(worker):
             return
         worker.reported = now
         body = {"schema": 1, "incarnation": worker.incarnation, "worker": worker.index,
@@ -132,7 +132,11 @@ class Machines(NoHosts):
         self.put(worker, place, json.dumps(body).encode())
 
     def _save(self, worker, now):
-        if now - worker.saved < SAVE_SECONDS or worker.said.get("phase", "run") != "run" or self.mute(worker):
+        if (
+            now - worker.saved < SAVE_SECONDS
+            or worker.said.get("phase", "run") != "run"
+            or self.saves_nothing(worker)
+        ):
             return
         started = [int(n[len(GANG) :].split("/")[0]) for n in self._names(*self._place(worker), GANG)]
         if max(started, default=0) > worker.incarnation:

@@ -108,8 +108,8 @@ def test_from_nothing_it_foresees_what_the_forecast_says():
     """The two roads to a plan are one."""
     nothing = World(Absent(), Absent(), Present(()), Present(()), observed_at=NOW)
     fresh = record(
-        incarnation=0, bucket_seen=False, bucket_ready=False, uploaded="", pushed="", vm_accepted=False,
-        accepted=False, zone="", sightings={}, requested_at=0.0,
+        incarnation=0, bucket_observed=False, bucket_ready=False, uploaded="", pushed="", vm_accepted=False,
+        accepted=False, zone="", first_seen={}, requested_at=0.0,
     )  # fmt: skip
     assert foresee(spec(), KIND, nothing, fresh).changes == forecast(spec(), KIND, "b", "a").changes
 

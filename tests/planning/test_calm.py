@@ -63,7 +63,7 @@ RESTLESS = {
     "a place in the queue": {"s": spec(tpu=TpuSpec("v5litepod-8", (ZONE,), request="queued"))},
     "an operation": {"r": record(operations=(RUNNING,))},
     "a refusal": {"r": record(refusals=(REFUSED,))},
-    "a doubt": {"r": record(sightings={"node:1:unhealthy": NOW - 5})},
+    "a doubt": {"r": record(first_seen={"node:1:unhealthy": NOW - 5})},
     "no TPU": {"w": world(nodes=Present(()))},
     "a second TPU": {"w": world(nodes=Present((node(), node(2))))},
     "a TPU that is being made": {"w": world(nodes=Present((node(state=NodeState.CREATING),)))},
@@ -96,7 +96,7 @@ NEARLY_CALM = st.tuples(
         st.sampled_from([Phase.RUN, Phase.RUN, Phase.RUN, Phase.STOPPED]),
     ),
     st.builds(
-        lambda ago: record(started_at=NOW - ago, sightings={"node:1:ready": NOW - 900}), st.floats(0, 2000)
+        lambda ago: record(started_at=NOW - ago, first_seen={"node:1:ready": NOW - 900}), st.floats(0, 2000)
     ),
 )
 

@@ -10,7 +10,7 @@ from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, SELF_DELE
 from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.domain.units import Duration
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.planning.dead_man import alone, legs
+from orchestrator.planning.dead_man import auto_delete_text, legs
 from orchestrator.planning.termination import expiry
 from tests.planning.worlds import NOW, ZONE, record, spec
 
@@ -65,9 +65,9 @@ def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
 
 def test_status_says_what_becomes_of_a_tpu_that_nobody_watches():
     """When it goes, that it does not, or nothing before the first `up`."""
-    assert alone(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
-    assert alone(spec(), NOW) == "off (watch.self_delete)"
-    assert alone(ARMED, 0.0) == ""
+    assert auto_delete_text(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
+    assert auto_delete_text(spec(), NOW) == "off (watch.self_delete)"
+    assert auto_delete_text(ARMED, 0.0) == ""
 
 
 def test_a_flex_start_tpu_ends_by_itself():
@@ -78,4 +78,4 @@ def test_a_flex_start_tpu_ends_by_itself():
         wanted = replace(base, tpu=tpu)
         (leg,) = [leg for leg in legs(wanted) if leg.name == "TPU"]
         assert (leg.armed, life in leg.text) == (True, True)
-        assert f"{life} after it was given" in alone(wanted, 1.0)
+        assert f"{life} after it was given" in auto_delete_text(wanted, 1.0)

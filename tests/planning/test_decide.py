@@ -79,9 +79,9 @@ def test_what_is_unknown_leads_to_no_change(sight):
 def test_a_vanished_node_counts_as_gone_only_after_a_second_sighting():
     """One empty list is not believed; two, 30 s apart, are."""
     gone = world(nodes=Present(()))
-    first = record(sightings={"node:1:absent": NOW - 5})
+    first = record(first_seen={"node:1:absent": NOW - 5})
     assert decide(spec(), gone, first).empty
-    second = record(sightings={"node:1:absent": NOW - 31})
+    second = record(first_seen={"node:1:absent": NOW - 31})
     assert steps(decide(spec(), gone, second)) == [NODE_CREATE_2]
 
 
@@ -112,8 +112,8 @@ def test_a_passing_state_is_waited_out_and_then_replaced(state):
     """REPAIRING and its like may heal; after the deadline they count as lost."""
     odd = world(nodes=Present((node(state=state),)), heartbeats=SILENT)
     key = f"node:1:{state.name.lower()}"
-    assert decide(spec(), odd, record(sightings={key: NOW - 10})).empty
-    late = record(sightings={key: NOW - REPAIR_DEADLINE})
+    assert decide(spec(), odd, record(first_seen={key: NOW - 10})).empty
+    late = record(first_seen={key: NOW - REPAIR_DEADLINE})
     assert steps(decide(spec(), odd, late)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
@@ -125,17 +125,17 @@ def test_nodes_of_older_incarnations_are_deleted():
 
 def test_a_ready_node_that_is_silent_and_out_of_reach_is_replaced():
     """READY does not mean alive: a silent worker whose SSH failed for six heartbeats is a loss."""
-    lost = record(remote_failed_since=NOW - 180, next_remote_at=NOW + 1)
+    lost = record(ssh_failed_since=NOW - 180, ssh_next_try_at=NOW + 1)
     silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
     assert steps(decide(spec(), silent, lost)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
 def test_one_witness_does_not_condemn_a_ready_node():
     """A worker that reports is alive behind any firewall, and failures of long ago are no failures now."""
-    lost = record(remote_failed_since=NOW - 900, next_remote_at=NOW + 1)
+    lost = record(ssh_failed_since=NOW - 900, ssh_next_try_at=NOW + 1)
     assert decide(spec(), world(), lost).empty
     silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
-    long_ago = record(remote_failed_since=NOW - 900, next_remote_at=NOW - 600)
+    long_ago = record(ssh_failed_since=NOW - 900, ssh_next_try_at=NOW - 600)
     assert NODE_DELETE_1 not in steps(decide(spec(), silent, long_ago))
 
 
@@ -305,5 +305,7 @@ def test_a_bucket_in_another_region_is_refused_before_anything_is_made():
 @pytest.mark.parametrize("bucket", [Absent(), Unknown("429")])
 def test_no_tpu_is_asked_for_while_the_bucket_was_missed_and_not_seen_again(bucket):
     """Somebody may have taken the deployment down; a look that fails does not bring the bucket back."""
-    missed = record(accepted=False, requested_at=0.0, bucket_seen=True, sightings={"bucket:absent": NOW - 60})
+    missed = record(
+        accepted=False, requested_at=0.0, bucket_observed=True, first_seen={"bucket:absent": NOW - 60}
+    )
     assert decide(spec(vm="none"), world(bucket=bucket, nodes=Present(())), missed).changes == ()

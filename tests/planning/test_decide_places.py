@@ -29,7 +29,7 @@ def test_no_vm_is_made_or_started_when_the_bucket_with_the_data_is_gone(seen):
     """`down --delete-data` on another computer took both: a loop that slept meanwhile must not begin anew."""
     since = {"vm:absent": NOW - 300, "bucket:absent": NOW - 300}
     gone = world(bucket=Absent(), nodes=Present(()), vm=seen)
-    assert decide(spec(), gone, record(accepted=False, sightings=since)).empty
+    assert decide(spec(), gone, record(accepted=False, first_seen=since)).empty
 
 
 def test_nothing_is_pushed_to_a_node_that_is_replaced_in_the_same_pass():

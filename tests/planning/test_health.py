@@ -35,7 +35,7 @@ def steps(plan):
 def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
     """A fresh heartbeat is evidence of life; state and health are hearsay, for however long."""
     key = odd.state.name.lower()
-    long = record(sightings={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
+    long = record(first_seen={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
     assert decide(spec(), world(nodes=Present((odd,))), long).empty
 
 
@@ -49,7 +49,7 @@ def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
 )
 def test_silence_is_no_witness_while_a_boot_may_be_why(change, known, lost):
     """SSH may be closed by a firewall; a startup script that works, or a role that is new, explains the silence."""
-    tried = record(remote_failed_since=NOW - 400, next_remote_at=NOW, **known)
+    tried = record(ssh_failed_since=NOW - 400, ssh_next_try_at=NOW, **known)
     silent = world(heartbeats=Present(()), **change)
     assert (NODE_DELETE_1 in steps(decide(spec(), silent, tried))) is lost
 
@@ -59,7 +59,7 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
     """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
     first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
     seen = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
-    plan = decide(spec(), seen, record(sightings={"node:1:unhealthy": NOW - age}))
+    plan = decide(spec(), seen, record(first_seen={"node:1:unhealthy": NOW - age}))
     assert (NODE_DELETE_1 in steps(plan)) is replaced
 
 
@@ -76,7 +76,7 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
 def test_a_silent_unhealthy_node_is_replaced_after_a_while(beats, since, replaced):
     """At once if it has never reported, after minutes if it has, and never on an answer that did not come."""
     sick = world(nodes=Present((SICK,)), heartbeats=beats)
-    plan = decide(spec(), sick, record(sightings={"node:1:unhealthy": NOW - since}))
+    plan = decide(spec(), sick, record(first_seen={"node:1:unhealthy": NOW - since}))
     assert [s for s in steps(plan) if s in {NODE_DELETE_1, NODE_CREATE_2}] == (
         [NODE_DELETE_1, NODE_CREATE_2] if replaced else []
     )
@@ -85,15 +85,15 @@ def test_a_silent_unhealthy_node_is_replaced_after_a_while(beats, since, replace
 def test_a_node_of_health_timeout_gets_the_time_of_any_start():
     """TIMEOUT is also what a machine shows that is still warming up."""
     cold = world(nodes=Present((replace(SICK, timed_out=True),)), heartbeats=Present(()))
-    sightings = {"node:1:unhealthy": NOW - 900, "node:1:ready": NOW - 900}
-    assert NODE_DELETE_1 not in steps(decide(spec(), cold, record(sightings=sightings)))
+    first_seen = {"node:1:unhealthy": NOW - 900, "node:1:ready": NOW - 900}
+    assert NODE_DELETE_1 not in steps(decide(spec(), cold, record(first_seen=first_seen)))
     late = {"node:1:unhealthy": NOW - 1300, "node:1:ready": NOW - 1300}
-    assert NODE_DELETE_1 in steps(decide(spec(), cold, record(sightings=late)))
+    assert NODE_DELETE_1 in steps(decide(spec(), cold, record(first_seen=late)))
 
 
 def test_after_three_that_never_reported_a_sick_one_gets_the_time_of_any_start():
     """Replacing them by the half minute would only spend the grant."""
     sick = world(nodes=Present((SICK,)), heartbeats=Present(()))
     three = tuple((n, NOW - 100.0) for n in (1, 2, 3))
-    often = record(sightings={"node:1:unhealthy": NOW - 60}, mute=three)
+    often = record(first_seen={"node:1:unhealthy": NOW - 60}, never_reported=three)
     assert NODE_DELETE_1 not in steps(decide(spec(), sick, often))

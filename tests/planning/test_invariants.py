@@ -47,7 +47,7 @@ FINE = {
     "beside one that is preempted": (
         Plan((make(2),)), world(nodes=Present((replace(OURS, state=NodeState.PREEMPTED),))), FRESH),
     "beside one whose deletion was asked for": (
-        Plan((make(2),)), ONE, changed(FRESH, sightings={f"deleting:{OURS.name}": NOW})),
+        Plan((make(2),)), ONE, changed(FRESH, first_seen={f"deleting:{OURS.name}": NOW})),
     "asked for again by its own name": (Plan((make(1),)), NONE, changed(FRESH, accepted=False)),
     "the end": (Plan((REMOVE, make(0, Kind.VM, Verb.STOP)), outcome=Outcome.DONE), ONE, FRESH),
 }  # fmt: skip

@@ -63,13 +63,13 @@ def test_a_machine_gets_time_to_boot_before_its_silence_counts():
     """A worker that has never reported is looked after only after the grace of its boot."""
     two = world(nodes=Present((node(workers=(Worker(0, "a"), Worker(1, "b"))),)))
     for age, pushed in ((BOOT_GRACE - 5, False), (BOOT_GRACE + 5, True)):
-        step = decide_job(spec(), two, record(sightings={"node:1:ready": NOW - age}))
+        step = decide_job(spec(), two, record(first_seen={"node:1:ready": NOW - age}))
         assert bool(step.changes) is pushed
 
 
 def test_a_failed_push_is_not_repeated_at_once():
     """The next try has its time."""
     late = world(heartbeats=Present((beat(updated=NOW - 500),)))
-    step = decide_job(spec(), late, record(next_remote_at=NOW + 3))
+    step = decide_job(spec(), late, record(ssh_next_try_at=NOW + 3))
     assert step.changes == ()
     assert step.wake_in == pytest.approx(3)

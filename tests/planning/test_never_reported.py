@@ -27,8 +27,8 @@ def known(waited, **fields):
     """Return a record whose first TPU has been READY for so many seconds."""
     base = record_of(
         incarnation=1, zone=ZONE, accepted=True, requested_at=NOW - waited - 200, zones_used=(ZONE,),
-        bucket_seen=True, bucket_ready=True, vm_accepted=True, started_at=NOW - waited - 300,
-        sightings={READY: NOW - waited},
+        bucket_observed=True, bucket_ready=True, vm_accepted=True, started_at=NOW - waited - 300,
+        first_seen={READY: NOW - waited},
     )  # fmt: skip
     return changed(base, **fields)
 
@@ -51,32 +51,32 @@ def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
     assert any(c.verb is Verb.CREATE and c.kind is Kind.NODE for c in plan.changes) is replaced
 
 
-SOON = known(SILENT_DEADLINE, beacons=(1,))
+SOON = known(SILENT_DEADLINE, reports_at_boot=(1,))
 FIRST = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_DEADLINE)
-MUTE = tuple((n, NOW - 100.0) for n in range(2, 2 + SILENT_TPUS))
+NEVER_REPORTED = tuple((n, NOW - 100.0) for n in range(2, 2 + SILENT_TPUS))
 
 
 def spans(zone):
     """Return the bills of the mute ones."""
-    return tuple(Span(Kind.NODE, f"demo-tpu-g{n}", zone, NOW - 900, NOW - 100) for n, _ in MUTE)
+    return tuple(Span(Kind.NODE, f"demo-tpu-g{n}", zone, NOW - 900, NOW - 100) for n, _ in NEVER_REPORTED)
 
 
 @pytest.mark.parametrize(
     ("record", "seen", "replaced"),
     [
         (SOON, silent(), True),
-        (known(SILENT_DEADLINE - 1, beacons=(1,)), silent(), False),
+        (known(SILENT_DEADLINE - 1, reports_at_boot=(1,)), silent(), False),
         # Its script reports late: an earlier tpuctl gave it to the machine.
-        (known(SILENT_DEADLINE, beacons=(2,)), silent(), False),
+        (known(SILENT_DEADLINE, reports_at_boot=(2,)), silent(), False),
         (SOON, silent(boots=(FIRST,)), False),
         (SOON, world(heartbeats=Unknown("503")), False),
         (SOON, silent(nodes=Present((node(healthy=False, health="TIMEOUT", timed_out=True),))), False),
         (changed(SOON, granted_at=NOW - GRANT_SETTLES + 1), silent(), False),
         (changed(SOON, granted_at=NOW - GRANT_SETTLES), silent(), True),
-        (changed(SOON, mute=MUTE, spans=spans(ZONE)), silent(), False),
-        (changed(SOON, mute=MUTE), silent(), False),  # nobody knows where they were
-        (changed(SOON, mute=MUTE, spans=spans(OTHER_ZONE)), silent(), True),
-        (changed(SOON, mute=MUTE[1:], spans=spans(ZONE)), silent(), True),
+        (changed(SOON, never_reported=NEVER_REPORTED, spans=spans(ZONE)), silent(), False),
+        (changed(SOON, never_reported=NEVER_REPORTED), silent(), False),  # nobody knows where they were
+        (changed(SOON, never_reported=NEVER_REPORTED, spans=spans(OTHER_ZONE)), silent(), True),
+        (changed(SOON, never_reported=NEVER_REPORTED[1:], spans=spans(ZONE)), silent(), True),
     ],
     ids=[
         "silent", "not yet", "an old script", "it has begun", "unknown", "TIMEOUT", "a new grant",
@@ -95,7 +95,7 @@ def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes
 
 def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
     """After the time of any start; it counts as one that has never reported."""
-    (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_DEADLINE, beacons=(1,))))
+    (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_DEADLINE, reports_at_boot=(1,))))
     assert "has begun" in change.why
     assert change.never_reported
 
@@ -103,7 +103,7 @@ def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
 def test_a_first_report_does_not_wipe_the_slate():
     """Scripts that all begin, and of which none comes through, would be paid for without end."""
     looked = silent(boots=(FIRST,))
-    assert learn(known(60, mute=MUTE), looked).silence.never_reported == MUTE
+    assert learn(known(60, never_reported=NEVER_REPORTED), looked).silence.never_reported == NEVER_REPORTED
 
 
 def test_the_zone_of_a_mute_one_is_left_for_a_while():
@@ -116,7 +116,7 @@ def test_the_zone_of_a_mute_one_is_left_for_a_while():
 
 def test_the_record_says_which_scripts_report_first_as_long_as_that_matters():
     """The newest TPU and those that race with it."""
-    raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), beacons=(1, 2))
+    raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), reports_at_boot=(1, 2))
     assert with_boot_report(raced, 3).silence.reports_at_boot == (2, 3)
 
 
@@ -145,7 +145,7 @@ def test_an_end_that_has_begun_is_not_taken_back():
     """The TPU is READY no more while it is deleted; another one would wait in vain too."""
     wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
     ended = decide(wanted, silent(), known(SILENT_TIME))
-    going = known(SILENT_TIME, sightings={}, outcome=ended.outcome.value, reason=ended.reason)
+    going = known(SILENT_TIME, first_seen={}, outcome=ended.outcome.value, reason=ended.reason)
     gone = silent(nodes=Present(()))
     assert decide(wanted, gone, going).outcome is Outcome.FAILED
     assert not any(c.verb is Verb.CREATE for c in decide(wanted, gone, going).changes)
@@ -168,7 +168,7 @@ def test_a_tpu_that_was_lost_for_another_reason_does_not_count():
 
 def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
     """Its startup script came through; the network to it, or the machine, failed later."""
-    lost = known(9 * START_DEADLINE, remote_failed_since=NOW - 600, next_remote_at=NOW - 1)
+    lost = known(9 * START_DEADLINE, ssh_failed_since=NOW - 600, ssh_next_try_at=NOW - 1)
     looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
     (change,) = deletions(decide(spec(), looked, lost))
     assert "out of reach" in change.why
@@ -185,8 +185,8 @@ def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
 )
 def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
     """Neither a bad hour with one TPU nor a short outage ends it; both together leave no hope."""
-    mute = tuple((number, NOW - since) for number in range(1, many + 1))
-    plan = decide(spec(), silent(), known(60, mute=mute))
+    never_reported = tuple((number, NOW - since) for number in range(1, many + 1))
+    plan = decide(spec(), silent(), known(60, never_reported=never_reported))
     assert (plan.outcome is Outcome.FAILED) is ends
     assert ("never reported" in plan.reason) is ends
     assert bool(deletions(plan)) is ends
@@ -194,5 +194,7 @@ def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
 
 def test_one_report_wipes_the_slate_clean():
     """What came up once can come up again."""
-    spoken = learn(known(60, mute=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((beat(),))))
+    spoken = learn(
+        known(60, never_reported=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((beat(),)))
+    )
     assert spoken.silence.never_reported == ()

@@ -107,7 +107,7 @@ def test_a_zone_that_holds_one_is_not_asked_beside_a_node_of_ours():
     assert asked_for(spec(), LOST, held(ZONE)) == ([OTHER_ZONE], [])
     gone = world(nodes=Present(()), heartbeats=Present(()))
     absent = {f"node:1:{word}": NOW - 300 for word in ("absent", "preempted")}
-    assert asked_for(only, gone, held(ZONE, sightings=absent)) == ([ZONE], [])
+    assert asked_for(only, gone, held(ZONE, first_seen=absent)) == ([ZONE], [])
 
 
 def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_does_not_end():
@@ -115,7 +115,7 @@ def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_do
     only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR + 1))[0] == []
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR))[0] == [ZONE]
-    hangs = held(ZONE, sightings={"deleting:demo-tpu-g1": NOW - LONGEST_GOING})
+    hangs = held(ZONE, first_seen={"deleting:demo-tpu-g1": NOW - LONGEST_GOING})
     assert asked_for(only, LOST, hangs)[0] == [ZONE]
 
 

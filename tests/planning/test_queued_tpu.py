@@ -143,6 +143,6 @@ def test_what_has_become_of_a_lost_tpu_is_told_as_what_it_is(changes, known, tol
     """A flex-start TPU is not preempted; one that goes early has no reason that anybody knows."""
     lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
     wanted = spec(tpu=replace(spec().tpu, **changes))
-    assert loss_text(wanted, record(sightings=ran, **known), lost, NOW) == told
-    unseen = loss_text(wanted, record(sightings={}, **known), lost, NOW)
+    assert loss_text(wanted, record(first_seen=ran, **known), lost, NOW) == told
+    unseen = loss_text(wanted, record(first_seen={}, **known), lost, NOW)
     assert unseen.startswith("was ended by Google; a flex-start TPU runs for" if "Google" in told else told)

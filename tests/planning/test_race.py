@@ -38,7 +38,7 @@ def racer(number, state=NodeState.CREATING, **more):
 def running(**more):
     """The record of a race of three that nobody has won yet."""
     rivals = tuple(Candidate(n, ZONES[n - 1], NOW - 60, accepted=True) for n in (2, 3))
-    base = {"round": 1, "rivals": rivals, "highest": 3, "requested_at": NOW - 60, "sightings": {}}
+    base = {"round": 1, "rivals": rivals, "highest": 3, "requested_at": NOW - 60, "first_seen": {}}
     return record(**{**base, **more})
 
 
@@ -182,8 +182,8 @@ def test_losers_are_remembered_until_they_are_surely_gone():
     gone = {f"node:{n}:absent": NOW - 40 for n in (2, 3)}
     now = seen(racer(1, NodeState.READY))
     assert len(learn(won, now).race.rivals) == 2
-    assert learn(changed(won, sightings=gone), now).race.rivals == ()
-    assert len(learn(changed(won, sightings=gone), replace(now, nodes=Unknown("503"))).race.rivals) == 2
+    assert learn(changed(won, first_seen=gone), now).race.rivals == ()
+    assert len(learn(changed(won, first_seen=gone), replace(now, nodes=Unknown("503"))).race.rivals) == 2
 
 
 def test_a_race_that_the_record_has_lost_is_found_again_by_its_labels():

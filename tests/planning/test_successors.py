@@ -139,7 +139,7 @@ def test_one_that_is_out_of_sight_for_a_moment_is_not_followed():
     assert learn(asked(), hidden).node.incarnation == 1
     unsure = replace(hidden, nodes=Unknown("503"))
     assert learn(asked(), unsure).node.incarnation == 1
-    gone = asked(sightings={"node:1:absent": NOW - 31})
+    gone = asked(first_seen={"node:1:absent": NOW - 31})
     assert learn(gone, hidden).node.incarnation == 2
 
 
@@ -156,7 +156,7 @@ def test_a_refused_successor_is_asked_for_anew_after_its_pause():
 
 def test_a_successor_that_was_never_made_is_forgotten():
     """A process was killed between its intent and the call: the TPU that works waits for nobody."""
-    known = asked(sightings={"node:1:ready": NOW - 900, "node:2:absent": NOW - 31})
+    known = asked(first_seen={"node:1:ready": NOW - 900, "node:2:absent": NOW - 31})
     assert candidates(learn(known, seen(FIRST))) == ()
 
 

@@ -11,7 +11,7 @@ from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UnclaimedError
 from orchestrator.planning.decide import decide
-from orchestrator.planning.notices import due
+from orchestrator.planning.notifications import due
 from orchestrator.planning.unclaimed import lost_text, uncommitted_text
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, beat, node, record, spec, world

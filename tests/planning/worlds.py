@@ -80,13 +80,13 @@ def record(**overrides) -> Record:
         requested_at=NOW - 1000,
         zones_used=(ZONE,),
         vm_accepted=True,
-        bucket_seen=True,
+        bucket_observed=True,
         bucket_ready=True,
         bundle="b",
         agent="a",
         uploaded="b:a",
         pushed="b",
-        sightings={"node:1:ready": NOW - 900},
+        first_seen={"node:1:ready": NOW - 900},
         type="v5litepod-8",
     )
     return changed(base, **overrides)

@@ -14,7 +14,7 @@ import traceback
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.app.holder import gone, this_process
+from orchestrator.app.holder import process_ended, this_process
 from orchestrator.app.process_lock import only_here
 from orchestrator.clock import SystemClock
 from orchestrator.engine.lease_object import Lease
@@ -85,7 +85,7 @@ class Role:
     def lease(self):
         """Return a lease that nobody has taken yet, as a process of this computer or of another one."""
         self.me = this_process("watch", self.clock.now())
-        return Lease(self.store, self.clock, self.me, gone if self.here else lambda _: False)
+        return Lease(self.store, self.clock, self.me, process_ended if self.here else lambda _: False)
 
     def record(self):
         """Return the record, loaded."""

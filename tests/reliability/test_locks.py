@@ -69,7 +69,7 @@ class Scene:
         self.folder, self.storage, self.url, self.rate = folder, storage, url, rate
         folder.mkdir()
         storage.buckets.create("p", {"name": folder.name})
-        record = encode(record_of(bucket_seen=True), "demo")
+        record = encode(record_of(bucket_observed=True), "demo")
         storage.objects.insert(folder.name, RECORD, record, {}, Preconditions())
 
     def role(self, kind, name="", **more):

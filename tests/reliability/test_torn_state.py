@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.app import expired
-from orchestrator.app.holder import gone, this_process
+from orchestrator.app.holder import process_ended, this_process
 from orchestrator.config.adapter import dump, restore
 from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import with_checksum
@@ -150,7 +150,7 @@ def test_no_damage_gives_the_lease_of_a_living_holder_away(state):
     """A changed process id must not look like a dead process, and a changed name not like our own."""
     clock, store = state.clock, store_of(state)
     data, outcomes = this_process("watch", clock.now(), yields=()).to_json(), Counter()
-    mine = Lease(store, clock, Holder("mine", "there", "up", clock.now()), gone)
+    mine = Lease(store, clock, Holder("mine", "there", "up", clock.now()), process_ended)
     for damaged in damages(data, BITS):
         state.put(LEASE, damaged)
         with pytest.raises(LeaseHeldError) as refused:

@@ -158,7 +158,7 @@ class Machine:
             self.save(step + number * STEPS)
             with contextlib.suppress(AgentError):
                 self.agent._commit()
-            self.parts.reporter.report(at_once=True)
+            self.parts.heartbeat_writer.report(at_once=True)
 
 
 @dataclass

@@ -69,6 +69,6 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         status=status, record=record, beats=beats, events=events,
         summary=summary,
         spending=spending(spec, catalog, record, beats, now), losses=losses(points, beats), now=now,
-        rehearsed=False,
+        unbilled=False,
         **more,
     )  # fmt: skip

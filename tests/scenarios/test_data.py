@@ -65,7 +65,7 @@ def test_s24_a_partial_checkpoint_is_never_the_newest(cloud):
     cloud.wait(300)
     bucket = cloud.buckets()[0]
     ((step, _), *_) = sorted(cloud.machines.complete(bucket), reverse=True)
-    cloud.machines.mute = lambda worker: worker.index == 3
+    cloud.machines.saves_nothing = lambda worker: worker.index == 3
     cloud.wait(300)
     newer = [name for name in cloud.objects("checkpoints/") if int(name.split("/")[1]) > step]
     assert newer, "nothing newer was begun"

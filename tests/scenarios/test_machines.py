@@ -56,7 +56,7 @@ def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(cloud, user):
 
     def lose():
         cloud.model.set_node_state(G1, "REPAIRING")
-        cloud.machines.unheard = lambda worker: worker.incarnation == 1
+        cloud.machines.reports_nothing = lambda worker: worker.incarnation == 1
 
     cloud.later(30, lose)
     cloud.model.fail_next("tpu.nodes.delete", ["transient"] * 6)
@@ -67,7 +67,7 @@ def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(cloud, user):
             cloud.later(10, heal)
             return
         cloud.model.set_node_state(G1, "READY")
-        cloud.machines.unheard = lambda worker: False
+        cloud.machines.reports_nothing = lambda worker: False
         together.extend(cloud.in_use())
 
     cloud.later(100, heal)

@@ -79,7 +79,7 @@ class CanaryCloud(Cloud):
                 *(patch.object(*change) for change in changes),
                 patch("orchestrator.app.secret.open_manager", self._manager),
                 patch("orchestrator.app.notify.open_manager", self._manager),
-                patch("orchestrator.engine.notifications.Postman", Postman),
+                patch("orchestrator.engine.outbox.Postman", Postman),
             ]
             for one in patches:
                 one.start()
@@ -236,8 +236,8 @@ class Postman:
     def __init__(self, outbox):
         self._outbox = outbox
 
-    def add(self, notices):
-        self._outbox.add(notices)
+    def add(self, notifications):
+        self._outbox.add(notifications)
         self._outbox.deliver()
 
     def end(self, _):

@@ -99,7 +99,7 @@ def test_the_guard_stands_before_every_command_that_acts(here, tmp_path):
         "job: {command: c}\n"
     )
     session = Session(Choice(tmp_path / "tpuctl.yaml", (), "gcp"), Reporter())
-    with pytest.raises(UsageError, match="project-a"), session.alone("up"):
+    with pytest.raises(UsageError, match="project-a"), session.holding_lease("up"):
         pytest.fail("the lease was asked for")
 
 

@@ -112,7 +112,7 @@ def test_a_deployment_made_anew_elsewhere_is_not_taken_for_an_old_record(lab, kn
     lab.wait(60)
     lab.open(a_spec()).store.delete(RECORD)
     other = opened(lab, KEY, "other")
-    other.update(lambda record: changed(record, bucket_seen=True, preemptions=77))
+    other.update(lambda record: changed(record, bucket_observed=True, preemptions=77))
     assert opened(lab).current.node.preemptions == 77
     assert opened(lab).damaged == ""
 
@@ -162,7 +162,7 @@ OPERATION = Operation("operations/x", Kind.NODE, Verb.CREATE, "demo-tpu-g1", "eu
 def test_a_record_holds_what_tpuctl_writes_or_is_damaged(monkeypatch, changes):
     """Then the copy here counts; `down` finds by label what there is, and ends with nothing left."""
     monkeypatch.setattr(record_format, "_readable", lambda record: record)  # A forger writes what he likes.
-    data = encode(changed(record_of(bucket_seen=True), **changes), "demo")
+    data = encode(changed(record_of(bucket_observed=True), **changes), "demo")
     with pytest.raises(DamagedRecordError):
         decode(data, "demo")
     whole = record_of(spans=(SPAN,), operations=(OPERATION,), zones_used=("europe-west4-b",), fence=1 << 60)
@@ -198,7 +198,7 @@ def test_down_goes_on_without_the_lease_when_the_user_says_so(lab):
     controller.cloud.store.write = racing
     with pytest.raises(LeaseHeldError):
         Sweep(controller.deployment).begin()
-    sweep = Sweep(controller.deployment, alone=False)
+    sweep = Sweep(controller.deployment, under_lease=False)
     sweep.begin()
     assert sweep.machines() == ()
     assert lab.nodes() == lab.vms() == {}

@@ -2,7 +2,7 @@
 
 from orchestrator.app import watch
 from orchestrator.cli.views import job_progress
-from orchestrator.engine.notifications import Notifier
+from orchestrator.engine.outbox import Notifier
 
 
 def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(user, monkeypatch):

@@ -93,7 +93,7 @@ class SimulatedUser:
     def _up(self, process):
         controller = Controller(self.world, self.spec, process, "up")
 
-        with controller.alone():
+        with controller.holding_lease():
             record_wanted(controller.deployment, DIGEST["bundle"], DIGEST["agent"])
             watcher = process.watcher = controller.watcher(self.checks.began)
             pass_until(
@@ -103,7 +103,7 @@ class SimulatedUser:
 
     def _watch(self, process):
         controller = Controller(self.world, self.spec, process, "watch")
-        with controller.alone():
+        with controller.holding_lease():
             if not controller.records.current.job.bundle:
                 return
             watcher = process.watcher = controller.watcher(self.checks.began)
@@ -116,7 +116,7 @@ class SimulatedUser:
 
     def _down(self, process):
         controller = Controller(self.world, self.spec, process, "down", forgiving=True)
-        with controller.alone():
+        with controller.holding_lease():
             left = delete_all(controller.sweep(), controller.deployment.bucket if self.deleting else "")
             if self.deleting and not left:
                 shutil.rmtree(controller.folder, ignore_errors=True)

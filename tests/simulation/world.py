@@ -303,8 +303,8 @@ class Controller:
             self.world.say(f"{self.process.name} # {event.kind}: {event.text}")
 
     @contextmanager
-    def alone(self):
-        """Hold lease and record, as `Session.alone` does."""
+    def holding_lease(self):
+        """Hold lease and record, as `Session.holding_lease` does."""
         self.lease.acquire()
         with self.lease.renewing():
             if self.forgiving:

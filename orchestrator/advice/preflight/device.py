@@ -96,10 +96,10 @@ def core_memory(spec: Spec, catalog: Catalog, _: SourceFacts) -> Iterator[Hit]:
     optimizer alone too large: stop. With gradients and batch too large: warning; above 90 %: note. Needs
     `job.memory.params_millions`.
     """
-    need, kind = spec.job.memory, catalog.accelerator(spec.tpu.type)
-    if need.params_millions is None or kind is None or need.shards < 1:
+    need, accelerator = spec.job.memory, catalog.accelerator(spec.tpu.type)
+    if need.params_millions is None or accelerator is None or need.shards < 1:
         return
-    room = kind.hbm_gib_per_chip / kind.devices_per_chip
+    room = accelerator.hbm_gib_per_chip / accelerator.devices_per_chip
     copy = need.params_millions * 1e6 * _BYTES[need.dtype] / need.shards / _GIB
     state = copy * STATE_VALUES[need.optimizer]
     batch = (need.activations_gb or 0.0) * 1e9 / _GIB
@@ -107,9 +107,9 @@ def core_memory(spec: Spec, catalog: Catalog, _: SourceFacts) -> Iterator[Hit]:
     total = 2 * copy + state + batch
     if total <= room * _ROOM:
         return
-    core = "core" if kind.devices_per_chip == 2 else "chip"
+    core = "core" if accelerator.devices_per_chip == 2 else "chip"
     parts = f"model {copy:.1f} + gradients {copy:.1f} + {need.optimizer} {state:.1f} + batch {batch:.1f}"
-    message = f"{parts} = {total:.1f} GiB; a {kind.generation} {core} has {room:g} GiB"
+    message = f"{parts} = {total:.1f} GiB; a {accelerator.generation} {core} has {room:g} GiB"
     if need.activations_gb is None:
         message += " (the batch is not stated)"
     level = Level.STOP if copy + state > room else Level.WARN if total > room else Level.NOTE

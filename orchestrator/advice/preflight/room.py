@@ -143,15 +143,19 @@ def _copies(spec: Spec, facts: SourceFacts) -> tuple[int, str]:
 
 
 def _machine(spec: Spec, catalog: Catalog) -> MachineRoom | None:
-    kind = catalog.accelerator(spec.tpu.type)
-    processes = 8 if kind is None else kind.chips_per_host * kind.devices_per_chip
+    accelerator = catalog.accelerator(spec.tpu.type)
+    processes = 8 if accelerator is None else accelerator.chips_per_host * accelerator.devices_per_chip
     if spec.job.run_on == "vm":
         vm = spec.vm if isinstance(spec.vm, VmSpec) else VmSpec()
         return MachineRoom(vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes)
-    if kind is None:
+    if accelerator is None:
         return None
-    name = f"{kind.type} (memory not verified)" if kind.generation in _FROM_MEMORY else kind.type
-    return MachineRoom(name, TPU_DISK_GB, kind.host_mem_gib, processes)
+    name = (
+        f"{accelerator.type} (memory not verified)"
+        if accelerator.generation in _FROM_MEMORY
+        else accelerator.type
+    )
+    return MachineRoom(name, TPU_DISK_GB, accelerator.host_mem_gib, processes)
 
 
 def _whole(text: str | None, otherwise: int) -> int:

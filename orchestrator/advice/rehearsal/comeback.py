@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from math import isclose
 
-from orchestrator.advice.rehearsal.life import Blow, Kill, RehearsedLife
+from orchestrator.advice.rehearsal.life import Injection, Kill, RehearsedLife
 from orchestrator.domain.observation import Heartbeat, Phase
 
 PARTS = {
@@ -58,28 +58,30 @@ class Comeback:
         return {**asdict(self), "kill": self.kill.value, "fault": self.fault.value if self.fault else None}
 
 
-def comeback_of(blow: Blow, life: RehearsedLife, unbroken: RehearsedLife | None = None) -> Comeback:
+def comeback_of(injection: Injection, life: RehearsedLife, unbroken: RehearsedLife | None = None) -> Comeback:
     """Find the next incarnation that trained, and compare where it went on with what had been saved."""
     chain = life.chain
-    later = [chain[n] for n in chain if n > blow.incarnation]
+    later = [chain[n] for n in chain if n > injection.incarnation]
     wrote = {save.incarnation for save in life.written}
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
     # The TPU was not touched: no resume is asked of the job.
-    if blow.kill is Kill.VM:
-        return Comeback(blow.kill, resumed=True, why="the VM came back; the TPU trained on")
+    if injection.kill is Kill.VM:
+        return Comeback(injection.kill, resumed=True, why="the VM came back; the TPU trained on")
     if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
         why = "it was started again from the beginning and reached its end"
-        return Comeback(blow.kill, resumed=True, why=why, parts=_parts(blow, later[-1], tells_steps=False))
+        return Comeback(
+            injection.kill, resumed=True, why=why, parts=_parts(injection, later[-1], tells_steps=False)
+        )
     if not trained:
         why = "no later machine made a step"
-        return Comeback(blow.kill, resumed=False, why=why, fault=Fault.NO_RETURN)
+        return Comeback(injection.kill, resumed=False, why=why, fault=Fault.NO_RETURN)
     after = trained[0]
     tells_steps = life.tells_steps
     restored = after.resumed_from or 0
     # A job that ignores its checkpoint begins below the restored step, whatever it was given.
     start = restored if after.began_at is None else min(restored, after.began_at)
-    before = chain.get(blow.incarnation)
-    reached = max(blow.step or 0, (before.step or 0) if before else 0)
+    before = chain.get(injection.incarnation)
+    reached = max(injection.step or 0, (before.step or 0) if before else 0)
     first = after.timings.get("first_step")
     resumed, fault = True, None
     why = f"it went on from step {start}"
@@ -90,22 +92,22 @@ def comeback_of(blow: Blow, life: RehearsedLife, unbroken: RehearsedLife | None 
         evidence = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
         why = f"step {restored} was restored, but {evidence}"
         start = min(start, min(lower, default=start))
-    elif blow.committed is not None and start < blow.committed:
+    elif injection.committed is not None and start < injection.committed:
         resumed, fault = False, Fault.OLDER
-        why = f"step {blow.committed} was saved, but it went on from step {start}"
+        why = f"step {injection.committed} was saved, but it went on from step {start}"
     # Nothing to go on from is no fault of the resume, as long as no step was lost by it.
-    elif blow.committed is None and not start:
+    elif injection.committed is None and not start:
         resumed, fault = reached == 0, Fault.NOTHING_SAVED
         why = f"nothing had been saved by step {reached}; it began again"
     return Comeback(
-        blow.kill,
+        injection.kill,
         resumed=resumed,
         why=why,
         ignored=fault is Fault.IGNORED,
         redone=max(0, reached - start) if tells_steps else None,
-        seconds=first - blow.at if tells_steps and first is not None else None,
+        seconds=first - injection.at if tells_steps and first is not None else None,
         fault=fault,
-        parts=_parts(blow, after, tells_steps=tells_steps),
+        parts=_parts(injection, after, tells_steps=tells_steps),
         warm_saved=_warm_saved(life.chain[min(life.chain)], after, tells_steps=tells_steps),
     )
 
@@ -139,9 +141,9 @@ def _few(steps: list[int]) -> str:
     return ", ".join(str(step) for step in steps[:3]) + (" ..." if len(steps) > 3 else "")
 
 
-def _parts(blow: Blow, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
+def _parts(injection: Injection, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
     """Return the seconds of each part that is known; the first step's only where the job *tells_steps*."""
-    marks = {**after.timings, "": blow.at}
+    marks = {**after.timings, "": injection.at}
     return {
         name: max(0.0, marks[end] - marks[begin])
         for name, (begin, end) in PARTS.items()

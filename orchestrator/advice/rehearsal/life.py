@@ -26,7 +26,7 @@ class Kill(Enum):
 
 
 @dataclass(frozen=True)
-class Blow:
+class Injection:
     """
     Remember one injected failure: what the job had reported before it, as far as it was heard.
 
@@ -71,7 +71,7 @@ class RehearsedLife:
     outcome: Outcome | None
     reason: str = ""
     beats: tuple[Heartbeat, ...] = ()
-    blows: tuple[Blow, ...] = ()
+    injections: tuple[Injection, ...] = ()
     saves: tuple[Save, ...] = ()
     written: tuple[Save, ...] = ()
     steps: frozenset[int] = frozenset()

@@ -152,7 +152,7 @@ class RehearsalVerdict:
 
 def judge(broken: RehearsedLife, unbroken: RehearsedLife | None, missed: int = 0) -> RehearsalVerdict:
     """Return the verdict over a run with failures; *unbroken* is a run of the same job without any."""
-    comebacks = settled([comeback_of(blow, broken, unbroken) for blow in broken.blows])
+    comebacks = settled([comeback_of(injection, broken, unbroken) for injection in broken.injections])
     loss, whole = broken.loss, unbroken.loss if unbroken else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
     known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
@@ -204,7 +204,7 @@ def _causes(found: RehearsalVerdict, life: RehearsedLife) -> list[Cause]:
         causes.append(Cause.TOO_SHORT)
     if found.crash is not None:
         causes.append(_cause_of(found.crash))
-    unsaved = [b for b in life.blows if b.committed is None and b.kill is not Kill.VM]
+    unsaved = [b for b in life.injections if b.committed is None and b.kill is not Kill.VM]
     if unsaved and not found.silent:
         causes.append(Cause.UNSAVED)
     by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.ANEW: Cause.ANEW, Fault.BACK: Cause.BACK}

@@ -176,7 +176,7 @@ class Player:
         self._remember(starts=self.record.starts + 1)
         # The start is reported before it happens, so that a machine that loses its disk still learns of it.
         with contextlib.suppress(AgentError, OSError):
-            parts.reporter.report(5.0, at_once=True)
+            parts.heartbeat_writer.report(5.0, at_once=True)
         # Beyond the target only a count can be here: what proves its step has ended the job before.
         proven = not self._is_beyond(attempt)
         # A checkpoint that was passed over is still in the job's own bucket, and is no news.

@@ -68,7 +68,7 @@ class Restorer:
         if attempt.resume_step is None or attempt.resume_incarnation is None:
             return Restored("", tuple(self._put_doubtful_aside(attempt.resume_step)))
         manifest = self._manifest(attempt.resume_step, attempt.resume_incarnation)
-        local.format.adopt(manifest.format, _base_of(manifest))
+        local.format.continue_as(manifest.format, _base_of(manifest))
         notes = self._put_doubtful_aside(attempt.resume_step)
         wrong = _difference(local.folder / manifest.folder, manifest)
         if wrong is not None:

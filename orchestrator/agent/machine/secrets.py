@@ -64,7 +64,7 @@ class Secrets:
     def __init__(self, environ: Mapping[str, str], metadata: Metadata, redactor: Redactor) -> None:
         self._environ = environ
         self._base = secret_endpoint(environ)
-        self._rehearsed = is_rehearsal(environ)
+        self._rehearsal = is_rehearsal(environ)
         self._project = environ.get("TPUCTL_PROJECT", "")
         self._metadata = metadata
         self._tokens = Tokens(metadata, optional=False)
@@ -101,7 +101,7 @@ class Secrets:
 
     def _refused(self, one: WantedSecrets, reply: Reply) -> SecretError:
         error = _error(reply)
-        store = f"run: tpuctl secret set {one.name}" + (" --cloud local" if self._rehearsed else "")
+        store = f"run: tpuctl secret set {one.name}" + (" --cloud local" if self._rehearsal else "")
         grant = f"gcloud secrets add-iam-policy-binding {one.name} --member=serviceAccount:"
         if reply.status == 403 and _NARROW in json.dumps(error):
             hint = "recreate the machine: tpuctl down, then tpuctl up (checkpoints stay in the bucket)"

@@ -62,7 +62,7 @@ class FleetPrice:
     head: Hourly
     node: Hourly
     nodes: int
-    rehearsed: bool
+    unbilled: bool
 
 
 class EventsOnly(Reporter):

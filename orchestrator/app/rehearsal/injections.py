@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.advice.rehearsal.life import Blow, Kill, LifeSign, Moment, come
+from orchestrator.advice.rehearsal.life import Injection, Kill, LifeSign, Moment, come
 from orchestrator.app.rehearsal.evidence import RunEvidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.contract.object_names import CHECKPOINTS
@@ -32,8 +32,8 @@ class JobOverError(Exception):
     """Say that the job ended before the next failure."""
 
 
-class Blows:
-    """Strike the deployment on a stage while `watch` looks after it."""
+class Injector:
+    """Inject failures into a rehearsed deployment while `watch` runs it."""
 
     def __init__(
         self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: RunEvidence, chance: random.Random
@@ -44,9 +44,9 @@ class Blows:
         self._chance = chance
         self._struck = ""
 
-    def strike(self, kill: Kill, moment: Moment) -> Blow:
+    def inject(self, kill: Kill, moment: Moment) -> Injection:
         """
-        Wait for *moment* and for that of *kill*, and strike.
+        Wait for *moment* and for that of *kill*, then inject the failure.
 
         Raise JobOverError when the job is over before, TpuctlError when the moment does not come.
         """
@@ -54,21 +54,21 @@ class Blows:
         node, beat = self._running(moment, other_than=self._struck)
         if kill is Kill.VM:
             self._stop_vm()
-            return self._blow(kill, beat)
+            return self._injection(kill, beat)
         if kill is Kill.SAVE:
             beat = self._at_a_save() or beat
         elif kill in {Kill.NOTICE, Kill.KILL}:
-            # A real job trains meanwhile: each blow meets it at a moment of its own.
+            # A real job trains meanwhile, so that each failure meets it at another point of a step.
             time.sleep(self._chance.uniform(0, 1.0))
         self._preempt(node, notice=kill is Kill.NOTICE)
-        blow = self._blow(kill, beat)
+        injection = self._injection(kill, beat)
         if kill is Kill.TWICE:
             steps = bool(self._evidence.steps)
             again, _ = self._running(Moment(LifeSign.STEP) if steps else AGAIN, other_than=node)
             self._preempt(again, notice=False)
         if kill is Kill.RESTORE:
             self._preempt(self._restoring(node), notice=False)
-        return blow
+        return injection
 
     def until_over(self) -> int:
         """Wait for the end of `watch` and return its exit status; look at the job meanwhile."""
@@ -84,8 +84,8 @@ class Blows:
         self._stage.say(f"$ tpuctl {' '.join(words)}", style="command")
         control.call("preempt", {"name": node, "notice": notice})
 
-    def _blow(self, kill: Kill, beat: Heartbeat) -> Blow:
-        return Blow(kill, beat.incarnation, time.time(), beat.step, beat.committed_step)
+    def _injection(self, kill: Kill, beat: Heartbeat) -> Injection:
+        return Injection(kill, beat.incarnation, time.time(), beat.step, beat.committed_step)
 
     def _running(self, moment: Moment, other_than: str = "") -> tuple[str, Heartbeat]:
         """Wait until the job trains on a READY node and *moment* has come."""

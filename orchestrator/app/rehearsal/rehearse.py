@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.life import Blow, Kill, Moment, RehearsedLife, default_moment
+from orchestrator.advice.rehearsal.life import Injection, Kill, Moment, RehearsedLife, default_moment
 from orchestrator.advice.rehearsal.verdict import RehearsalVerdict, judge, judge_crash
 from orchestrator.app.rehearsal.evidence import RunEvidence
-from orchestrator.app.rehearsal.injections import Blows, JobOverError
+from orchestrator.app.rehearsal.injections import Injector, JobOverError
 from orchestrator.app.rehearsal.stage import CommandFailedError, Stage, interruptible
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.secret import lend_secrets
@@ -138,7 +138,7 @@ class _Run:
         count = len(self._kills)
         stage.scene(f"The job, with {count} failure{'s' if count != 1 else ''} injected")
         broken = self._life(self._kills, unbroken)
-        return judge(broken, unbroken, missed=count - len(broken.blows))
+        return judge(broken, unbroken, missed=count - len(broken.injections))
 
     def _life(self, kills: Sequence[Kill], unbroken: RehearsedLife | None) -> RehearsedLife:
         """Bring the deployment up and watch it to its end under *kills*."""
@@ -148,17 +148,17 @@ class _Run:
         if code != 0:
             return self._ended(evidence, (), code)
         watcher = stage.start("watch", *stage.flags)
-        striker = Blows(stage, watcher, evidence, self._chance)
-        blows: list[Blow] = []
+        injector = Injector(stage, watcher, evidence, self._chance)
+        injections: list[Injection] = []
         try:
             for number, kill in enumerate(kills, start=1):
-                blows.append(striker.strike(kill, self._moment(number, unbroken)))
-            code = striker.until_over()
+                injections.append(injector.inject(kill, self._moment(number, unbroken)))
+            code = injector.until_over()
         except JobOverError:
             code = watcher.wait()
         finally:
             stage.end(watcher)
-        return self._ended(evidence, blows, code)
+        return self._ended(evidence, injections, code)
 
     def _moment(self, number: int, unbroken: RehearsedLife | None) -> Moment:
         if number <= len(self._asked):
@@ -166,11 +166,11 @@ class _Run:
         target = self._stage.session.spec.job.target_steps
         return default_moment(number, len(self._kills), target, unbroken.pace if unbroken else None)
 
-    def _ended(self, evidence: RunEvidence, blows: Sequence[Blow], code: int) -> RehearsedLife:
+    def _ended(self, evidence: RunEvidence, injections: Sequence[Injection], code: int) -> RehearsedLife:
         """Return the run; raise CommandFailedError when the deployment has not ended."""
         records = self._stage.session.records
         records.load()
         outcome = next((one for one in Outcome if one.value == records.current.outcome), None)
         if outcome is None:
             raise CommandFailedError(code or 1)
-        return replace(evidence.life(outcome, records.current.reason), blows=tuple(blows))
+        return replace(evidence.life(outcome, records.current.reason), injections=tuple(injections))

@@ -23,14 +23,14 @@ class StepSkipError(Exception):
     """End a step that cannot show anything here; that is no failure."""
 
 
-def look(session: Session, zone: str, kind: str, *, tpu: bool) -> None:
+def look(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
     """Ask whether all is there that the steps need; raise StepError where it is not, or is not to be seen."""
     probe, spec = Probe(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""
     region = names.region_of(zone)
     asked: dict[str, Any] = {
         "the TPU API": probe.tpu_api(zone),
-        "the type": probe.offers(zone, kind),
+        "the type": probe.offers(zone, tpu_type),
         "the runtime": probe.has_runtime(zone, spec.tpu.runtime or ""),
         "Compute Engine": probe.machine_account(),
         "Cloud Storage": probe.storage_api(),
@@ -64,7 +64,7 @@ def chips_text(output: Mapping[str, str], wanted: int, *, local: bool) -> str:
     return text
 
 
-def ask_beyond_quota(session: Session, zone: str, kind: str) -> str:
+def ask_beyond_quota(session: Session, zone: str, tpu_type: str) -> str:
     """
     Ask for the smallest type that the project's own limit excludes; return the refusal's code.
 
@@ -72,12 +72,12 @@ def ask_beyond_quota(session: Session, zone: str, kind: str) -> str:
     """
     found = taken(session.spec, session.catalog)
     if found is None:
-        raise StepSkipError(f"the quota of {kind} is not known")
+        raise StepSkipError(f"the quota of {tpu_type} is not known")
     limits = Probe(session.clients).tpu_limits(found[1].id, (zone,))
     limit = limits.value.get(zone) if isinstance(limits, Present) else None
     if limit is None:
         raise StepSkipError("the limit is not to be read (gcloud services enable cloudquotas.googleapis.com)")
-    larger = beyond(session.catalog, kind, zone, limit)
+    larger = beyond(session.catalog, tpu_type, zone, limit)
     if not larger:
         raise StepSkipError(f"no type of this quota is beyond the project's limit ({limit})")
     order = session.blueprint.node_order(session.records.current, zone, 1)

@@ -69,8 +69,8 @@ class SelfTested:
 def as_recorded(wanted: WantedProofs, recording: Recording) -> WantedProofs:
     """Return what repeats a recording on the local cloud."""
     head = recording.head
-    kind, zone = str(head.get("type", wanted.type)), str(head.get("zone", wanted.zone))
-    return replace(wanted, cloud="local", tpu=bool(head.get("tpu", True)), type=kind, zone=zone)
+    tpu_type, zone = str(head.get("type", wanted.type)), str(head.get("zone", wanted.zone))
+    return replace(wanted, cloud="local", tpu=bool(head.get("tpu", True)), type=tpu_type, zone=zone)
 
 
 def prepare(wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> Prepared:

@@ -92,7 +92,7 @@ class Run:
 
     def __init__(self, name: str, wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> None:
         self.name, self.wanted = name, wanted
-        self.cloud, self.zone, self.kind, self.tpu = wanted.cloud, wanted.zone, wanted.type, wanted.tpu
+        self.cloud, self.zone, self.tpu_type, self.tpu = wanted.cloud, wanted.zone, wanted.type, wanted.tpu
         self._run_command = run_command
         self.say = reporter.say
         self.folder = state_folder(wanted.cloud) / FOLDER / name
@@ -128,7 +128,7 @@ class Run:
             "name": self.name,
             **({"project": self.wanted.project} if self.wanted.project else {}),
             # With a ttl and self-deletion below: if this computer dies now, the machines end all the same.
-            "tpu": {"type": self.kind, "zones": [self.zone], "spot": True},
+            "tpu": {"type": self.tpu_type, "zones": [self.zone], "spot": True},
             "vm": {"machine": "e2-small", "disk_gb": 10},
             "job": {
                 "source": "src",
@@ -227,7 +227,7 @@ class Run:
         return out.getvalue()
 
     def _look(self) -> None:
-        look(self.session, self.zone, self.kind, tpu=self.tpu)
+        look(self.session, self.zone, self.tpu_type, tpu=self.tpu)
 
     def _bucket(self) -> None:
         """Write one object as fast as it goes, and see that a wrong generation is refused."""
@@ -264,12 +264,12 @@ class Run:
         self.recording.machines[name] = facts(str(answer["results"][0]["stdout"]))
 
     def _beyond_quota(self) -> None:
-        self.say(ask_beyond_quota(self.session, self.zone, self.kind))
+        self.say(ask_beyond_quota(self.session, self.zone, self.tpu_type))
 
     def _chips(self) -> None:
         """Run a program with what the image has: no package, no network. The job must not hold the chips."""
         self._probe("chips", script=CHIPS)
-        found = self.session.catalog.accelerator(self.kind)
+        found = self.session.catalog.accelerator(self.tpu_type)
         wanted = found.chips_per_host if found else 1
         self.say(chips_text(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
 

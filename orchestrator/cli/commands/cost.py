@@ -22,4 +22,4 @@ def command(choice: Choice, name: str | None) -> None:
     from orchestrator.cli.views.event_lines import EventPrinter
 
     found = cost_of(choice, name, EventPrinter())
-    view.show(found, rehearsed=choice.cloud == "local", as_json=choice.as_json)
+    view.show(found, unbilled=choice.cloud == "local", as_json=choice.as_json)

@@ -59,6 +59,6 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
         choice, EventPrinter(), confirm_deletion(yes=yes), delete_data=delete_data, take_over=over, keep=keep,
         at_down=adopted or "",
     )  # fmt: skip
-    view.show(down, rehearsed=choice.cloud == "local", as_json=choice.as_json)
+    view.show(down, unbilled=choice.cloud == "local", as_json=choice.as_json)
     # After the document: with --json the list of what is left is on stdout, and the exit code is an error's.
     down.raise_leftovers()

@@ -12,7 +12,7 @@ from orchestrator.cli.options import Command, cloud_option, confirm, json_option
 @json_option
 @click.option("--project", help="Project to run in.  [default: that of the login]")
 @click.option("--zone", default="us-west1-c", show_default=True, help="Zone of TPU and VM.")
-@click.option("--type", "kind", default="v5litepod-4", show_default=True, help="TPU type.")
+@click.option("--type", "tpu_type", default="v5litepod-4", show_default=True, help="TPU type.")
 @click.option("--no-tpu", is_flag=True, help="Bucket and VM only, for a project without TPU quota.")
 @click.option(
     "--budget", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, help="USD at most."
@@ -30,7 +30,7 @@ from orchestrator.cli.options import Command, cloud_option, confirm, json_option
 )  # fmt: skip
 @yes_option
 def command(
-    cloud: str, as_json: bool, project: str | None, zone: str, kind: str, no_tpu: bool, budget: float,
+    cloud: str, as_json: bool, project: str | None, zone: str, tpu_type: str, no_tpu: bool, budget: float,
     limit: float, record: Path | None, compare: Path | None, yes: bool,
 ) -> None:  # fmt: skip
     """
@@ -47,7 +47,7 @@ def command(
     from orchestrator.cli.views.event_lines import EventPrinter
 
     recorded = read_recording(compare) if compare else None
-    wanted = WantedProofs(cloud, project, zone, kind, not no_tpu, budget, limit * 60)
+    wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, limit * 60)
     wanted = as_recorded(wanted, recorded) if recorded else wanted
     yes_to_costs = yes or wanted.cloud == "local"
     # Before anything else: `prepare` takes down what an earlier self-test has left, which takes minutes.

@@ -33,12 +33,12 @@ def command(
 
     if everything and (name or choice.file or choice.settings or wide or fresh):
         raise UsageError("--all takes no NAME, --file, --set, --wide or --fresh: it shows what is up")
-    rehearsed = choice.cloud == "local"
+    unbilled = choice.cloud == "local"
     # With --set the deployment is another than the published one.
     asked = watch or everything or fresh or choice.settings
     found = None if asked else published_on(choice.cloud, choice.file, name)
     if found is not None:
-        view.show(aged_status(found), rehearsed=rehearsed, wide=wide, as_json=choice.as_json)
+        view.show(aged_status(found), unbilled=unbilled, wide=wide, as_json=choice.as_json)
         return
     # What asks the cloud takes long to import: a watcher's answer above is quick because it comes before.
     from orchestrator.app.status import newest, open_for_status
@@ -60,4 +60,4 @@ def command(
         return
     with printer:
         body = newest(session, fresh=fresh)
-    view.show(body, rehearsed=rehearsed, wide=wide, as_json=choice.as_json)
+    view.show(body, unbilled=unbilled, wide=wide, as_json=choice.as_json)

@@ -62,7 +62,7 @@ def command(
     except KeyboardInterrupt:
         # The second Ctrl-C, or one before the first pass; the next watch goes on from the record.
         done = Watched(None, "", stopped_by_user=True)
-    view.show(done, rehearsed=choice.cloud == "local", as_json=choice.as_json)
+    view.show(done, unbilled=choice.cloud == "local", as_json=choice.as_json)
     if done.stopped_by_user:
         # As a shell reports SIGINT: a script can tell "stopped by hand" from "done".
         raise click.exceptions.Exit(130)

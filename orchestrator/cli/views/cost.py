@@ -15,18 +15,18 @@ WIDTH = 80
 LAST_DAYS = 14
 
 
-def show(cost: Cost, *, rehearsed: bool, as_json: bool) -> None:
-    """Print what was spent; *rehearsed* says that nothing of it is billed."""
+def show(cost: Cost, *, unbilled: bool, as_json: bool) -> None:
+    """Print what was spent; *unbilled* says that nothing of it is billed."""
     if as_json:
         print_json("cost", cost.as_dict())
         return
     with page() as console:
-        render(cost, console, rehearsed=rehearsed)
+        render(cost, console, unbilled=unbilled)
 
 
-def spent_text(found: Spending, *, rehearsed: bool) -> str:
+def spent_text(found: Spending, *, unbilled: bool) -> str:
     """Return in a sentence what was spent, and what the same would have cost on demand."""
-    verb = "would have cost" if rehearsed else "cost"
+    verb = "would have cost" if unbilled else "cost"
     if found.unknown:
         return f"It {verb} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
     saved = found.saved_usd or 0.0
@@ -37,10 +37,10 @@ def spent_text(found: Spending, *, rehearsed: bool) -> str:
     return f"It {verb} about {usd_text(found.usd)}{less}. An estimate; details: tpuctl cost"
 
 
-def render(cost: Cost, console: Console, *, rehearsed: bool) -> None:
+def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
     """Print the spending on *console*."""
     width, found, preemptions = min(WIDTH, console.width), cost.spending, cost.preemptions
-    verb = "would have cost" if rehearsed else "has cost"
+    verb = "would have cost" if unbilled else "has cost"
     sum_text = f"{'at least' if found.unknown else 'about'} {usd_text(found.usd)}"
     end = f"; deleted with its data {_day(cost.deleted_at)}" if cost.deleted_at else " so far"
     title = f"{cost.name} {verb} {sum_text}{end}"

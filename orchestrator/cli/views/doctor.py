@@ -20,12 +20,12 @@ _WORDS = {
 
 
 def show(
-    findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: bool, rehearsed: bool = False
+    findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: bool, unbilled: bool = False
 ) -> None:
     """
     Print the findings, and what was mended before, to stdout.
 
-    *rehearsed* says that the local cloud has answered for Google: nothing is known of the account there.
+    *unbilled* says that the local cloud has answered for Google: nothing is known of the account there.
     """
     if as_json:
         counts = {health.value: _number(findings, health) for health in Health}
@@ -35,18 +35,18 @@ def show(
         )
         return
     with page() as console:
-        render(findings, done, console, rehearsed=rehearsed)
+        render(findings, done, console, unbilled=unbilled)
 
 
 def render(
-    findings: Sequence[HealthFinding], done: Sequence[str], console: Console, *, rehearsed: bool = False
+    findings: Sequence[HealthFinding], done: Sequence[str], console: Console, *, unbilled: bool = False
 ) -> None:
     """Print the findings on *console*, by group; the sum comes last, where people look."""
     width = min(WIDTH, console.width)
     for text in done:
         console.print(f"fixed: {text}", style="green", markup=False, width=width, overflow="fold")
     for group in Group:
-        title = EMULATED if rehearsed and group is Group.GOOGLE else group.value
+        title = EMULATED if unbilled and group is Group.GOOGLE else group.value
         console.print(title, style="bold", markup=False, width=width)
         _group([finding for finding in findings if finding.group is group], console, width)
         console.print()

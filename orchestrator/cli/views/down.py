@@ -7,7 +7,7 @@ from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.cost import spent_text
 
 
-def show(down: Down, *, rehearsed: bool, as_json: bool) -> None:
+def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
     """Print that nothing is left; what is left is for the error to tell, and for JSON."""
     if as_json:
         items = [asdict(item) for item in down.leftovers]
@@ -27,4 +27,4 @@ def show(down: Down, *, rehearsed: bool, as_json: bool) -> None:
         where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
         say(f"nothing is left of {down.name}{where}", style="green")
         if down.spent is not None:
-            say(spent_text(down.spent, rehearsed=rehearsed))
+            say(spent_text(down.spent, unbilled=unbilled))

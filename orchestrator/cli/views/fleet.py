@@ -19,7 +19,7 @@ def show_price(price: FleetPrice) -> None:
     spec = price.spec
     head, node = _hour(price.head), _hour(price.node)
     unknown = (*price.head.unknown, *price.node.unknown)
-    where = " (nothing is billed on the local cloud)" if price.rehearsed else ""
+    where = " (nothing is billed on the local cloud)" if price.unbilled else ""
     least = "at least " if unknown else ""
     total = head + price.nodes * node
     say(f"Price: {least}{usd_text(total)} an hour{where}", style="bold")

@@ -47,7 +47,7 @@ def follow(choice: Choice, clock: Clock, newest: Callable[[], dict[str, Any]], *
         return body, bool(body["outcome"]) and not body["next"]
 
     def draw(body: Any) -> str:
-        lines = fitted(body, rehearsed=choice.cloud == "local", wide=wide, colour=wants_colour())
+        lines = fitted(body, unbilled=choice.cloud == "local", wide=wide, colour=wants_colour())
         return "\n".join(lines)
 
     repeat(choice, clock, "status", observe, draw, lambda body: [(news_key(body), news_line(body))])

@@ -13,7 +13,7 @@ from orchestrator.errors import LeftoverError
 def announce(prepared: Prepared) -> None:
     """Say what will be created and what it costs at most."""
     run, limits = prepared.run, prepared.limits
-    things = f"a VM and a TPU {run.kind} (spot)" if run.tpu else "a VM"
+    things = f"a VM and a TPU {run.tpu_type} (spot)" if run.tpu else "a VM"
     cost = f"about {limits.usual_usd:.2f} USD, at most {limits.most_usd:.2f} USD"
     say(f"This creates a bucket, {things} in {run.zone}, and deletes all of it at the end.", style="bold")
     say(f"  project  {run.session.project}, deployment {run.name}")

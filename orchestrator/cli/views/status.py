@@ -23,22 +23,22 @@ OLD_SNAPSHOT = "--fresh asks the cloud"
 NO_LOOP = "preempted TPUs will not be replaced"
 
 
-def show(body: dict[str, Any], *, rehearsed: bool, wide: bool, as_json: bool) -> None:
+def show(body: dict[str, Any], *, unbilled: bool, wide: bool, as_json: bool) -> None:
     """Print a status once."""
     if as_json:
         print_json("status", body)
         return
     colour = wants_colour()
-    for line in fitted(body, rehearsed=rehearsed, wide=wide, colour=colour):
+    for line in fitted(body, unbilled=unbilled, wide=wide, colour=colour):
         # click would take the colours away that FORCE_COLOR asks for.
         click.echo(clean(line, colours=True), color=colour)
 
 
-def fitted(body: dict[str, Any], *, rehearsed: bool, wide: bool, colour: bool) -> list[str]:
+def fitted(body: dict[str, Any], *, unbilled: bool, wide: bool, colour: bool) -> list[str]:
     """Return the lines for this terminal, of at most 80 characters unless *wide*."""
     width = columns()
     size = width if wide else min(WIDTH, width or WIDTH)
-    lines = status_lines(body, rehearsed=rehearsed, width=size, wide=wide, drawn=bool(width))
+    lines = status_lines(body, unbilled=unbilled, width=size, wide=wide, drawn=bool(width))
     return painted(lines, body) if colour else lines
 
 
@@ -83,16 +83,16 @@ def aligned(line: str) -> str:
 
 
 def status_lines(
-    body: dict[str, Any], *, rehearsed: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
+    body: dict[str, Any], *, unbilled: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
 ) -> list[str]:
     """
-    Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line.
+    Return the status; *unbilled* says that nothing is billed, *wide* that every worker has its line.
 
     With *drawn* a bar shows how far the job is.
     """
     rows = resource_lines(body["resources"])
     job, drawing = _job(body), _bar(body, width) if drawn else []
-    lines = [*job[:1], *drawing, *job[1:], *_cost(body, rehearsed=rehearsed), *_deadline(body)]
+    lines = [*job[:1], *drawing, *job[1:], *_cost(body, unbilled=unbilled), *_deadline(body)]
     lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
         age = span_text(body["seen"]["age_s"])
@@ -143,8 +143,8 @@ def _unreported(body: dict[str, Any]) -> list[str]:
     return [f"progress: the job prints {what} that tpuctl knows; {how}"]
 
 
-def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:
-    billed = "nothing is billed" if rehearsed else "not a bill"
+def _cost(body: dict[str, Any], *, unbilled: bool) -> list[str]:
+    billed = "nothing is billed" if unbilled else "not a bill"
     limit = f" of {body['budget_usd']:g} USD" if body["budget_usd"] is not None else ""
     if body.get("unpriced"):
         missing = ", ".join(body["unpriced"])

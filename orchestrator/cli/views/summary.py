@@ -7,13 +7,13 @@ from orchestrator.report.summary import PARTS, Summary
 UNKNOWN = "not known"
 
 
-def show_summary(summary: Summary, *, rehearsed: bool) -> None:
-    """Print the summary for people, to stdout; *rehearsed* says that nothing of it was billed."""
-    for line in summary_lines(summary, rehearsed=rehearsed):
+def show_summary(summary: Summary, *, unbilled: bool) -> None:
+    """Print the summary for people, to stdout; *unbilled* says that nothing of it was billed."""
+    for line in summary_lines(summary, unbilled=unbilled):
         put(line)
 
 
-def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
+def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
     """Return the summary as lines of at most 80 columns."""
     loss = "" if summary.loss is None else f", last loss {summary.loss:.4f}"
     wall = span_text(summary.wall_seconds)
@@ -33,7 +33,7 @@ def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
         rows.append(
             ("saves", f"stopped the training for {span_text(summary.saves_stopped)}, {share:.1%} of the time")
         )
-    rows.append(("would have cost" if rehearsed else "cost", _cost_text(summary)))
+    rows.append(("would have cost" if unbilled else "cost", _cost_text(summary)))
     return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)
 
 

@@ -183,7 +183,7 @@ def _page(
     chosen = deployments.details.get((rows[cursor]["project"], rows[cursor]["name"])) if rows else None
     if browser.details and chosen is not None:
         lines = status_lines(
-            chosen, rehearsed=choice.cloud == "local", width=console.width - 1, wide=True, drawn=True
+            chosen, unbilled=choice.cloud == "local", width=console.width - 1, wide=True, drawn=True
         )
         text = Text.from_ansi(clean("\n".join(painted(lines, chosen)), colours=True))
         return Group(text, *trouble, Text(), foot)

@@ -32,7 +32,7 @@ def show_price(price: UpPrice, write: Callable[..., None]) -> None:
     hour = sum(line.billed_usd for line in hourly.lines if line.billed_usd is not None)
     most = max(hour, sum(line.most_usd for line in hourly.lines if line.most_usd is not None))
     least = "at least " if unknown else ""
-    where = " (nothing is billed on the local cloud)" if price.rehearsed else ""
+    where = " (nothing is billed on the local cloud)" if price.unbilled else ""
     write(f"Price: {least}{_range(hour, most)} an hour{where}", style="bold")
     write(f"  {_what(price)}")
     if unknown:

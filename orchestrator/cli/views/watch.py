@@ -10,7 +10,7 @@ from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.summary import show_summary
 
 
-def show(done: Watched, *, rehearsed: bool, as_json: bool) -> None:
+def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
     """Print how it ended, for people with what comes next."""
     if done.stopped_by_user:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
@@ -22,7 +22,7 @@ def show(done: Watched, *, rehearsed: bool, as_json: bool) -> None:
         print_json("watch", {"outcome": "done", "reason": done.reason, "summary": done.summary.as_dict()})
     else:
         say(f"done: {done.reason}", style="bold green")
-        show_summary(done.summary, rehearsed=rehearsed)
+        show_summary(done.summary, unbilled=unbilled)
         talk("  next:  `tpuctl checkpoints fetch` copies the model to this computer")
         talk("         `tpuctl down` deletes what is left")
 

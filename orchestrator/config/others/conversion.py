@@ -152,12 +152,12 @@ class Draft:
     def region(self, region: str, theirs: str) -> None:
         """Take all zones of a region that have the type."""
         catalog = load_catalog()
-        kind = self.values.get("tpu.type", FIRST_TYPE)
-        inside = [zone for zone in region_zones(catalog, region) if zone in catalog.zones_of(kind)]
+        tpu_type = self.values.get("tpu.type", FIRST_TYPE)
+        inside = [zone for zone in region_zones(catalog, region) if zone in catalog.zones_of(tpu_type)]
         if inside:
             self.zones(inside, theirs)
         else:
-            self.leave(theirs, f"no known zone of it has {kind}")
+            self.leave(theirs, f"no known zone of it has {tpu_type}")
 
     def zones(self, zones: Sequence[str], theirs: str) -> None:
         """Take zones after those that are there already."""

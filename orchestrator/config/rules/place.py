@@ -101,9 +101,9 @@ def _type(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         )
 
 
-def _google_says(kind: str, catalog: Catalog) -> str:
+def _google_says(tpu_type: str, catalog: Catalog) -> str:
     """Return how the API spells a type that people write as v5e-8; empty for other words."""
-    match = _V5E.fullmatch(kind.lower())
+    match = _V5E.fullmatch(tpu_type.lower())
     name = f"v5litepod-{match[1]}" if match else ""
     return f"the API calls it {name}" if name in catalog.served() else ""
 
@@ -169,18 +169,20 @@ def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """Every other type must be offered in every zone: it may be requested while nobody watches."""
     zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
-    for index, kind in enumerate(spec.tpu.other_types):
+    for index, tpu_type in enumerate(spec.tpu.other_types):
         key = f"tpu.other_types[{index}]"
-        found = catalog.accelerator(kind)
+        found = catalog.accelerator(tpu_type)
         if not found or not found.tpu_api:
-            near = _google_says(kind, catalog) or did_you_mean(kind, catalog.served())
-            yield Problem(key, f'"{kind[:60]}" is not a type of the Cloud TPU API', near or "leave it out")
-        elif kind in (spec.tpu.type, *spec.tpu.other_types[:index]):
-            yield Problem(key, f"names {kind} twice", "name each type once")
-        elif lacking := [zone for zone in zones if kind not in catalog.types_in(zone)]:
-            yield Problem(key, f"{lacking[0]} has no {kind}", "name only zones that have all types")
+            near = _google_says(tpu_type, catalog) or did_you_mean(tpu_type, catalog.served())
+            yield Problem(
+                key, f'"{tpu_type[:60]}" is not a type of the Cloud TPU API', near or "leave it out"
+            )
+        elif tpu_type in (spec.tpu.type, *spec.tpu.other_types[:index]):
+            yield Problem(key, f"names {tpu_type} twice", "name each type once")
+        elif lacking := [zone for zone in zones if tpu_type not in catalog.types_in(zone)]:
+            yield Problem(key, f"{lacking[0]} has no {tpu_type}", "name only zones that have all types")
         elif found.runtime is None:
-            yield Problem(key, f"no TPU software version is known for {kind}", "leave it out")
+            yield Problem(key, f"no TPU software version is known for {tpu_type}", "leave it out")
 
 
 def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:

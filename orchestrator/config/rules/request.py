@@ -53,7 +53,7 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _disks(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    tpu, kind = spec.tpu, catalog.accelerator(spec.tpu.type)
+    tpu, accelerator = spec.tpu, catalog.accelerator(spec.tpu.type)
     names = [disk.name for disk in data_disks(spec)]
     for index, disk in enumerate(data_disks(spec)):
         key = f"tpu.disks[{index}]"
@@ -62,8 +62,8 @@ def _disks(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             yield Problem(key, text, "see: gcloud compute disks list")
         elif disk.name in names[:index]:
             yield Problem(key, f"names {disk.name} twice", "name each disk once")
-        elif disk.writable and kind and kind.hosts > 1:
-            text = f"{tpu.type} has {kind.hosts} machines, and only one can write to a disk"
+        elif disk.writable and accelerator and accelerator.hosts > 1:
+            text = f"{tpu.type} has {accelerator.hosts} machines, and only one can write to a disk"
             yield Problem(key, text, f"write {disk.name}, which is {READS}")
         elif disk.writable and tpu.strategy != "failover":
             text = "several TPUs are requested at once, and only one can write to a disk"

@@ -77,7 +77,7 @@ class Auto(Format):
         names = self._chosen.pointers if self._chosen else ()
         return tuple(_joined(base, name) for base in self._bases for name in names)
 
-    def adopt(self, name: str, base: Optional[str] = None) -> None:
+    def continue_as(self, name: str, base: Optional[str] = None) -> None:
         """Go on with the format that the newest checkpoint was committed as."""
         # What is restored may lack the file by which the folder would be recognised (fairseq, TensorFlow).
         self._adopted = base if name in self._strong else None
@@ -153,7 +153,7 @@ class Auto(Format):
         whole = [name for name in order if any(one.complete for one in found.get(name, ()))]
         chosen = next(iter(whole), "") or next((name for name in order if found.get(name)), "")
         if whole:
-            self.adopt(chosen)
+            self.continue_as(chosen)
             self._bases = tuple(sorted(surveyed.bases.get(chosen, ())))
         yield from found.get(chosen, [])
 

@@ -158,7 +158,7 @@ class Format:
         """Return the name of the format in use, empty as long as `auto` has seen no save."""
         return self.name
 
-    def adopt(self, name: str, base: Optional[str] = None) -> None:
+    def continue_as(self, name: str, base: Optional[str] = None) -> None:
         """Go on with what the newest checkpoint was committed as, in folder *base*; only `auto` has a choice."""
 
     def owns(self, unit: Unit) -> bool:

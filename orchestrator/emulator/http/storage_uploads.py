@@ -124,7 +124,7 @@ def stored(
         except StorageError:
             storage.objects.discard(blob)
             raise
-        return storage.objects.adopt(bucket, known, blob, body, asked)
+        return storage.objects.put_blob(bucket, known, blob, body, asked)
 
 
 def _incomplete(request: Request, headers: dict[str, str]) -> Response:

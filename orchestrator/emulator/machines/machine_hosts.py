@@ -144,7 +144,7 @@ class MachineHosts(ABC):
     def running(self, machine_id: str) -> bool:
         return bool(self._first(machine_id))
 
-    def adopt(self) -> frozenset[str]:
+    def reattach(self) -> frozenset[str]:
         """Return the ids of machines that still run, for example after the daemon died."""
         self._sweep()
         return frozenset(machine_id for machine_id in self._known() if self.running(machine_id))

@@ -28,10 +28,10 @@ class JobHost:
     workers: int
 
 
-def own_bucket(spec: Spec, project: str, kind: str) -> str:
+def own_bucket(spec: Spec, project: str, system: str) -> str:
     """Return the export's bucket. Not tpuctl's own: neither may take the other's checkpoints for its own."""
     digest = hashlib.sha256(f"{project}/{spec.name}/export".encode()).hexdigest()[:10]
-    return f"{spec.name}-{kind}-{digest}"
+    return f"{spec.name}-{system}-{digest}"
 
 
 def word(text: str) -> str:

@@ -52,15 +52,17 @@ _UNKNOWN = (
 )
 
 
-def jobset_files(spec: Spec, project: str, kind: Accelerator, digest: str, slices: int) -> dict[str, str]:
+def jobset_files(
+    spec: Spec, project: str, accelerator: Accelerator, digest: str, slices: int
+) -> dict[str, str]:
     """
     Return the manifests by their names; *digest* is the sha256 of the code in the bucket.
 
     Raise UsageError for a TPU that GKE has no known name for.
     """
-    if _generation(kind) not in _NAMES:
+    if _generation(accelerator) not in _NAMES:
         raise UsageError(
-            f"tpu.type: GKE's name for {kind.type} is not known here", changed="nothing was written",
+            f"tpu.type: GKE's name for {accelerator.type} is not known here", changed="nothing was written",
             hint=f"one of {', '.join(_NAMES)} is, for example --set tpu.type=v5litepod-8",
         )  # fmt: skip
     if slices > 1 and spec.job.checkpoint.dir != "bucket":
@@ -69,34 +71,34 @@ def jobset_files(spec: Spec, project: str, kind: Accelerator, digest: str, slice
             hint="add --set job.checkpoint.dir=bucket, if your framework does so", changed="nothing was written",
         )  # fmt: skip
     host = JobHost(
-        project, own_bucket(spec, project, "jobset"), BUCKET, '"$JOB_COMPLETION_INDEX"', kind.hosts
+        project, own_bucket(spec, project, "jobset"), BUCKET, '"$JOB_COMPLETION_INDEX"', accelerator.hosts
     )
     return {
         "kueue.yaml": document(
             "Made by tpuctl export --to jobset: the queue, for Kueue 0.19 (kueue.x-k8s.io/v1beta2). "
             "nominalQuota counts chips; raise it to let several jobs run at a time.",
-            *_queue(spec, kind, slices),
+            *_queue(spec, accelerator, slices),
         ),
         "jobset.yaml": document(
             "Made by tpuctl export --to jobset: the job, for JobSet 0.12 (jobset.x-k8s.io/v1alpha2). "
             f"{'' if spec.job.image else _EXAMPLE}{_UNKNOWN} {_BETWEEN if slices > 1 else ''}"
             "README.md says what to do before kubectl apply, and what is lost.",
-            _account(spec), _jobset(spec, host, kind, digest, slices),
+            _account(spec), _jobset(spec, host, accelerator, digest, slices),
         ),
     }  # fmt: skip
 
 
 def jobset_steps(
-    spec: Spec, project: str, kind: Accelerator, digest: str, slices: int
+    spec: Spec, project: str, accelerator: Accelerator, digest: str, slices: int
 ) -> Iterator[tuple[str, str]]:
     """Yield what is to be done before and after, each with its commands."""
     bucket = f"gs://{own_bucket(spec, project, 'jobset')}"
     flags = [
-        f"--machine-type={_MACHINES[_generation(kind)]}-{kind.chips_per_host}t",
-        f"--num-nodes={kind.hosts}",
+        f"--machine-type={_MACHINES[_generation(accelerator)]}-{accelerator.chips_per_host}t",
+        f"--num-nodes={accelerator.hosts}",
     ]
     # xpk: not for a single host.
-    flags += [f"--tpu-topology={kind.topology}"] if kind.hosts > 1 else []
+    flags += [f"--tpu-topology={accelerator.topology}"] if accelerator.hosts > 1 else []
     flags += ["--spot"] if spec.tpu.spot else []
     flags += (
         [f"--reservation-affinity=specific --reservation={spec.tpu.reservation}"]
@@ -149,14 +151,14 @@ def jobset_steps(
     )
 
 
-def _generation(kind: Accelerator) -> str:
-    return kind.type.partition("-")[0]
+def _generation(accelerator: Accelerator) -> str:
+    return accelerator.type.partition("-")[0]
 
 
-def _selector(spec: Spec, kind: Accelerator) -> dict[str, str]:
+def _selector(spec: Spec, accelerator: Accelerator) -> dict[str, str]:
     chosen = {
-        "cloud.google.com/gke-tpu-accelerator": _NAMES[_generation(kind)],
-        "cloud.google.com/gke-tpu-topology": kind.topology,
+        "cloud.google.com/gke-tpu-accelerator": _NAMES[_generation(accelerator)],
+        "cloud.google.com/gke-tpu-topology": accelerator.topology,
     }
     if spec.tpu.spot:
         chosen["cloud.google.com/gke-spot"] = "true"
@@ -165,13 +167,14 @@ def _selector(spec: Spec, kind: Accelerator) -> dict[str, str]:
     return chosen
 
 
-def _queue(spec: Spec, kind: Accelerator, slices: int) -> Iterator[dict[str, Any]]:
-    flavor = f"{kind.type}-{'spot' if spec.tpu.spot else 'reserved' if spec.tpu.reservation else 'on-demand'}"
+def _queue(spec: Spec, accelerator: Accelerator, slices: int) -> Iterator[dict[str, Any]]:
+    provisioning = "spot" if spec.tpu.spot else "reserved" if spec.tpu.reservation else "on-demand"
+    flavor = f"{accelerator.type}-{provisioning}"
     api = "kueue.x-k8s.io/v1beta2"
-    quota = {"name": "google.com/tpu", "nominalQuota": kind.chips * slices}
+    quota = {"name": "google.com/tpu", "nominalQuota": accelerator.chips * slices}
     yield {
         "apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": flavor},
-        "spec": {"nodeLabels": _selector(spec, kind)},
+        "spec": {"nodeLabels": _selector(spec, accelerator)},
     }  # fmt: skip
     yield {
         "apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": spec.name},
@@ -198,14 +201,14 @@ def _account(spec: Spec) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _jobset(spec: Spec, host: JobHost, kind: Accelerator, digest: str, slices: int) -> dict[str, Any]:
+def _jobset(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str, slices: int) -> dict[str, Any]:
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {
             "name": spec.name, "namespace": "default",
             "labels": {"kueue.x-k8s.io/queue-name": spec.name},
             # A slice of several hosts has one node pool to itself: its chips are wired to each other there only.
-            **({"annotations": {_EXCLUSIVE: "cloud.google.com/gke-nodepool"}} if kind.hosts > 1 else {}),
+            **({"annotations": {_EXCLUSIVE: "cloud.google.com/gke-nodepool"}} if accelerator.hosts > 1 else {}),
         },
         "spec": {
             "failurePolicy": {
@@ -220,19 +223,19 @@ def _jobset(spec: Spec, host: JobHost, kind: Accelerator, digest: str, slices: i
             "replicatedJobs": [{
                 "name": "slice", "replicas": slices,
                 "template": {"spec": {
-                    "parallelism": kind.hosts, "completions": kind.hosts, "completionMode": "Indexed",
+                    "parallelism": accelerator.hosts, "completions": accelerator.hosts, "completionMode": "Indexed",
                     "backoffLimit": 0, "activeDeadlineSeconds": int(spec.watch.ttl),
                     "podFailurePolicy": {"rules": [
                         {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
                     ]},
-                    "template": _pod(spec, host, kind, digest),
+                    "template": _pod(spec, host, accelerator, digest),
                 }},
             }],
         },
     }  # fmt: skip
 
 
-def _pod(spec: Spec, host: JobHost, kind: Accelerator, digest: str) -> dict[str, Any]:
+def _pod(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str) -> dict[str, Any]:
     sources = [
         (f"data-{n}", place, *_bucket(source))
         for n, (place, source) in enumerate(spec.job.data.items()) if "://" in source
@@ -248,14 +251,14 @@ def _pod(spec: Spec, host: JobHost, kind: Accelerator, digest: str) -> dict[str,
             "restartPolicy": "Never",
             "serviceAccountName": spec.name,
             "terminationGracePeriodSeconds": grace(spec) + 5,
-            "nodeSelector": _selector(spec, kind),
+            "nodeSelector": _selector(spec, accelerator),
             "tolerations": [{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}],
             "containers": [{
                 "name": "job", "image": spec.job.image or IMAGE, "workingDir": CODE,
                 # Kubernetes reads `$(` and `$$` itself; a dollar sign more keeps them for bash.
                 "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", "\n".join(_script(spec, host, digest)))],
                 **({"env": secrets} if secrets else {}),
-                "resources": {"limits": {"google.com/tpu": kind.chips_per_host}},
+                "resources": {"limits": {"google.com/tpu": accelerator.chips_per_host}},
                 "securityContext": {"privileged": True},
                 "volumeMounts": [
                     {"name": "code", "mountPath": CODE}, {"name": "bucket", "mountPath": BUCKET},

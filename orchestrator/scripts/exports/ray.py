@@ -27,13 +27,17 @@ from orchestrator.scripts.render import quote, render
 _MODULE = "tpuctl_job"
 
 
-def ray_files(spec: Spec, project: str, kind: Accelerator, source: Path, folder: Path) -> dict[str, str]:
+def ray_files(
+    spec: Spec, project: str, accelerator: Accelerator, source: Path, folder: Path
+) -> dict[str, str]:
     """Return the files by their names; *source* is the code, which Ray sends, *folder* where the files will be."""
-    host = JobHost(project, own_bucket(spec, project, "ray"), '"$SHARED"', '"$TPUCTL_WORKER_ID"', kind.hosts)
+    host = JobHost(
+        project, own_bucket(spec, project, "ray"), '"$SHARED"', '"$TPUCTL_WORKER_ID"', accelerator.hosts
+    )
     job = {
         # Ray's name of a generation is that of the type before the dash: v5litepod, not v5e.
-        "TPUCTL_TOPOLOGY": kind.topology, "TPUCTL_GENERATION": kind.type.partition("-")[0],
-        "TPUCTL_CHIPS": str(kind.chips_per_host), "TPUCTL_FAILURES": str(spec.job.failures),
+        "TPUCTL_TOPOLOGY": accelerator.topology, "TPUCTL_GENERATION": accelerator.type.partition("-")[0],
+        "TPUCTL_CHIPS": str(accelerator.chips_per_host), "TPUCTL_FAILURES": str(spec.job.failures),
         "TPUCTL_STOP_SIGNAL": spec.job.stop_signal, "TPUCTL_GRACE_SECONDS": str(grace(spec)),
     }  # fmt: skip
     ignored = source / ".tpuctlignore"

@@ -81,23 +81,23 @@ def _task(spec: Spec, host: JobHost) -> dict[str, Any]:
 
 def _resources(spec: Spec) -> dict[str, Any]:
     tpu = spec.tpu
-    kinds = [_kind(spec, kind) for kind in (tpu.type, *tpu.other_types)]
+    choices = [_choice(spec, tpu_type) for tpu_type in (tpu.type, *tpu.other_types)]
     places = [{"infra": f"gcp/{region_of(zone)}/{zone}"} for zone in tpu.zones]
     common = {
         "use_spot": tpu.spot,
         **({"image_id": f"docker:{spec.job.image}"} if spec.job.image else {}),
         "job_recovery": {"strategy": "failover", "max_restarts_on_errors": spec.job.failures - 1},
     }
-    if len(kinds) > 1:
-        return {**common, "ordered": [{**kind, **place} for kind in kinds for place in places]}
-    return {**kinds[0], **common, **(places[0] if len(places) == 1 else {"ordered": places})}
+    if len(choices) > 1:
+        return {**common, "ordered": [{**choice, **place} for choice in choices for place in places]}
+    return {**choices[0], **common, **(places[0] if len(places) == 1 else {"ordered": places})}
 
 
-def _kind(spec: Spec, kind: str) -> dict[str, Any]:
+def _choice(spec: Spec, tpu_type: str) -> dict[str, Any]:
     # Named always: SkyPilot's own default for a v5e is the software of a v5p.
-    runtime = spec.tpu.runtime or load_catalog().runtime_for(kind)
+    runtime = spec.tpu.runtime or load_catalog().runtime_for(tpu_type)
     arguments = {
         **({"runtime_version": runtime} if runtime else {}),
         **({"gcp_queued_resource": True} if spec.tpu.request == "queued" else {}),
     }
-    return {"accelerators": f"tpu-{kind}", **({"accelerator_args": arguments} if arguments else {})}
+    return {"accelerators": f"tpu-{tpu_type}", **({"accelerator_args": arguments} if arguments else {})}

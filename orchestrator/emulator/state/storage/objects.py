@@ -99,7 +99,7 @@ class Objects:
     ) -> StoredObject:
         """Store *data* as a new generation; see `adopt`."""
         self.check_write(bucket, name, asked)
-        return self.adopt(bucket, name, self.stage(data), body, asked)
+        return self.put_blob(bucket, name, self.stage(data), body, asked)
 
     def stage(self, *data: bytes) -> str:
         """Keep bytes in a new blob, for `adopt`. Needs no lock: nobody else knows the blob."""
@@ -122,7 +122,7 @@ class Objects:
         self._sums.pop(blob, None)
         self._blobs.remove(blob)
 
-    def adopt(
+    def put_blob(
         self,
         bucket: str,
         name: str,
@@ -266,7 +266,7 @@ class Objects:
         blob = uuid.uuid4().hex
         self._blobs.join(blob, [part.blob for part in parts])
         sums = (combined(parts), parts[0].md5 if components is None else None)
-        return self.adopt(bucket, name, blob, body, asked, components=components, sums=sums)
+        return self.put_blob(bucket, name, blob, body, asked, components=components, sums=sums)
 
     def _keep(self, newer: StoredObject) -> StoredObject:
         """Save the record, which is the moment that the object changes, then drop the bytes it replaces."""

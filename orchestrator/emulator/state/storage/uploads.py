@@ -130,7 +130,7 @@ class Uploads:
         if any(session.body.get(name, given) != given for name, given in sums.items()):
             raise invalid("The checksums of the first and the last request of the upload differ.")
         try:
-            made = self._objects.adopt(session.bucket, session.name, session.id, body, session.asked)
+            made = self._objects.put_blob(session.bucket, session.name, session.id, body, session.asked)
         except StorageError:
             self._forget(session_id)
             raise

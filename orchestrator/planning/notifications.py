@@ -1,8 +1,8 @@
 """
-What people are notified of, from what is known now. Each notice has an id that is the same in every pass.
+Decide which notifications are due, from what one pass knows.
 
-So nothing is sent twice and nothing is forgotten, wherever a loop was killed: the next process finds the
-same ids again, and the outbox knows which of them were sent.
+A notification has the same id in every pass, so nothing is sent twice and nothing is lost, wherever a loop
+was killed: the next process derives the same ids, and the outbox knows which of them were sent.
 """
 
 import json
@@ -23,8 +23,8 @@ BUDGET_WARNING = 0.8
 
 
 @dataclass(frozen=True)
-class Notice:
-    """Hold one thing to tell. *id* is the same however often it is sent; *at* is in seconds since the epoch."""
+class Notification:
+    """Hold one notification. *id* is the same however often it is sent; *at* is in seconds since the epoch."""
 
     id: str
     event: str
@@ -39,8 +39,8 @@ class Notice:
         return json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> "Notice":
-        """Read a notice; raise ValueError, KeyError or TypeError when it is none."""
+    def from_json(cls, data: bytes) -> "Notification":
+        """Return the notification in *data*; raise ValueError, KeyError or TypeError if it holds none."""
         body = json.loads(data)
         names, text = (str(body["id"]), str(body["event"])), str(body["text"])
         return cls(*names, float(body["at"]), str(body["deployment"]), text, dict(body["data"]))
@@ -48,23 +48,23 @@ class Notice:
 
 def due(
     spec: Spec, world: World, record: Record, outcome: Outcome | None, reason: str, spent: float
-) -> tuple[Notice, ...]:
-    """Return all notices that are due by now, sent already or not."""
+) -> tuple[Notification, ...]:
+    """Return all notifications that are due, also those already sent: the outbox drops them by id."""
     # With the time of its beginning: the next life of a deployment has its own "up" and "done".
     life = f"{spec.name}-{record.started_at:.0f}"
     found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
     return tuple(
         # Masked: texts repeat what machines say, and go to services of others.
-        Notice(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
+        Notification(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
         for event, mark, text, data in found
     )
 
 
-def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notice:
-    """Return the notice for when the loop itself ends with an error: once an hour for each kind of error."""
+def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notification:
+    """Return the notification that *error* has stopped the loop: one id for each hour and error code."""
     mark = f"{spec.name}-{record.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
     text = f"the watcher has stopped: {error.message} ({error.code}); what runs keeps running"
-    return Notice(mark, "failed", now, spec.name, masked(text), {"code": error.code})
+    return Notification(mark, "failed", now, spec.name, masked(text), {"code": error.code})
 
 
 _Found = tuple[str, str, str, dict[str, Any]]
@@ -95,10 +95,10 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
 
 def _stalled(spec: Spec, world: World, record: Record, beats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
     """
-    Tell of the job without a new step or checkpoint for the time after which the agent restarts a silent one.
+    Yield a notification if no step or checkpoint was new for `watch.stall`, after which the agent restarts the job.
 
-    Its id changes at most once in such a time, and never for one before the TPU: else a machine that names
-    another moment in each report would have a notice sent for each.
+    Its id changes at most once in that time, and never for a time before the TPU was requested: otherwise a
+    machine that reports another time in each heartbeat would cause a notification for each.
     """
     moved = max((max(b.progress_at or 0.0, b.committed_at or 0.0) for b in beats), default=0.0)
     running = any(beat.phase is Phase.RUN for beat in beats)

@@ -1,4 +1,4 @@
-"""Notifications of what passes find. They never end the loop, nor hold it up: the job matters more."""
+"""Store and send notifications. A failure here neither ends nor delays the loop: the job matters more."""
 
 import contextlib
 import queue
@@ -15,7 +15,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
-from orchestrator.planning.notices import Notice, due, stopped
+from orchestrator.planning.notifications import Notification, due, stopped
 
 OUTBOX = ".tpuctl/outbox/"
 SENT = ".tpuctl/outbox-sent/"
@@ -25,24 +25,24 @@ MOST_TRIES = 60
 
 
 class Receiver(Protocol):
-    """Receive notices."""
+    """Send notifications to one address."""
 
     @property
     def name(self) -> str:
-        """Return what people may see of it, which holds no secret."""
+        """Return the name to show to users; it contains no secret."""
 
     def wants(self, event: str) -> bool:
-        """Say whether it receives this kind of event."""
+        """Say whether this receiver gets events of that name."""
 
-    def send(self, notice: Notice) -> None:
-        """Tell it within seconds. Raise TpuctlError without any secret in its text."""
+    def send(self, notification: Notification) -> None:
+        """Send *notification* within seconds; raise TpuctlError, whose text must contain no secret."""
 
 
 @dataclass
 class _Waiting:
-    """Hold a notice with the receivers that do not have it yet, and when to try again."""
+    """Hold a notification, the receivers that do not have it yet, and the time of the next try."""
 
-    notice: Notice
+    notification: Notification
     receivers: dict[str, Receiver]
     tries: int = 0
     next_at: float = 0.0
@@ -51,10 +51,10 @@ class _Waiting:
 @dataclass
 class Outbox:
     """
-    Store notices in the bucket, then send them. *say* gets a text about each receiver that refuses.
+    Store notifications in the bucket, then send them. *say* gets an event for each receiver that refuses.
 
-    A notice may be sent again after a crash; its id is then the same. A bucket that refuses is asked again by
-    the next pass.
+    After a crash a notification may be sent again, with the same id. If the bucket refuses, the next pass
+    tries again.
     """
 
     store: Store
@@ -67,16 +67,16 @@ class Outbox:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _loaded: bool = False
 
-    def add(self, notices: Sequence[Notice]) -> None:
-        """Write down what is new. What cannot be written now comes again with the next pass."""
+    def add(self, notifications: Sequence[Notification]) -> None:
+        """Store the notifications that are new. The next pass brings again what cannot be stored now."""
         with contextlib.suppress(TpuctlError):
             self._load()
-            for notice in notices:
-                if notice.id not in self._known:
-                    self._write(notice)
+            for notification in notifications:
+                if notification.id not in self._known:
+                    self._write(notification)
 
     def deliver(self) -> float | None:
-        """Tell what is due; return in how many seconds there is more to do, None for nothing."""
+        """Send what is due; return the seconds until the next try, or None if nothing is waiting."""
         with self._lock:
             waiting = [one for one in self._waiting.values() if one.next_at <= self.clock.monotonic()]
         for one in waiting:
@@ -86,49 +86,49 @@ class Outbox:
         return max(0.0, min(times) - self.clock.monotonic()) if times else None
 
     @property
-    def unsent(self) -> tuple[Notice, ...]:
-        """Return the notices that were not sent yet."""
+    def unsent(self) -> tuple[Notification, ...]:
+        """Return the notifications that some receiver does not have yet."""
         with self._lock:
-            return tuple(one.notice for one in self._waiting.values())
+            return tuple(one.notification for one in self._waiting.values())
 
     def _load(self) -> None:
-        """Take up what an earlier loop has left."""
+        """Read, once, what an earlier process stored and did not send."""
         if self._loaded:
             return
         sent = {found.name.removeprefix(SENT) for found in self.store.list(SENT)}
         names = [found.name for found in self.store.list(OUTBOX)]
         for name in names:
             held = self.store.read(name)
-            # A notice that cannot be read is left where it is, and keeps no other from its receiver.
+            # One that cannot be read stays in the bucket and must not block the others.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 if held is not None and name.removeprefix(OUTBOX) not in sent:
-                    self._keep(Notice.from_json(held.data))
+                    self._keep(Notification.from_json(held.data))
         self._known |= sent | {name.removeprefix(OUTBOX) for name in names}
         self._loaded = True
 
-    def _write(self, notice: Notice) -> None:
+    def _write(self, notification: Notification) -> None:
         with contextlib.suppress(PreconditionError):
-            # Must not exist: the id is the same in every pass, so a second loop finds the first one's notice.
-            self.store.write(OUTBOX + notice.id, notice.to_json(), 0)
-        self._known.add(notice.id)
-        self._keep(notice)
+            # Must not exist: the id is the same in every pass, so a second loop finds what the first one wrote.
+            self.store.write(OUTBOX + notification.id, notification.to_json(), 0)
+        self._known.add(notification.id)
+        self._keep(notification)
 
-    def _keep(self, notice: Notice) -> None:
-        receivers = {one.name: one for one in self.receivers if one.wants(notice.event)}
+    def _keep(self, notification: Notification) -> None:
+        receivers = {one.name: one for one in self.receivers if one.wants(notification.event)}
         with self._lock:
-            self._waiting.setdefault(notice.id, _Waiting(notice, receivers))
+            self._waiting.setdefault(notification.id, _Waiting(notification, receivers))
 
     def _notify(self, one: _Waiting) -> None:
         for name, receiver in list(one.receivers.items()):
             try:
-                receiver.send(one.notice)
-            # Foreign code sends too. Whatever it raises must not end the thread that tells the others.
+                receiver.send(one.notification)
+            # Apprise is foreign code: whatever it raises must not end the thread that serves the others.
             except Exception as error:
                 if one.tries == 0 or one.tries + 1 >= MOST_TRIES:
                     # Of a foreign error only its type: its text may hold the address, which is a secret.
                     text = f"{name}: {type(error).__name__}"
                     why = error.message if isinstance(error, TpuctlError) else text
-                    text = f"no notification of {one.notice.event} was sent: {why}"
+                    text = f"no notification of {one.notification.event} was sent: {why}"
                     self.say(Event(self.clock.now(), "failure", text))
             else:
                 del one.receivers[name]
@@ -140,16 +140,16 @@ class Outbox:
             one.next_at = self.clock.monotonic() + PAUSES.after(one.tries, self.random())
 
     def _finish(self, one: _Waiting) -> None:
-        """Mark a notice as sent before it is deleted, so that a crash between the two sends nothing twice."""
+        """Mark it as sent, then delete it, so that a crash between the two sends nothing twice."""
         try:
-            # First the mark, then the deletion: killed in between, the notice is known to be sent.
-            self.store.write(SENT + one.notice.id, b"")
-            self.store.delete(OUTBOX + one.notice.id)
+            # In this order: killed in between, the next process still knows that it was sent.
+            self.store.write(SENT + one.notification.id, b"")
+            self.store.delete(OUTBOX + one.notification.id)
         except TpuctlError:
             one.next_at = self.clock.monotonic() + PAUSES.longest
             return
         with self._lock:
-            self._waiting.pop(one.notice.id, None)
+            self._waiting.pop(one.notification.id, None)
 
 
 class Postman:
@@ -157,19 +157,19 @@ class Postman:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._inbox: queue.SimpleQueue[Sequence[Notice]] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Sequence[Notification]] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
         self._thread.start()
 
-    def add(self, notices: Sequence[Notice]) -> None:
-        """Queue what is new, to be stored and sent; return at once."""
-        self._inbox.put(notices)
+    def add(self, notifications: Sequence[Notification]) -> None:
+        """Queue *notifications* to be stored and sent; return at once."""
+        self._inbox.put(notifications)
         self._wake.set()
 
-    def end(self, seconds: float) -> tuple[Notice, ...]:
-        """Give the last notices up to *seconds* to go out, and return those that the next loop will tell."""
+    def end(self, seconds: float) -> tuple[Notification, ...]:
+        """Wait up to *seconds* for the last sends; return the notifications that the next loop has to send."""
         self._over.set()
         self._wake.set()
         self._thread.join(seconds)
@@ -187,15 +187,15 @@ class Postman:
 
 
 LAST_SECONDS = 15.0
-"""Seconds that the end of a command waits for the last notices."""
+"""Seconds that a command waits at its end for the last notifications to be sent."""
 
 
 class Notifier:
     """
-    Tell what passes find. Without anybody to tell it does nothing.
+    Send the notifications of each pass; without receivers it does nothing.
 
-    *deployment* and *receivers* are asked for at the first pass: secrets are read then. When they cannot be,
-    that is said once and the loop goes on without notifications. *say* gets what was not sent.
+    *deployment* and *receivers* are called at the first pass, which reads secrets. If that fails, it is
+    reported once and the loop continues without notifications. *say* gets the names of what was not sent.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Notifier:
         self.end()
 
     def take_pass(self, result: Pass) -> None:
-        """Take one pass. Never raises: a fault in telling must not end the loop."""
+        """Queue the notifications that are due after a pass. Never raises: the loop must go on."""
         try:
             self._notify(result)
         # Nothing in here is worth the loop that keeps budget and ttl.
@@ -233,18 +233,18 @@ class Notifier:
         postman.add(due(deployment.spec, world, record, plan.outcome, plan.reason, spent))
 
     def stopped(self, error: TpuctlError) -> None:
-        """Tell that the loop ends with *error*; that another command has taken over is no news."""
+        """Notify that the loop ends with *error*, unless another tpuctl holds the lease now."""
         if self._postman is not None and not isinstance(error, LeaseHeldError):
             deployment = self._deployment()
             now = deployment.clock.now()
             self._postman.add([stopped(deployment.spec, deployment.records.current, error, now)])
 
     def end(self) -> None:
-        """Give the last notices a moment to go out, and say what is left for the next loop."""
+        """Wait LAST_SECONDS for the last sends, and say what the next `tpuctl watch` has to send."""
         unsent = self._postman.end(LAST_SECONDS) if self._postman else ()
         self._postman, self._tried = None, False
         if unsent:
-            names = ", ".join(notice.event for notice in unsent)
+            names = ", ".join(notification.event for notification in unsent)
             self._talk(
                 f"not sent yet: {names}; the next `tpuctl watch` sends it (to test: tpuctl notify test)"
             )
