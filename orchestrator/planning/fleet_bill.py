@@ -207,7 +207,7 @@ class Account:
     at_work: frozenset[tuple[str, int]]
     eta: Mapping[str, float]
     budget_usd: float | None
-    rehearsed: bool
+    unbilled: bool
     unread: tuple[str, ...] = ()
     preemptions: int = 0
 

@@ -73,7 +73,7 @@ def _head(account: Account) -> dict[str, Any]:
     hero = [
         (f"{done:,}", f"of {tasks:,} tasks done"),
         (f"{account.preemptions or 'no'}", f"preemption{'' if account.preemptions == 1 else 's'}"),
-        (f"{least}{usd_shown(bill.usd)}", "at spot prices" if account.rehearsed else "spent"),
+        (f"{least}{usd_shown(bill.usd)}", "at spot prices" if account.unbilled else "spent"),
     ]
     if bill.ondemand_usd > bill.usd and not account.incomplete:
         saved = 1 - bill.usd / bill.ondemand_usd
@@ -90,7 +90,7 @@ def _head(account: Account) -> dict[str, Any]:
     bar = {"share": round(100 * done / tasks, 2), "text": text} if tasks else None
     return {
         "name": account.name, "state": state, "hero": hero, "tiles": tiles, "bar": bar, "now": account.now,
-        "rehearsed": account.rehearsed, "unread": account.unread,
+        "unbilled": account.unbilled, "unread": account.unread,
         "foot": f"tpuctl {__version__}. Costs are estimates, not a bill; storage and traffic are not in them.",
     }  # fmt: skip
 

@@ -241,7 +241,7 @@ def cost_sentences(account: Account) -> list[str]:
         )
     if account.budget_usd is not None:
         lines.append(f"The budget of {account.budget_usd:g} USD: {found.usd / account.budget_usd:.0%} spent.")
-    free = "Nothing is billed on the local cloud; prices are Google's. " if account.rehearsed else ""
+    free = "Nothing is billed on the local cloud; prices are Google's. " if account.unbilled else ""
     return [*lines, f"{free}An estimate, not a bill; without storage and traffic."]
 
 
