@@ -45,7 +45,7 @@ class Attempt:
 
     @property
     def reached(self) -> Optional[int]:
-        """Return the step after which there is progress: a suspect that is made once more is none."""
+        """Return the step that must be passed to count as progress; repeating a suspect step does not count."""
         steps = [step for step, _ in self.suspects]
         return max(steps + ([] if self.resume_step is None else [self.resume_step]), default=None)
 
@@ -153,13 +153,13 @@ def _number(name: str) -> int:
 
 
 def _attempt(value: Dict[str, Any]) -> Attempt:
-    """Return the attempt that an object tells of. Raises ValueError, KeyError, TypeError or AttributeError."""
+    """Return the attempt stored in *value*. Raises ValueError, KeyError, TypeError or AttributeError."""
     known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
     suspects = tuple((int(step), int(by)) for step, by in known.pop("suspects", ()))
     if any(type(known[key]) is not int for key in ("attempt", "failures")) or any(
         type(known[key]) not in (int, type(None)) for key in ("resume_step", "resume_incarnation")
     ):
-        raise ValueError("numbers that are none")
+        raise ValueError("a field that must be an integer is not")
     return Attempt(suspects=suspects, **known)
 
 

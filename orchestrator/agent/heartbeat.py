@@ -80,24 +80,24 @@ class Status:
             self.urgent()
 
     def inherit(self, before: Mapping[str, Any]) -> None:
-        """Go on with the numbers of an earlier agent's report, as long as this agent has played nothing."""
+        """Take over counts from an earlier agent's heartbeat, for fields that this agent has not set yet."""
         with self._lock:
             for key in _INHERITED:
                 self._fields[key] = self._fields[key] or before.get(key) or 0
 
     def get(self, name: str) -> Any:
-        """Return one field."""
+        """Return one field of the next heartbeat; raise KeyError if there is no such field."""
         with self._lock:
             return self._fields[name]
 
     def time(self, name: str, again: bool = True) -> None:
-        """Note when something happened, for `timings`; with *again* false only the first time."""
+        """Record the current time under *name* in `timings`; with *again* false, only the first time."""
         with self._lock:
             if again or name not in self._timings:
                 self._timings[name] = time.time()
 
     def trouble(self, source: str, text: str) -> None:
-        """Note what *source* cannot do at present; an empty text clears it."""
+        """Report what *source* cannot do at present; an empty text clears it."""
         with self._lock:
             before = self._troubles.get(source, "")
             self._troubles[source] = text
@@ -116,7 +116,7 @@ class Status:
 
 
 class HeartbeatWriter:
-    """Write the report, at most once a second: the bucket takes about that many writes to one object."""
+    """Write the heartbeat at most once a second, which Cloud Storage allows for one object."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
         self._settings = settings
@@ -129,23 +129,25 @@ class HeartbeatWriter:
         self._reported_at = float("-inf")
         self._reported = -1
         self._before: Optional[Dict[str, Any]] = None
-        self._bell = Bell(settings.incarnation, settings.worker, bucket)
+        self._wake = WakeWriter(settings.incarnation, settings.worker, bucket)
 
     def before(self) -> Dict[str, Any]:
-        """Return what an earlier agent of this worker reported last, empty for nothing. Raises AgentError."""
+        """Return the last heartbeat of this worker's earlier agent, or an empty dict. Raises AgentError."""
         with self._lock:
             return self._read_before(SECONDS)
 
     def report(self, seconds: Optional[float] = None, at_once: bool = False) -> None:
         """
-        Write status.json and the heartbeat object; *at_once* is for a caller that the job waits for.
+        Write status.json and the heartbeat object, unless another thread has just written the same.
 
-        What another thread has reported meanwhile is not reported twice. Raises OSError or AgentError when either
-        cannot be written.
+        *seconds* bounds the upload. With *at_once* nothing is gathered first: the job waits for this call.
+        Raises OSError or AgentError when either cannot be written.
         """
         asked, wanted = time.monotonic(), self._status.changes
         if not at_once:
-            time.sleep(self._gathers())  # One write a second is taken: what changes meanwhile goes along.
+            time.sleep(
+                self._gathers()
+            )  # Only one write a second is allowed, so news of that second is gathered.
         with self._lock:
             if self._reported >= wanted if at_once else self._reported_at >= asked:
                 return
@@ -154,32 +156,33 @@ class HeartbeatWriter:
             try:
                 write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
             finally:
-                # The first write replaces the report from which a machine that lost its disk learns its past.
+                # Read before the first write replaces it: a machine that lost its disk learns its past from it.
                 self._status.inherit(self._read_before(bound))
-                time.sleep(self._rest())  # Asked too soon, the bucket refuses, and a repetition takes longer.
+                time.sleep(self._rest())  # Too early, the bucket answers 429, and the retry takes longer.
                 changes, body = self._status.changes, self._status.body()
                 self._bucket.write(self._name, _text(body).encode(), seconds=bound)
                 self._last, self._reported_at, self._reported = time.monotonic(), began, changes
-        # Only now would a look find what the bell is rung for.
-        self._bell.ring(body, bound)
+        # After the write: the controller that is woken must find this heartbeat.
+        self._wake.write_if_urgent(body, bound)
 
     def _gathers(self) -> float:
         """
-        Return the seconds to wait for more news: after a passing phase the next one mostly follows at once.
+        Return the seconds to gather news before a write.
 
-        That one alone is reported then, and the job need not wait until the object may be changed again.
+        A short phase is mostly followed by the next one at once. Only that one is reported then, and the job
+        does not wait a second for the object to be writable again.
         """
         passing = self._status.get("phase") in _PASSING and not self._status.get("notice")
         return self._spacing if passing else self._rest()
 
     def _rest(self) -> float:
-        """Return the seconds until the object may be changed again, after us or who reported here before us."""
+        """Return the seconds until the object may be written again, also after an earlier agent's write."""
         if self._reported >= 0:
             return max(0.0, self._last + self._spacing - time.monotonic())
         at = (self._before or {}).get("at")
         if not isinstance(at, (int, float)) or at > time.time():
             return 0.0
-        # A report is written a little later than it is dated.
+        # `at` is taken before the upload, so the bucket's time of the write is a little later.
         return max(0.0, at + LATER * self._spacing - time.time())
 
     def _read_before(self, seconds: float) -> Dict[str, Any]:
@@ -212,37 +215,37 @@ def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
     return sorted(found)
 
 
-LONGEST_RING = 5.0
+LONGEST_WAKE = 5.0
 _ENDS = ("done", "unclaimed", "failed")
 
 
-class Bell:
+class WakeWriter:
     """
-    Write the wake object of this incarnation whenever a report holds something that cannot wait.
+    Wake the controller when a heartbeat must not wait for its next poll: it writes the wake object.
 
-    All workers share one object, so that the controller reads one and not as many as there are machines.
+    All workers of an incarnation share one object, so that the controller reads one for all of them.
     """
 
     def __init__(self, incarnation: int, worker: int, bucket: JobBucket) -> None:
         self._name = f"{WAKE}{incarnation}"
         self._worker = worker
         self._bucket = bucket
-        self._rung: Tuple[Any, ...] = ()
+        self._written: Tuple[Any, ...] = ()
 
-    def ring(self, report: Mapping[str, Any], seconds: float) -> None:
+    def write_if_urgent(self, report: Mapping[str, Any], seconds: float) -> None:
         """
-        Ring if *report*, which the bucket has just taken, is news of a notice or of the job's end.
+        Write the object if *report*, already in the bucket, shows a new preemption notice or end of the job.
 
-        A ring that fails costs no more than the time to the next poll, so it is not tried again.
+        It is not repeated after a failure, which only costs the time to the next poll.
         """
         news = (report["attempt"], report["phase"], report["notice"])
-        if news == self._rung or not (report["notice"] or report["phase"] in _ENDS):
+        if news == self._written or not (report["notice"] or report["phase"] in _ENDS):
             return
-        self._rung = news
+        self._written = news
         _attempt, phase, notice = news
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
         try:
             # No precondition: of two workers that write at once either one wakes the controller.
-            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_RING, seconds))
+            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_WAKE, seconds))
         except (AgentError, OSError) as error:
             say(f"wake: {error}")

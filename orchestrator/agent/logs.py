@@ -99,8 +99,8 @@ class JobLog:
         self._full.append(bytes(self._open[:cut]))
         del self._open[:cut]
         if len(self._full) > WAITING:
-            # Not the first one: the shipper may be sending it at
-            # this moment, and would drop the next in its place.
+            # Not the first one: the shipper may be sending it at this moment, and would drop the next in its
+            # place.
             del self._full[1]
             self._dropped += 1
             self._open += (

@@ -55,7 +55,7 @@ class Agent:
         """
         Live, and return the exit status of the process.
 
-        0 means that the end was meant, 1 that cron shall start the agent again.
+        0 means that the agent has finished, 1 that cron is to start it again.
         """
         self._begin()
         try:
@@ -88,7 +88,7 @@ class Agent:
                 signal.SIGINT: lambda: parts.orders.end(EndingKind.ASKED, "interrupted"),
             }
         )
-        # Whoever reads the file may send a signal at once, so it comes after the handlers.
+        # After the handlers: whoever reads this file may send a signal at once.
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
         parts.status.time("boot")
@@ -98,7 +98,7 @@ class Agent:
         NoticeWatch(parts.metadata, self._preempted).start()
 
     def _live(self) -> Ending:
-        """Return how a finished job ends. Raises JobInterrupted or UnsafeError for every other end."""
+        """Run attempts until the job has finished. Raises JobInterrupted or UnsafeError for every other end."""
         parts = self._parts
         living = clear(self._settings.layout.root, self._player.record.living_session())
         while living:
@@ -107,10 +107,12 @@ class Agent:
             living = clear(self._settings.layout.root, None)
         parts.status.trouble("clear", "")
         check(parts.environ)
+        # Before the gang: a worker of a TPU that loses the race must not write the gang's first attempt.
         self._win()
         attempt = self._join()
         if parts.pace.seconds() is not None:
             self._repeat("save interval", parts.pace.write, LOOKS * self._settings.heartbeat)
+        # The threads start only now: before the attempt is known they would act on an earlier one.
         self._repeat("gang", self._follow, self._settings.poll)
         self._repeat("event files", parts.events.look, self._settings.poll)
         if not self._settings.worker:
@@ -135,27 +137,27 @@ class Agent:
                 attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
 
     def _win(self) -> None:
-        """Start nothing when another TPU of the race has the job."""
+        """Return when this TPU has won its race; if another one has, order the end as fenced."""
         parts, settings = self._parts, self._settings
         if not settings.race:
             return
         self._let_save()
         began = time.monotonic()
         while True:
-            # Asked before anything is restored or fetched: the loser must cost as little as possible.
+            # Before anything is restored or fetched: a loser is billed for as long as it runs.
             winner = parts.patiently("look who has won the race", lambda: winner_of(parts.bucket, settings))
             if winner == settings.incarnation:
                 parts.status.trouble("race", "")
                 return
             why = f"incarnation {winner} was first, this machine is not needed"
-            # A claim that an earlier machine had put there for races to come is replaced by the controller.
+            # Not at once: an earlier machine may have forged a claim for later races; the controller replaces it.
             if time.monotonic() - began >= BEATEN * settings.heartbeat:
                 parts.orders.end(EndingKind.FENCED, why)
             parts.status.trouble("race", why)
             parts.orders.wait(settings.poll)
 
     def _let_save(self) -> None:
-        """Wait for the last save of a TPU that this one was asked for beside: it is what the job resumes from."""
+        """Wait for the last save of the TPU that this one succeeds: the job resumes from it."""
         parts, settings, began = self._parts, self._settings, time.monotonic()
 
         def look() -> Optional[int]:
@@ -170,7 +172,7 @@ class Agent:
         parts.status.trouble("race", "")
 
     def _join(self) -> Attempt:
-        """Return the attempt to play first: the gang's, or a new one when this worker has played that already."""
+        """Return the attempt to run first: the gang's or, if this worker has run that already, a new one."""
         parts, record = self._parts, self._player.record
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
@@ -311,5 +313,5 @@ class Agent:
 
 
 def _count(value: object) -> int:
-    """Return a number of a report that an earlier agent wrote, or somebody else; 0 for what is none."""
+    """Return a count from a foreign or earlier report: *value* if it is a positive integer, else 0."""
     return max(0, whole_number(value) or 0)

@@ -58,7 +58,7 @@ class Pace:
         self._written = 0.0
 
     def seconds(self) -> Optional[float]:
-        """Return the seconds between two saves, None when the job decides that."""
+        """Return the seconds between two saves, or None if the job decides."""
         every = self._settings.checkpoints.every
         if every != "auto":
             return float(every) if every else None
@@ -71,19 +71,18 @@ class Pace:
 
     def _between_losses(self) -> float:
         with self._lock:
-            # A long quiet run counts while it lasts, else only
-            # ends would, and the interval would be too short.
+            # The current run counts too: if only ended ones did, the interval would be too short.
             began = self._began
             now = [] if began is None else [Life(time.monotonic() - began, lost=False, ended=False)]
             return expected_life([*(self._earlier or ()), *self._here, *now], self._zone)
 
     def _cost(self) -> Tuple[float, str]:
-        """Return for how many seconds a save stops the training, and whence that is known."""
+        """Return the seconds for which a save stops the training, and the source of that figure."""
         declared = self._settings.checkpoints.save_seconds
         with self._lock:
             reported = max(RESOLUTION, median(self._reported)) if self._reported else None
             stall = max(RESOLUTION, median(self._stalls)) if self._stalls else None
-        # A job may report how long it took to write, while another thread did that and the training went on.
+        # A job may report the time of writing although a thread wrote and the training went on: the shorter counts.
         if stall is not None and (reported is None or stall < reported):
             return stall, "measured"
         if reported is not None:
@@ -93,34 +92,34 @@ class Pace:
         return (PRIOR_SAVE, "assumed") if declared is None else (declared, "declared")
 
     def begin(self) -> None:
-        """Note that the job starts."""
+        """Start counting the life of the job's process."""
         with self._lock:
             self._began = time.monotonic()
             self._came = []
 
     def end(self, *, lost: bool) -> None:
-        """Note that it has ended, and whether it had gone beyond its last checkpoint."""
+        """Stop counting; *lost* says that steps after the last checkpoint are lost."""
         with self._lock:
             if self._began is not None:
                 self._here.append(Life(time.monotonic() - self._began, lost))
             self._began = None
 
-    def saved(self, seconds: float) -> None:
-        """Note for how long a save stopped the training, as the job reports it."""
+    def take_reported(self, seconds: float) -> None:
+        """Add how long a save stopped the training, as the job reports it."""
         with self._lock:
             self._reported = [*self._reported, max(0.0, seconds)][-SAVES:]
         self._report()
 
-    def stalled(self, seconds: float) -> None:
-        """Note the same as it was measured."""
+    def take_measured(self, seconds: float) -> None:
+        """Add how long a save stopped the training, as the agent measured it."""
         with self._lock:
             self._stalls = [*self._stalls, seconds][-SAVES:]
             self._stalled += seconds
         self._status.set(save_stalled=round(self._stalled, 3))
         self._report()
 
-    def came(self, now: float) -> None:
-        """Note that a new save was seen *now*, so that it shows whether the job keeps to the interval."""
+    def take_save(self, now: float) -> None:
+        """Record that a save was found *now*: the time between saves shows whether the job keeps the interval."""
         with self._lock:
             self._came = [*self._came, now][-SAVES:]
             apart = [b - a for a, b in zip(self._came, self._came[1:])]  # noqa: B905 (Python 3.8)
@@ -128,12 +127,12 @@ class Pace:
             self._status.set(save_apart=round(median(apart), 1))
 
     def _report(self) -> None:
-        """Report what a save costs: of every job, whoever decides when it saves."""
+        """Put the cost of a save into the heartbeat, also if the job decides when it saves."""
         cost, whence = self._cost()
         self._status.set(save_cost=round(cost, 3), save_cost_from=whence)
 
     def write(self) -> None:
-        """Write the interval where the job finds it, if it has changed. Raises AgentError or OSError."""
+        """Write the interval to the file that the job reads, if it has changed. Raises AgentError or OSError."""
         auto = self._settings.checkpoints.every == "auto"
         if auto and self._earlier is None:
             self._earlier = self._lives()
@@ -143,7 +142,7 @@ class Pace:
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
-        # The job may read it at any moment.
+        # Atomically: the job may read it at any moment.
         write_atomically(self._settings.layout.save_every, f"{seconds:.0f}\n")
         self._written = seconds
         self._status.set(save_every=round(seconds))

@@ -41,7 +41,7 @@ class Task(threading.Thread, Generic[T]):
             self.failed = error
 
     def result(self) -> T:
-        """Return what the call has returned, or raise what it has raised. It has to be over."""
+        """Return the call's result, or raise its exception. Call this only after the thread has ended."""
         if self.failed is not None:
             raise self.failed
         return self._returned[0]

@@ -145,17 +145,17 @@ class Session:
 
     @cached_property
     def folder(self) -> Path:
-        """Return the folder for this deployment's key, record and bundles on this computer."""
+        """Return the deployment's folder on this computer: SSH key, record, journal, bundles."""
         return state_folder(self.choice.cloud) / self.project / self.spec.name
 
     @cached_property
     def ssh(self) -> Ssh:
-        """Return the SSH side."""
+        """Return the SSH adapter; nothing is connected yet."""
         return Ssh(self.ssh_settings)
 
     @cached_property
     def ssh_settings(self) -> SshSettings:
-        """Return how machines are reached over SSH; the key is made when there is none."""
+        """Return how machines are reached over SSH; create the key if there is none."""
         key = ensure_key(self.folder)
         known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
         return SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
@@ -198,14 +198,13 @@ class Session:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """Return what builds our requests."""
+        """Return the builder of requests; create the SSH key if there is none."""
         return Blueprint(self.spec, self.cloud.account, ensure_key(self.folder).metadata_line())
 
     @cached_property
     def records(self) -> RecordStore:
         """Return the deployment record, loaded."""
-        # Both copies: this computer's is there when the bucket is not, the
-        # bucket's when this computer is another.
+        # Both copies: this computer's works without the bucket, the bucket's works on another computer.
         path, name = self.folder / "record.json", self.spec.name
         records = RecordStore(path, self.cloud.store, name, self.key, self.clock.now)
         records.load(forgiving=self._forgiving)
@@ -215,17 +214,17 @@ class Session:
 
     @cached_property
     def key(self) -> bytes:
-        """Return the key by which records and snapshots prove who has written them."""
+        """Return this user's key for the checksums of records and snapshots, which prove who wrote them."""
         return record_key(self.choice.cloud)
 
     @cached_property
     def journal(self) -> Journal:
-        """Return the intent journal."""
+        """Return the journal, which each call to the cloud is written to beforehand."""
         return Journal(self.folder / "journal.jsonl", self.cloud.store, self.clock)
 
     @cached_property
     def sink(self) -> EventLog:
-        """Return where events go: to the user at once, to the bucket after each pass."""
+        """Return the event log: it shows events at once and stores them in the bucket after each pass."""
         return EventLog(self.cloud.store, self.reporter, lambda: self.records.current.bucket.observed)
 
     @property
@@ -252,7 +251,7 @@ class Session:
 
     @cached_property
     def deployment(self) -> Deployment:
-        """Return the parts that a pass needs."""
+        """Return what a pass needs, over this session's cloud, record and lease."""
         return Deployment(
             spec=self.spec,
             cloud=self.cloud,
@@ -264,21 +263,19 @@ class Session:
             clock=self.clock,
             sink=self.sink,
             spent=self.cost_at_most,
-            # Beside the deployments, one for all of a project: together they must
-            # not ask faster than its quota allows.
+            # One for all deployments of the project, which share its quota of writes a minute.
             create_budget=CreateBudgetFile(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,
         )
 
     @cached_property
     def notifier(self) -> "Notifier":
-        """Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM."""
+        """Return the sender of notifications; hooks run on the user's computer only, not in the loop on the VM."""
         from orchestrator.app.notify import receivers_in_earnest
         from orchestrator.engine.outbox import Notifier
 
         def receivers() -> "list[Webhook | Apprise | Hook]":
-            # Evaluated when it is needed: the holder is known only once the lease is ours.
-            # Of a stored spec nobody knows in which folder its hooks lie.
+            # Evaluated late: the holder is known once the lease is ours. A stored spec has no folder for hooks.
             hooks = self.holder.command != LOOP and self.path != Path()
             return receivers_in_earnest(self.spec, self.path.parent, self.choice.cloud, hooks=hooks)
 
@@ -289,9 +286,9 @@ class Session:
         patience: float | None = None,
     ) -> "Watcher":  # fmt: skip
         """
-        Return the loop over passes; *approve* and *only* bound what they may do, as in `Deployment`.
+        Return the loop over passes; *approve* and *only* limit what a pass may do, as in `Deployment`.
 
-        *patience* is for how many seconds the cloud may not answer.
+        *patience* is the number of seconds for which the cloud may fail to answer before the loop ends.
         """
         from orchestrator.engine.loop import Watcher
 
@@ -308,28 +305,28 @@ class Session:
         take_over: Callable[[LeaseHeldError], None] | None = None,
     ) -> Iterator[None]:  # fmt: skip
         """
-        Keep every other tpuctl off the deployment while the block runs, here and on other computers.
+        Hold the lease while the block runs, so that no other tpuctl changes the deployment.
 
-        *yields* names the commands for which this one steps aside. A forgiving session asks *take_over*
-        whether to go on beside whoever holds the lease; a no is an error that it raises.
+        *yields* names the commands for which this one steps aside. If another process holds the lease, a
+        forgiving session calls *take_over*, which raises unless the user wants to go on all the same.
         """
-        # The sweep acts by the stored spec of that very place, so there is no other place to mistake it for.
+        # `expire` works from the spec that is stored in this very folder, so it cannot be another deployment's.
         if command != "expire":
             check_place(self.choice, self.spec.name, self.project, self.folder)
         self.holder = this_process(command, self.clock.now(), yields)
         wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
-        # The lock of this computer first: it costs no call, and its holder may be asked to step aside.
+        # This computer's lock first: it costs no API call, and its holder can be asked to step aside.
         with only_here(self.folder, self.holder, wish), self._leased(take_over):
             yield
 
     @contextmanager
     def _leased(self, take_over: Callable[[LeaseHeldError], None] | None) -> Iterator[None]:
-        # Read before the lease was ours: another command may have written it since.
+        # A record that was read before the lease was ours may be stale: another command may have written since.
         older = "records" in self.__dict__
         try:
             self.lease.acquire()
         except TpuctlError as error:
-            # A lease that is held is respected even by `down`, until somebody says --take-over.
+            # Even `down` respects a lease that is held, unless the user passes --take-over.
             if not self._forgiving or (isinstance(error, LeaseHeldError) and take_over is None):
                 raise
             if isinstance(error, LeaseHeldError) and take_over is not None:
@@ -338,8 +335,7 @@ class Session:
             yield
             return
         with self.lease.renewing():
-            # `down` has to work with a record that is damaged or doubted, so
-            # it claims none and runs no agent.
+            # `down` must work with a damaged record too, so it claims none and pins no agent.
             if not self._forgiving:
                 fresh = not older or self.lease.token is None
                 claim_record(self.lease, self.records, self._check_record, fresh=fresh)

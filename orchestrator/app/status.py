@@ -173,8 +173,8 @@ def holder_of(session: Session, world: World) -> dict[str, Any] | None:
 def loop_of(holder: Any, age: float) -> dict[str, Any]:
     """Return a *holder* of the lease, renewed *age* seconds ago, as `status --json` prints it."""
     return {
-        # By what the lease object says: one that cannot be read names no
-        # command, so it is never taken for "vm".
+        # By what the lease object says: one that cannot be read names no command, so it is never taken for
+        # "vm".
         "where": "vm" if holder.command == LOOP else "elsewhere",
         "who": holder.who,
         "command": holder.command,

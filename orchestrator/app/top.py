@@ -23,7 +23,7 @@ FIELDS = ("outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "see
 
 
 def means_all(choice: Choice) -> bool:
-    """Say whether nobody named a deployment and there is no file of one, but this computer knows some."""
+    """Say whether to show all deployments: none was named, no file is here, and this computer knows some."""
     if choice.file is not None or choice.settings:
         return False
     try:

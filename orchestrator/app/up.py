@@ -47,14 +47,14 @@ GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
 
 
 class Goal(Enum):
-    """Name what `up` waits for: the job runs everywhere, bucket and VM are there, or a TPU has been asked for."""
+    """Name what `up` waits for: the job runs on all workers, bucket and VM exist, or a TPU was requested."""
 
     JOB = "job"
     MACHINE_ROOM = "bucket and VM"
     TPU_ASKED = "TPU requested"
 
     def reached(self, result: Pass) -> bool:
-        """Say whether a pass was the last one."""
+        """Say whether *result* has reached the goal."""
         plan, vm = result.plan, result.world.vm
         if self is Goal.TPU_ASKED:
             return any(change.asks_for_tpu for change in plan.changes)
@@ -68,9 +68,9 @@ class Goal(Enum):
 @dataclass(frozen=True)
 class Up:
     """
-    Hold how it ended: how many changes it took, and the outcome of a deployment that was over already.
+    Hold the result of `up`: the number of changes, and the outcome if the deployment had already ended.
 
-    *drift* tells where machines differ from the file and are left alone; *on_vm* who is to watch from now on.
+    *drift* names where machines differ from the file. *on_vm* says that the loop runs on the VM from now on.
     """
 
     name: str
@@ -85,9 +85,9 @@ class Up:
 @dataclass(frozen=True)
 class UpPrice:
     """
-    Hold what the machines cost that `up` is about to make: per hour, and until ttl ends it in *seconds*.
+    Hold the price of the machines that `up` is about to create, and the *seconds* until ttl ends them.
 
-    *with_tpu* is false where only VM and bucket are made. *unbilled* says that nothing is billed.
+    *with_tpu* is false if only VM and bucket are created. *unbilled* is true on the local cloud.
     """
 
     spec: Spec
@@ -164,7 +164,7 @@ def bring_up(
 def _priced_first(
     session: Session, sets: tuple[DataSet, ...], show_price: Callable[[UpPrice], None], goal: Goal
 ) -> Callable[[UpPrice], None]:
-    """Tell the price of what is foreseen, and return what tells no price any more."""
+    """Show the price of the expected changes; return a function for later that shows nothing."""
     check_place(session.choice, session.spec.name, session.project, session.folder)
     bundle, agent = build_artifacts(session, sets)
     with session.reporter:
@@ -178,7 +178,7 @@ def _priced_first(
 
 
 class _Price:
-    """Judge each plan by *approve*, and tell the price of the first one that makes a machine."""
+    """Pass each plan to *approve*, and show the price before the first one that creates a machine."""
 
     def __init__(
         self, session: Session, approve: Callable[[Plan], None], show_price: Callable[[UpPrice], None],
@@ -188,7 +188,7 @@ class _Price:
         self.making = False
 
     def judge(self, plan: Plan) -> None:
-        """Look at a plan before its first change."""
+        """Check *plan* before its first change; raise what *approve* raises."""
         self._approve(plan)
         if not self.making and _makes(plan.making(self._only)):
             self.making = True
@@ -196,7 +196,7 @@ class _Price:
 
 
 def _makes(plan: Plan) -> bool:
-    """Say whether a plan begins what is billed by the hour."""
+    """Say whether *plan* creates or starts what is billed by the hour."""
     return any(c.kind in {Kind.NODE, Kind.VM} and c.verb in MAKING for c in plan.changes)
 
 
@@ -204,7 +204,7 @@ def _price(session: Session, plan: Plan) -> UpPrice:
     spec, record, now = session.spec, session.records.current, session.clock.now()
     there = newest_span(record)
     with_tpu = there is not None or any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
-    # An ended deployment begins anew, and so does its time to live.
+    # `up` on an ended deployment starts its ttl again.
     goes_on = record.started_at and not record.outcome
     remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else float(spec.watch.ttl)
     price = hourly_of(spec, plan, session.catalog, there)
@@ -218,10 +218,10 @@ def pass_until(
     *also: Callable[[Pass], None], wait: bool = False, tells: bool = True,
 ) -> Pass:  # fmt: skip
     """
-    Run passes until *goal* or the deployment's end, and return the last one; each of *also* sees all of them.
+    Run passes until *goal* or the deployment's end, call each of *also* with each, and return the last one.
 
-    Raise what no further pass cures: an unhappy end, a refusal, and without *wait* the want of machines. Unless it
-    *tells*, nothing is said of what waits.
+    Raise what further passes cannot cure: a failed end, a refusal and, without *wait*, a stockout. With *tells*
+    false, the reporter does not hear what the plan waits for.
     """
 
     def judge(result: Pass) -> None:
@@ -242,14 +242,14 @@ def pass_until(
         if tells:
             reporter.waiting(result.plan.waiting, now)
 
-    # Events reach the bucket before anything judges the pass: the error that ends `up` is in the story too.
+    # Before anything judges the pass: the error that ends `up` must be among the stored events.
     result = watcher.run(goal, lambda _: deployment.store_events(), *also, judge)
     raise_outcome(result)
     return result
 
 
 def record_wanted(deployment: Deployment, bundle: str, agent: str) -> None:
-    """Note in the record what `up` wants; the first pass writes it, before it makes anything."""
+    """Put into the record what `up` wants; the first pass writes it before it creates anything."""
     spec, records, now = deployment.spec, deployment.records, deployment.clock.now()
     beats = read_heartbeats(deployment.cloud.store, records.current.node.incarnation)
     complete = trained(spec, deployment.cloud.store, ended(spec, beats, records.current))
@@ -264,9 +264,9 @@ def _build_and_record(
     session: Session, approved: Approved | None, sets: tuple[DataSet, ...], *, bucket_first: bool
 ) -> None:
     """
-    Build what is pushed and note what is wanted, unless it is not what was *approved*.
+    Build bundle and agent and record what is wanted; raise if it is not what was *approved*.
 
-    With *bucket_first* there is no bucket for the data yet: it is made, and the data sent, before the machines.
+    With *bucket_first* there is no bucket for the data yet: create it, and send the data, before the machines.
     """
     bundle, agent = build_artifacts(session, sets)
     if approved is not None:

@@ -39,8 +39,8 @@ def origins_of(
     if spec is None:
         raise ConfigError(complaints)
     return tuple(
-        # Validated by now: what stood in the place of a reference to a
-        # secret was refused, and is never shown.
+        # Validated by now: what stood in the place of a reference to a secret was refused, and is never
+        # shown.
         ValueOrigin(".".join(place), value, laid.get(place) or _in_file(document, place))
         for place, value in _leaves(dump(spec))
     )

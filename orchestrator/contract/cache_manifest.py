@@ -135,19 +135,19 @@ def _piece(value: Dict[str, Any]) -> Piece:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > LONGEST_PATH:
-        raise TypeError("a text that is none")
+        raise TypeError("not a string, or too long")
     return value
 
 
 def _table(value: Any) -> Dict[str, str]:
     if not isinstance(value, dict) or len(value) > 20:
-        raise TypeError("a table that is none")
+        raise TypeError("not an object, or too large")
     return {_text(key): _text(one) for key, one in value.items()}
 
 
 def _names(value: Any) -> Tuple[str, ...]:
     if not isinstance(value, list) or len(value) > MOST_NAMES:
-        raise TypeError("a list that is none")
+        raise TypeError("not a list, or too long")
     for one in value:
         check_member(one)
     return tuple(value)

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, or that a kill cut short: values of the expected kind, else None."""
+"""Read JSON that may be foreign or cut short: values of the expected type, else None."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 
 def json_object(path: Path) -> Optional[Dict[str, Any]]:
-    """Return the JSON object in a file, None when it is missing, torn or something else."""
+    """Return the JSON object in a file, or None if the file is missing, torn or holds another value."""
     try:
         return json_value(path.read_bytes())
     except OSError:
@@ -16,7 +16,7 @@ def json_object(path: Path) -> Optional[Dict[str, Any]]:
 
 
 def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
-    """Return the JSON object in *data*, None for anything else."""
+    """Return the JSON object in *data*, or None if it is not valid JSON or another value."""
     try:
         value = json.loads(data or b"")
     # RecursionError: a hundred thousand brackets are valid JSON and no stack is that deep.
@@ -26,6 +26,6 @@ def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
 
 
 def whole_number(value: object) -> Optional[int]:
-    """Return an int that is one, None otherwise."""
+    """Return *value* if it is an integer (not a bool), else None."""
     # bool is an int in Python: `true` would count as step 1.
     return value if isinstance(value, int) and not isinstance(value, bool) else None

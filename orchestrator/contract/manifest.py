@@ -109,8 +109,8 @@ def parse(data: bytes, where: str) -> Manifest:
         files = tuple(_file(one) for one in value["files"])
         _check_apart(one.name for one in files)
         numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
-        # Manifests of older releases have neither attempt,
-        # format, links nor times; their step counts as proven.
+        # Manifests of older releases have neither attempt, format, links nor times; their step counts as
+        # proven.
         attempt = int(value.get("attempt", 0))
         own_step = value.get("told", numbers["step"])
         return Manifest(
@@ -187,13 +187,13 @@ def _file(value: Dict[str, Any]) -> StoredFile:
 
 
 def size_of(value: Any) -> int:
-    """Return a number of bytes. Raises ValueError, TypeError or OverflowError for what is none."""
+    """Return *value* as a number of bytes. Raises ValueError, TypeError or OverflowError if it cannot be one."""
     return _within(int(value), LARGEST_INT, "a size that no file has")
 
 
 def time_of(value: Any) -> float:
-    """Return seconds since the epoch. Raises ValueError, TypeError or OverflowError for what are none."""
-    return _within(float(value), LATEST_TIME, "its time is none")
+    """Return *value* as seconds since the epoch. Raises ValueError, TypeError or OverflowError if it cannot be."""
+    return _within(float(value), LATEST_TIME, "a time out of range")
 
 
 def _within(number: N, most: float, otherwise: str) -> N:

@@ -252,7 +252,7 @@ def _places(text: bytes, at: int, *offsets: int) -> List[int]:
 
 
 def _hexadecimal(text: bytes, at: int) -> Optional[_Span]:
-    """Look for 40 hexadecimal digits that nothing calls a revision: a folder of that name or a commit is none."""
+    """Return the first 40 hexadecimal digits that are not a commit or a folder's name, else None."""
     for match in _HEX.finditer(text, at):
         # The words before it on its line are all that tells a key from a commit: both are 40 such digits.
         line = text[max(0, match.start() - CONTEXT) : match.start()].rpartition(b"\n")[2]

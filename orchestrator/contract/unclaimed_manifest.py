@@ -224,8 +224,8 @@ def outputs_before(
         if one.worker != worker or one.incarnation >= incarnation:
             continue
         same = (one.bundle, one.settings, one.workers) == job and bool(one.settings)
-        # A complete one stands for all that its machine had.
-        # After another job, or an end, nothing earlier counts.
+        # A complete one stands for all that its machine had. After another job, or an end, nothing earlier
+        # counts.
         if not same or one.why is not Why.NOTICE or one.complete:
             found = {}
         if same and one.why is Why.NOTICE:

@@ -14,7 +14,7 @@ ALL_ZONES = "-"
 
 
 class Placed(Protocol):
-    """Name the zone of something."""
+    """A resource that lies in a zone."""
 
     @property
     def zone(self) -> str:

@@ -340,10 +340,10 @@ def _price(row: Mapping[str, str]) -> Price:
 
 
 def _usd(text: str) -> float | None:
-    # Zero is how a table says that it does not know: a machine for nothing would let a budget last for ever.
+    # Tables use zero for unknown: a free machine would let a budget last for ever.
     return float(text) if text and float(text) not in (0.0, _PLACEHOLDER) else None
 
 
 def region_zones(catalog: Catalog, region: str) -> tuple[str, ...]:
-    """Return the TPU zones of a region."""
+    """Return the zones of *region* that have any TPU type, in the catalog's order."""
     return tuple(zone for zone in catalog.zones if region_of(zone) == region)

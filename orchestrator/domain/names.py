@@ -54,7 +54,7 @@ def takes_vm(spec: Spec) -> bool:
 
 
 def vm_zone(spec: Spec) -> str:
-    """Return the VM's zone."""
+    """Return the zone that the file names for the VM, else the first one of the TPU."""
     return (spec.vm.zone if spec.vm != "none" else None) or spec.tpu.zones[0]
 
 

@@ -240,37 +240,13 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """
-    Hold one worker's last report (object `.tpuctl/heartbeat/<incarnation>/<worker>`).
-
-    *updated* is the bucket's time of the write. *resumed_from* is the checkpoint that was restored,
-    *began_at* the first step that the job reported then: a smaller one means that it ignores its checkpoint.
-    *failures* counts starts in a row that brought no progress. *notice* says that the machine is about to go,
-    *preempted* that it goes for good: it is no reboot. *rate* is in steps a second, *total_steps* the last
-    step as the job says it, *progress_from* the source of the step: file, pattern, events, commits, or a
-    preset's name. *format* is that of the saves, empty while `auto` has seen none. *committed_counted*: the
-    saves tell no step, so the committed one is a number of saves. *uncommitted* is a save that no commit
-    contains, in *uncommitted_place* (checkpoints, work, home or quarantine), which its format judges to be in
-    *uncommitted_state*. *unclaimed_files* and *unclaimed_bytes* say how much of that kind is in the bucket
-    under `unclaimed/`; *unclaimed_complete* is None for nothing, False while some may be missing.
-    *programs_back* counts the compiled programs that an earlier machine left, *programs_compiled* those that
-    this one added. *image* is the container image that the job runs in, by its digest. *host_keys* are the
-    machine's public ones. *timings* are seconds since the epoch by name (boot, unpack_began, unpacked,
-    setup_began, setup_done, restore_began, fetched, restored, spawned, first_step). *script*: the startup
-    script wrote it as its first act, before there is an agent.
-
-    *save_every* is the interval that the job is given, *save_apart* how far apart its last saves were.
-    *save_cost* is for how long a save is held to stop the training, known as *save_cost_from* says (measured,
-    reported, declared, assumed), *save_stalled* the sum on this machine as far as it was measured,
-    *save_life* the time between two losses of work, *commit_seconds* how long the last save took into the
-    bucket; all in seconds.
-    """
+    """Hold one worker's last report, `.tpuctl/heartbeat/<incarnation>/<worker>`; times are in seconds."""
 
     incarnation: int
     worker: int
     phase: Phase
-    # By the bucket's clock: ages of reports are compared across machines whose own clocks may be wrong.
     updated: float
+    """When it was written, by the bucket's clock: the clocks of machines may be wrong, and ages are compared."""
     workers: int = 1
     bundle: str = ""
     step: int | None = None
@@ -278,39 +254,66 @@ class Heartbeat:
     committed_step: int | None = None
     committed_at: float | None = None
     resumed_from: int | None = None
+    """Step of the checkpoint that was restored."""
     began_at: int | None = None
+    """First step that the job reported after that; a smaller one means that it ignores its checkpoint."""
     attempt: int = 0
     starts: int = 0
     failures: int = 0
+    """Starts in a row that brought no progress."""
     exit_code: int | None = None
     rate: float | None = None
+    """Steps per second."""
     total_steps: int | None = None
+    """Last step of the training, as the job reports it."""
     progress_from: str = ""
+    """Where the step comes from: file, pattern, events, commits, or the name of a preset."""
     format: str = ""
+    """Format of the saves; empty until `auto` has found one."""
     progress_at: float | None = None
     notice: bool = False
+    """The machine has a preemption notice, or is about to reboot."""
     preempted: bool = False
+    """The machine goes for good; it is not a reboot."""
     save_every: float | None = None
+    """Interval between saves that the job was given."""
     save_cost: float | None = None
+    """How long one save stops the training."""
     save_cost_from: str = ""
+    """How that is known: measured, reported, declared or assumed."""
     save_life: float | None = None
+    """Expected time between two losses of work."""
     save_apart: float | None = None
+    """Measured time between the last saves."""
     save_stalled: float | None = None
+    """Sum of the measured save times on this machine."""
     commit_seconds: float | None = None
+    """How long the last commit to the bucket took."""
     uncommitted: str = ""
+    """A save that no commit contains."""
     uncommitted_place: str = ""
+    """Where it lies: checkpoints, work, home or quarantine."""
     uncommitted_state: str = ""
+    """What its format judges it to be."""
     committed_counted: bool = False
+    """The saves name no step, so that `committed_step` is a number of saves."""
     unclaimed_files: int = 0
     unclaimed_bytes: int = 0
     unclaimed_complete: bool | None = None
+    """Whether all unclaimed files are in the bucket; None if there are none."""
     programs_back: int | None = None
+    """Compiled programs that were restored from an earlier machine."""
     programs_compiled: int | None = None
+    """Compiled programs that this machine has added."""
     image: str = ""
+    """Container image of the job, by digest."""
     message: str = ""
     host_keys: tuple[str, ...] = ()
+    """Public SSH host keys of the machine."""
     timings: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since the epoch of boot, unpacked, setup_done, restored, spawned, first_step and others."""
     script: bool = False
+    """Written by the startup script as its first act, before the agent runs."""
 
 
 @dataclass(frozen=True)

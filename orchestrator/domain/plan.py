@@ -59,14 +59,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """
-    Hold one mutating step.
-
-    *round* is the race that a TPU is asked for in, 0 for none. *type* is its type, *substitute* says that the
-    file prefers another one. *on_demand* says that it is asked for on demand for the deadline's sake though the
-    file says spot, *flex_start* that it then is as flex-start. *never_reported* says that a TPU is deleted for
-    its silence. *beside* says that the TPU before it works on until the new one is named.
-    """
+    """Hold one create, start, stop or delete."""
 
     kind: Kind
     verb: Verb
@@ -75,12 +68,18 @@ class Change:
     zone: str = ""
     incarnation: int | None = None
     round: int = 0
+    """Race in which a TPU is requested; 0 for none."""
     type: str = ""
     substitute: bool = False
+    """The TPU type is not the one that the file prefers."""
     on_demand: bool = False
+    """Requested on demand because of the deadline, though the file says spot."""
     flex_start: bool = False
+    """With *on_demand*: requested as flex-start."""
     never_reported: bool = False
+    """The TPU is deleted because it never reported."""
     beside: bool = False
+    """The TPU before it keeps working until a successor is claimed."""
 
     @property
     def asks_for_tpu(self) -> bool:

@@ -183,75 +183,68 @@ class SshRecord:
 
 @dataclass(frozen=True)
 class DeadlineRecord:
-    """
-    Remember what the deadline needs.
-
-    *on_demand* are the incarnations that were asked for on demand for its sake, *flex_start* those among them
-    that were asked for as flex-start.
-    """
+    """Remember what the deadline has led to."""
 
     on_demand: tuple[int, ...] = ()
+    """Incarnations that were requested on demand because of the deadline."""
     flex_start: tuple[int, ...] = ()
+    """Those of them that were requested as flex-start."""
     progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)
 class SilenceRecord:
-    """
-    Remember which TPUs say nothing.
-
-    *never_reported* are those, each with its time, that were given up in a row without ever a report.
-    *reports_at_boot* are those whose startup script reports as its first act, so that silence says that it
-    does not run.
-    """
+    """Remember which TPUs send no heartbeat."""
 
     never_reported: tuple[tuple[int, float], ...] = ()
+    """TPUs that were given up in a row without any heartbeat, each with its time."""
     reports_at_boot: tuple[int, ...] = ()
+    """Incarnations whose startup script reports first: if they are silent, it does not run."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """
-    Hold the record of a deployment. Times are seconds since the epoch.
+    """Hold everything that is remembered of a deployment. Times are seconds since the epoch."""
 
-    *fence* is the token of the lease under which it was last claimed, *expires_at* when TPUs may delete
-    themselves (0: never). *sidecars* has digests of their settings by machine. *refusals* are those since the
-    last success of their kind. *first_seen* maps a doubtful state to the time since which every look has shown it.
-    *places* is what is remembered of each zone's capacity. *disks* are from when to when VMs existed, running or
-    stopped: their disks are billed. *starts* are the times at which `up` began or opened the deployment again.
-    """
-
-    # Larger is newer: of two copies that differ this one decides.
     serial: int = 0
+    """Larger is newer: if two copies differ, it decides."""
     fence: int = 0
+    """Fencing token of the lease under which the record was last claimed."""
     started_at: float = 0.0
     expires_at: float = 0.0
+    """When TPUs may delete themselves; 0 for never."""
     node: NodeRecord = field(default_factory=NodeRecord)
     race: RaceRecord = field(default_factory=RaceRecord)
     vm: VmRecord = field(default_factory=VmRecord)
     bucket: BucketRecord = field(default_factory=BucketRecord)
     job: JobRecord = field(default_factory=JobRecord)
     sidecars: Mapping[str, str] = field(default_factory=dict)
+    """Digest of the sidecars' settings, by machine."""
     ssh: SshRecord = field(default_factory=SshRecord)
     deadline: DeadlineRecord = field(default_factory=DeadlineRecord)
     silence: SilenceRecord = field(default_factory=SilenceRecord)
     zones_used: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    """Refusals since the last success of their kind."""
     first_seen: Mapping[FirstSeen, float] = field(default_factory=dict)
+    """Doubtful states, and since when every observation has shown them."""
     spans: tuple[Span, ...] = ()
     places: Places = ()
+    """What is remembered of each zone's capacity."""
     outcome: str = ""
     reason: str = ""
     disks: tuple[Span, ...] = ()
+    """When VMs existed, running or stopped: their disks are billed."""
     starts: tuple[float, ...] = ()
+    """When `up` started the deployment, or opened it again."""
 
 
 def lives(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
     """
-    Return from when to when the deployment was up: from each start to the end of its last TPU.
+    Return (start, end) of each time that the deployment was up: from `up` to the end of its last TPU.
 
-    The newest one lasts until *ended*. A record of before starts were remembered has one life.
+    The newest one lasts until *ended*. A record of an earlier version, without starts, has one.
     """
     nodes = [span for span in record.spans if span.kind is Kind.NODE]
     first = record.started_at or min((span.since for span in nodes), default=0.0)

@@ -65,7 +65,7 @@ CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
 
 
 class Apps(NamedTuple):
-    """Hold the three applications of one local cloud, each for its own listener."""
+    """The three applications of a local cloud, each behind a listener of its own."""
 
     clients: App
     storage: App
@@ -73,7 +73,7 @@ class Apps(NamedTuple):
 
 
 class Daemon:
-    """Run one local cloud in *folder* until it is asked to stop."""
+    """Run the local cloud of *folder*: state, machines, storage and their HTTP listeners."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Daemon:
         secret_routes(
             self._router, self.cloud, Secrets(clock, settings.project_number, folder / "secrets.json")
         )
-        # A tunnel to the storage hosts leads to storage alone, with the reads that TensorFlow uses.
+        # What is tunnelled to Google's storage hosts may reach storage only, with the XML reads of TensorFlow.
         self._tunnelled, self._controls = Router(), Router()
         machines = Callers(self.cloud, self._machine_of, on_machine=True)
         inner = partial(dispatch, self._tunnelled, self.cloud)

@@ -39,7 +39,7 @@ UNCHANGED = "no TPU was created"
 
 
 class Actor:
-    """Carry out plans for one deployment."""
+    """Make the changes of a plan, each written to the journal first."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -53,10 +53,9 @@ class Actor:
 
     def act(self, plan: Plan, world: World) -> tuple[FailedChange, ...]:
         """
-        Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
+        Make all changes and return those that failed. Kinds of resources run in parallel, each in order.
 
-        The first VM goes before the first TPU: a refusal that waiting does not cure is met before anything
-        is billed that is of no use without it.
+        The first VM is created before the first TPU: if it is refused for good, no TPU is billed in vain.
         """
         # The budget is taken here, not when planning: another deployment may have been faster since.
         changes = [change for change in plan.changes if not self._held(change)]
@@ -208,8 +207,8 @@ class Actor:
 
     def _create_vm(self, change: Change, world: World) -> str:
         order = self._blueprint.vm_order(self._records.current)
-        # Only noted, not written: a kill here loses no more
-        # than the answer, and the VM is found by its label.
+        # Only noted, not written: a kill here loses no more than the answer, and the VM is found by its
+        # label.
         self._remember(self._cloud.vms.create(order))
         self._records.update_later(
             lambda record: replace(

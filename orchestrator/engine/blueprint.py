@@ -24,7 +24,7 @@ LOOP_MARGIN = 3600.0
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Build orders for one deployment."""
+    """Build what is sent to Google for one deployment, from the file and the record."""
 
     spec: Spec
     account: CloudAccount
@@ -32,21 +32,21 @@ class Blueprint:
 
     @property
     def bucket(self) -> str:
-        """Return the bucket's name."""
+        """Return the name of the file's bucket, or the one derived from project and deployment."""
         return names.bucket_name(self.spec, self.account.project)
 
     @property
     def service_account(self) -> str:
-        """Return the account the machines run as; never empty, since empty means every API of the project."""
+        """Return the account of TPU machines; never empty, because empty would mean every API of the project."""
         return self.spec.service_account or self.account.default_service_account
 
     @property
     def vm_account(self) -> str:
-        """Return the account the VM runs as."""
+        """Return the VM's account, by default that of the project's machines."""
         return vm_account(self.spec) or self.account.default_service_account
 
     def bucket_order(self) -> BucketOrder:
-        """Return the order for the bucket."""
+        """Return the bucket to create, with the accounts that may write to it."""
         return BucketOrder(
             name=self.bucket,
             location=names.home_region(self.spec),
@@ -58,7 +58,7 @@ class Blueprint:
         )
 
     def vm_order(self, record: Record) -> VmOrder:
-        """Return the order for the VM."""
+        """Return the VM to create; raise UsageError for a deployment without one."""
         vm = self.spec.vm
         if not isinstance(vm, VmSpec):
             raise UsageError("this deployment has no VM", hint="remove `vm: none` from tpuctl.yaml")
@@ -73,7 +73,7 @@ class Blueprint:
             metadata=self._metadata(scripts),
             service_account=self.vm_account,
             scopes=vm_scopes(self.spec),
-            # Google itself ends the VM then, also when no tpuctl runs any more.
+            # Google ends the VM then, even if tpuctl never runs again.
             ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
             external_ip=vm.external_ip,
             interface=self._interface,
@@ -82,11 +82,11 @@ class Blueprint:
         )
 
     def node_order(self, record: Record, zone: str, incarnation: int) -> NodeOrder:
-        """Return the order for the node of one incarnation."""
+        """Return the TPU to create as *incarnation* in *zone*."""
         tpu = self.spec.tpu
         name = names.node_name(self.spec, incarnation)
         scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
-        # What is paid for comes out of the file: the record only chooses among what the file allows.
+        # The file decides what is paid for: the record only chooses among the types that the file allows.
         tpu_type = current_type(self.spec, record)
         # The record alone makes nothing expensive: it counts only while the file has a deadline.
         on_demand = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None

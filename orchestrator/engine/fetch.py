@@ -202,8 +202,8 @@ def _is_ours(part: Path) -> bool:
 
 
 def _umask() -> int:
-    # The mask can be read only by setting it: for a moment files of other
-    # threads are made stricter, not wider.
+    # The mask can be read only by setting it: for a moment files of other threads are made stricter, not
+    # wider.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -42,8 +42,8 @@ class Journal:
         with self._lock:
             self._count += 1
             entry = f"{self._clock.now() * 1000:.0f}-{self._writer}-{self._count:04d}"
-        # A deletion may go without an intent: what is not
-        # deleted costs money, what is deleted twice does not.
+        # A deletion may go without an intent: what is not deleted costs money, what is deleted twice does
+        # not.
         needed = not in_bucket and change.verb is not Verb.DELETE
         self._write(entry, "intent", change.as_dict(), in_bucket=in_bucket, needed=needed)
         return entry

@@ -15,11 +15,11 @@ from orchestrator.domain.observation import Node, NodeState, Present
 from orchestrator.domain.record import current_node
 from orchestrator.engine.atomic_files import disk_trouble
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.doorbell import SHORT, Doorbell
 from orchestrator.engine.endings import raise_blind, raise_bucket_gone
 from orchestrator.engine.observe import unforeseen
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.engine.record_store import SPACING
+from orchestrator.engine.wake_object import SHORT, WakeObject
 from orchestrator.errors import (
     UNFORESEEN,
     LeaseHeldError,
@@ -50,15 +50,15 @@ BLIND_PASSES = 2
 @dataclass(frozen=True)
 class Pause:
     """
-    Say when the next pass is due: in *seconds*, or when a worker of incarnation *listen* calls (0: none could).
+    Say when the next pass is due: after *seconds*, or when a worker of *incarnation* (0: none) wakes the loop.
 
-    For *calm* seconds only a change in the list of TPUs can make another plan: a loop that looks after many
-    deployments may let the pass wait for that long, and look at the list alone meanwhile.
+    For *calm* seconds only a change in the list of TPUs can change the plan: a loop over many deployments may
+    delay the pass for that long, and read only the list meanwhile.
     """
 
     watcher: "Watcher"
     seconds: float
-    listen: int = 0
+    incarnation: int = 0
     calm: float = 0.0
 
     def wait(self) -> None:
@@ -91,22 +91,22 @@ class Watcher:
         self._poll = float(deployment.spec.watch.poll)
         self._name, self._broken = deployment.spec.name, 0
         self._faults: set[str] = set()
-        self._doorbell = Doorbell(deployment.spec, deployment.cloud.store, deployment.clock)
+        self._wake_object = WakeObject(deployment.spec, deployment.cloud.store, deployment.clock)
         self._lets_calm_wait = calm
         self._zone, self._listed = "", tuple[Node, ...]()
         self.wake = threading.Event()
         self.stop = threading.Event()
 
     def run(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Pass:
-        """Run passes; return the last one. Each of *after* sees every pass; errors that one raises end the loop."""
+        """Run passes until *until* or the end, call each of *after* with each of them, and return the last one."""
         return run(self.passes(until, *after))
 
     def passes(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Passes:
-        """Make passes as `run` does, and yield the pauses between them to whoever waits."""
+        """Run passes as `run` does, but yield the pauses between them to the caller, who waits."""
         try:
             return (yield from self._passes(until, after))
         finally:
-            # What the last pass brought about; a write that fails now loses no more than a kill would.
+            # What the last pass has done. If this write fails, no more is lost than by a kill.
             with contextlib.suppress(TpuctlError):
                 self._records.flush()
 
@@ -119,9 +119,9 @@ class Watcher:
                 continue
             for show in after:
                 self._shown(result, show)
-            # After the pass was shown, so that people see the world that ends the loop.
+            # After the pass was shown: the user sees the observation that ends the loop.
             raise_bucket_gone(result, self._records.current)
-            # In a row: one refusal alone may be a passing fault of the service.
+            # Several in a row: a single refusal may be a passing fault of the service.
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
@@ -133,43 +133,39 @@ class Watcher:
             yield from self._pauses(result)
 
     def wait(self, pause: Pause) -> None:
-        """Wait until the next pass is due; a loop that lets calm deployments wait looks at the list only."""
+        """Wait until the next pass is due; for a calm deployment, read the list of TPUs until it differs."""
         calm = pause.calm - pause.seconds if self._lets_calm_wait else 0.0
-        called = self._doorbell.pause(max(SHORTEST_PAUSE, pause.seconds), self.wake, pause.listen)
-        while calm > SHORT and not called and not self.wake.is_set() and not self.differs():
+        woken = self._wake_object.pause(max(SHORTEST_PAUSE, pause.seconds), self.wake, pause.incarnation)
+        while calm > SHORT and not woken and not self.wake.is_set() and not self.differs():
             part = min(self._poll, calm)
-            called = self._doorbell.pause(part, self.wake, pause.listen)
+            woken = self._wake_object.pause(part, self.wake, pause.incarnation)
             calm -= part
 
     def differs(self) -> bool:
-        """
-        Say whether the list now shows our TPU in another way than the last pass saw it.
-
-        A list that fails shows nothing: it is not known, and no change follows from that.
-        """
+        """Say whether the list of TPUs differs from what the last pass saw; False if it cannot be read."""
         spec = self._deployment.spec
         sight = self._deployment.cloud.nodes.labelled(DEPLOYMENT_LABEL, spec.name, (self._zone,))
         return isinstance(sight, Present) and sight.value != self._listed
 
     @property
-    def listen(self) -> float:
-        """Return the seconds between two looks for a machine's call."""
+    def wake_interval(self) -> float:
+        """Return the seconds between two reads of the wake object (`watch.listen`)."""
         return float(self._deployment.spec.watch.listen)
 
-    def called(self, incarnation: int) -> bool:
-        """Say whether a worker of *incarnation* has called since the last look, or a command wants the lease."""
+    def woken(self, incarnation: int) -> bool:
+        """Say whether a worker of *incarnation* has written the wake object, or a command wants the lease."""
         try:
             self._lease.step_aside()
         except LeaseHeldError:
             # The pass that is due now raises it again, between passes.
             return True
-        return self._doorbell.rung(incarnation)
+        return self._wake_object.written(incarnation)
 
     def _shown(self, result: Pass, after: Callable[[Pass], None]) -> None:
         """
-        Let *after* see a pass; a fault in showing it does not end the loop that keeps budget and ttl.
+        Call *after* with a pass.
 
-        What comes after it sees the pass all the same.
+        If our code fails there, the loop and the other callbacks go on: budget and ttl depend on the loop.
         """
         try:
             after(result)

@@ -24,9 +24,9 @@ AT_ONCE = 16
 TICK = 1.0
 """Seconds between two looks at who is due."""
 CALLS_A_SECOND = 50.0
-"""Deployments a second whose bucket is asked whether anybody calls; of many each is asked more seldom."""
-CHANGED, CALLED, DUE = range(3)
-"""Who goes first."""
+"""Wake objects that are read in a second; with many deployments each is read less often."""
+CHANGED, WOKEN, DUE = range(3)
+"""Why a pass is due, in order of priority."""
 
 
 class Member:
@@ -37,10 +37,10 @@ class Member:
         self.passes = passes
         self.pause: Pause | None = None
         self.busy = False
-        self.due = self.calm_until = self.hear_at = float("-inf")
+        self.due = self.calm_until = self.read_wake_at = float("-inf")
 
     def rests(self, pause: Pause, now: float) -> None:
-        """Note a pause that begins *now*."""
+        """Take the pause after a pass, which begins *now*."""
         self.pause, self.due = pause, now + pause.seconds
         self.calm_until = now + max(pause.seconds, pause.calm)
 
@@ -69,7 +69,7 @@ class ManyLoops:
     """
     Make the passes of *members*, and a *chore* beside them, until all have ended or *stop* is set.
 
-    *ended* is told of each end: the last pass, or the error. *poll* is the seconds between two looks at the
+    *ended* is called with each member's last pass or error. *poll* is the seconds between two reads of the
     list of TPUs.
     """
 
@@ -79,9 +79,9 @@ class ManyLoops:
     ) -> None:  # fmt: skip
         self._clock, self._poll, self._ended, self._chore = clock, poll, ended, chore
         self._members = list(members)
-        # Spread over the time between two calls of each, or all would be asked at once.
+        # Spread over the interval, or all wake objects would be read at once.
         for number, member in enumerate(self._members):
-            member.hear_at = clock.monotonic() + number / CALLS_A_SECOND
+            member.read_wake_at = clock.monotonic() + number / CALLS_A_SECOND
         self._todo: queue.PriorityQueue[tuple[int, float, int, Member]] = queue.PriorityQueue()
         self._count = self._workers = 0
         self._lock = threading.Lock()
@@ -107,13 +107,13 @@ class ManyLoops:
         now = self._clock.monotonic()
         lists = now - self._listed_at >= self._poll
         self._listed_at = now if lists else self._listed_at
-        hear_every = len(self._members) / CALLS_A_SECOND
+        read_wake_every = len(self._members) / CALLS_A_SECOND
         found = 0
         for member in self._members:
-            rank = None if member.busy else self._rank(member, now, hear_every, lists=lists)
+            rank = None if member.busy else self._rank(member, now, read_wake_every, lists=lists)
             if rank is None:
                 continue
-            found += rank != CALLED
+            found += rank != WOKEN
             member.busy = True
             self._count += 1
             self._todo.put((rank, member.due, self._count, member))
@@ -128,16 +128,16 @@ class ManyLoops:
             pool.submit(chore.do, self._clock)
         return found
 
-    def _rank(self, member: Member, now: float, hear_every: float, *, lists: bool) -> int | None:
+    def _rank(self, member: Member, now: float, read_wake_every: float, *, lists: bool) -> int | None:
         """Return how urgent a turn of *member* is, None when it is not its turn."""
         pause = member.pause
         if pause is None or now >= member.calm_until:
             return DUE
         if now >= member.due and lists and _differs(pause):
             return CHANGED
-        if pause.listen and now >= member.hear_at:
-            member.hear_at = now + max(pause.watcher.listen, hear_every)
-            return CALLED
+        if pause.incarnation and now >= member.read_wake_at:
+            member.read_wake_at = now + max(pause.watcher.wake_interval, read_wake_every)
+            return WOKEN
         return None
 
     def _work(self) -> None:
@@ -147,14 +147,14 @@ class ManyLoops:
                 rank, _, _, member = self._todo.get_nowait()
             except queue.Empty:
                 break
-            self._turn(member, only_if_called=rank == CALLED)
+            self._turn(member, only_if_woken=rank == WOKEN)
         with self._lock:
             self._workers -= 1
 
-    def _turn(self, member: Member, *, only_if_called: bool) -> None:
+    def _turn(self, member: Member, *, only_if_woken: bool) -> None:
         pause = member.pause
         try:
-            if only_if_called and pause is not None and not pause.watcher.called(pause.listen):
+            if only_if_woken and pause is not None and not pause.watcher.woken(pause.incarnation):
                 return
             member.rests(next(member.passes), self._clock.monotonic())
         except StopIteration as end:

@@ -78,8 +78,8 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
         )
         if isinstance(before, Present):
             return before
-        # Only if nobody was named since we read it: the bucket
-        # lets one winner through, machine or controller.
+        # Only if nobody was named since we read it: the bucket lets one winner through, machine or
+        # controller.
         store.write(name, data, if_generation=found.generation if found is not None else 0)
     except PreconditionError:
         return read_claim(store, record.race.round, record, world.nodes)

@@ -57,7 +57,7 @@ class ListedNode:
 
     @cached_property
     def value(self) -> Node:
-        """Return our value for it, the same object each time."""
+        """Return the node as our value; converted once, so that repeated lookups cost nothing."""
         return node_of(self)
 
 

@@ -25,18 +25,18 @@ _SUMS = "items(name,size,crc32c),nextPageToken"
 
 
 class FullError(Exception):
-    """Say that an object is longer than what is read of it."""
+    """Raise when an object is longer than the limit of its read."""
 
 
 class Taken:
-    """Take a download's bytes, up to a limit."""
+    """Be the file into which a download is written, up to *limit* bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.data = bytearray()
 
     def write(self, data: bytes) -> int:
-        """Keep the bytes. Raise FullError when they are too many."""
+        """Append *data*. Raise FullError beyond the limit."""
         if len(self.data) + len(data) > self._limit:
             raise FullError
         self.data += data
@@ -44,26 +44,26 @@ class Taken:
 
 
 class Digest:
-    """Take a download's bytes and keep their sha256; *copy* is a file that gets the bytes too."""
+    """Be the file into which a download is written to learn its sha256; *copy* gets the bytes too."""
 
     def __init__(self, copy: BinaryIO | None = None) -> None:
         self._sum = hashlib.sha256()
         self._copy = copy
 
     def write(self, data: bytes) -> int:
-        """Count the bytes in."""
+        """Add *data* to the digest and to the copy."""
         self._sum.update(data)
         if self._copy is not None:
             self._copy.write(data)
         return len(data)
 
     def hex(self) -> str:
-        """Return the digest."""
+        """Return the sha256 of all bytes so far, in hexadecimal."""
         return self._sum.hexdigest()
 
 
 class GcsStore:
-    """Read and write objects of one bucket; with a *prefix* all names are meant below it."""
+    """Read and write objects of one bucket; all names are relative to *prefix*."""
 
     def __init__(self, clients: Clients, bucket: str, prefix: str = "") -> None:
         self._clients = clients
@@ -72,7 +72,7 @@ class GcsStore:
         self._headed = True
 
     def below(self, prefix: str) -> "GcsStore":
-        """Return the store whose names are meant below *prefix*."""
+        """Return a store of the same bucket whose names are relative to *prefix*."""
         return GcsStore(self._clients, self._name, self._prefix + prefix)
 
     def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:

@@ -1,4 +1,4 @@
-"""What ends the bill when no tpuctl runs any more: independent legs, and which of them are armed."""
+"""What ends the bill when tpuctl does not run any more: three independent safety nets."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -9,19 +9,19 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Leg:
-    """Describe one leg: what it ends, and in *text* when, or why not."""
+    """Describe one safety net: the resource that it ends, whether it is armed, and in *text* when, or why not."""
 
     name: str
     armed: bool
     text: str
 
     def as_dict(self) -> dict[str, object]:
-        """Return the leg as `--json` prints it."""
+        """Return it as `--json` prints it."""
         return asdict(self)
 
 
 def legs(spec: Spec) -> tuple[Leg, ...]:
-    """Return the legs of a deployment."""
+    """Return the safety nets for VM and TPU, and the sweep by the next command on this computer."""
     return (_vm(spec), _node(spec), _sweep(spec))
 
 
@@ -53,7 +53,7 @@ def _sweep(spec: Spec) -> Leg:
 
 
 def auto_delete_text(spec: Spec, started_at: float) -> str:
-    """Say what becomes of the TPU while nobody watches; empty before the deployment has begun."""
+    """Say when the TPU is deleted if no watcher runs; empty before the deployment has begun."""
     if not started_at:
         return ""
     if not spec.watch.self_delete and spec.tpu.request == "flex-start":

@@ -62,7 +62,7 @@ def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: R
 def _succeed(
     change: Change, spec: Spec, accelerator: Accelerator | None, world: World, record: Record
 ) -> tuple[World, Record]:
-    """Return the world and the record after *change* has worked."""
+    """Return world and record as they are after *change* has succeeded."""
     if change.kind is Kind.BUCKET:
         made = Bucket(change.name, change.zone)
         record = replace(record, bucket=replace(record.bucket, ready=True))

@@ -67,14 +67,14 @@ def learn_progress(record: Record, world: World) -> Record:
 
 
 def situation(spec: Spec, world: World, record: Record) -> Situation | None:
-    """Return what the choice depends on, None without a deadline."""
+    """Return what the choice between spot and on demand depends on, or None without a deadline."""
     due, target = due_at(spec, record), spec.job.target_steps
     if due is None or target is None:
         return None
     known, node = record.deadline.progress, _live(world, record)
     pace = known.pace or FIRST_SHARE * max(1.0, due - record.started_at) / target
-    # An order of flex-start is what the choice has led to: in the queue it is no reason to choose again.
-    # What waits in the queue trains nothing: for the deadline it is as good as nothing.
+    # A TPU in the queue does not train, so for the deadline there is none - unless the choice itself has put
+    # it there (flex-start): that must not lead to another choice.
     waits = node is None or (_in_queue(node) and not _is_on_demand(record, node))
     mode = (
         Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _is_on_demand(record, node) else Mode.SPOT
@@ -101,7 +101,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
 
 
 def deadline_status(spec: Spec, world: World, record: Record) -> dict[str, str] | None:
-    """Return what `status` says of the deadline, None without one."""
+    """Return the `deadline` object of `status`, or None without a deadline."""
     found = situation(spec, world, record)
     if found is None:
         return None
@@ -201,12 +201,12 @@ def _is_on_demand(record: Record, node: Node) -> bool:
 
 
 def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer, ...]:
-    """Return the zones of the file with what is known of spot there."""
+    """Return for each zone of the file the price of spot there, its share of the time, and how long it lasts."""
     spans = [s for s in record.spans if s.kind is Kind.NODE and s.spot is not False]
     life = life_of(sum((s.until or world.observed_at) - s.since for s in spans), record.node.preemptions)
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
     age = world.observed_at - record.deadline.progress.spot_refused_at
-    # Where a try of spot in vain costs a start, a refusal is believed twice as long after each.
+    # Without overlap each vain try of spot costs a start of the job, so a refusal is believed longer each time.
     believed = AGAIN if may_overlap(spec) else BELIEVED * 2.0 ** (vain - 1)
     doubted = mode is Mode.ON_DEMAND and age < believed
     doubted = doubted or _in_queue(_live(world, record))

@@ -68,18 +68,18 @@ def _without_node(place: QueuedResource) -> Node:
 
 
 def _end(place: QueuedResource) -> NodeState:
-    """Return the state of a TPU whose queued resource has ended: the service took it, or it is no loss of spot."""
+    """Return the state of a TPU whose queued resource has ended: PREEMPTED if the service took it away."""
     taken = place.state is not QueuedState.FAILED and not place.by_user
     return NodeState.PREEMPTED if taken else NodeState.TERMINATED
 
 
 def has_failed(node: Node) -> bool:
-    """Say whether the queue has given the order up: a refusal, and no loss of a machine."""
+    """Say whether the queue dropped the request, which is a refusal and not the loss of a machine."""
     return node.queued is not None and node.queued.state is QueuedState.FAILED
 
 
 def loss_text(spec: Spec, record: Record, node: Node, now: float) -> str:
-    """Say what has become of a lost TPU: a flex-start one is not preempted, the service ends it after its time."""
+    """Return why a TPU is lost: a flex-start one is not preempted, but ended by Google after its time."""
     flex = spec.tpu.request == "flex-start" or node.incarnation in record.deadline.flex_start
     if not flex or node.state is not NodeState.PREEMPTED:
         return f"is {node.state.name}"
@@ -95,21 +95,21 @@ def loss_text(spec: Spec, record: Record, node: Node, now: float) -> str:
 
 @dataclass(frozen=True)
 class InQueue:
-    """Say whether a TPU that was asked for through the queue is lost, else that it is being waited for."""
+    """Judge a TPU that was requested through the queue: lost, or still waiting."""
 
     lost: bool
     why: str
 
 
 def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
-    """Say whether a TPU in the queue is lost, and why; None when its state as a node says it all."""
+    """Return whether a TPU in the queue is lost, and why; None if the state of its node decides."""
     place = node.queued
     if place is None or node.state is NodeState.DELETING:
         return None
     if place.state is QueuedState.FAILED:
         return InQueue(True, f"the queue dropped the request: {place.message or 'no reason given'}")
     if place.state in ENDED:
-        # Only spot is preempted; what else the service ends was given for a limited time.
+        # Only spot is preempted; the service ends other capacity when its time is over.
         end = "it was preempted" if place.spot else "the service has ended it"
         end = "its node was deleted by somebody" if place.by_user else end
         return InQueue(True, f"{end}, its queued resource is {place.state.name}")

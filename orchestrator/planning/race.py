@@ -78,10 +78,10 @@ def asked_for(
     beside: bool = False,
 ) -> Record:
     """
-    Return the record that a TPU is about to be asked for: what a killed controller must find.
+    Return the record to write before a TPU is requested, so that a killed controller finds the request.
 
-    *tpu_type* is its type, empty where it is not known, as in the journal of an earlier version. With *beside* the
-    newest TPU stays the one that works.
+    *tpu_type* is empty if the journal of an earlier version does not name it. With *beside* the TPU that works
+    stays the newest one, and the requested TPU becomes a candidate.
     """
     zones = record.zones_used if zone in record.zones_used else (*record.zones_used, zone)
     record = replace(
@@ -90,7 +90,7 @@ def asked_for(
         node=replace(record.node, highest=max(newest_incarnation(record), incarnation)),
         ssh=replace(record.ssh, failed_since=None, next_try_at=0.0),
     )
-    # One more runner of the race under way, or of one that only begins: the newest TPU stays the one that it was.
+    # Another candidate of a race, running or about to begin: the newest TPU does not change.
     again = race == record.race.round
     if race and incarnation != record.node.incarnation and (again or beside):
         claimed = record.race.claimed and again
@@ -114,15 +114,15 @@ def accepted(record: Record, incarnation: int) -> Record:
 
 
 def refused(record: Record, refusal: Refusal, incarnation: int | None) -> Record:
-    """Return the record after a refusal; a rival that surely was not made is none any more."""
+    """Return the record after a refusal; a rival that was clearly refused leaves the race."""
     record = replace(record, refusals=(*record.refusals, refusal))
-    # After a transient failure it may exist all the same, so only a clear refusal takes it off the list.
+    # After a transient failure the TPU may exist all the same: removing it here would leak it.
     rival = incarnation != record.node.incarnation
     return as_absent(record, incarnation) if rival and refusal.retry in REFUSING else record
 
 
 def found_again(record: Record, newest: Node, nodes: tuple[Node, ...]) -> Record:
-    """Return the record with the race of a TPU that it did not know, all others of that race being candidates."""
+    """Return the record with an unrecorded TPU as the newest one, and the others of its race as candidates."""
     race = round_of(newest.labels)
     others = tuple(
         Candidate(n.incarnation or 0, n.zone, n.created_at, accepted=True)
@@ -137,7 +137,7 @@ def found_again(record: Record, newest: Node, nodes: tuple[Node, ...]) -> Record
 
 
 def learn_race(record: Record, world: World) -> Record:
-    """Return the record with the winner, or else with the best candidate, as the newest TPU."""
+    """Return the record whose newest TPU is the winner of the race or, without one, the best candidate."""
     listed = {n.incarnation: n for n in world.known_nodes}
     rivals = tuple(
         r if r.accepted or r.incarnation not in listed else replace(r, accepted=True)
@@ -148,27 +148,33 @@ def learn_race(record: Record, world: World) -> Record:
         # The claim decides, not what we saw first: a machine may have begun the job while we were away.
         claim = world.claim.value if isinstance(world.claim, Present) else None
         if claim is not None and claim.round == record.race.round:
-            record = _won(record, claim.incarnation, listed, world.observed_at)
-        elif isinstance(world.nodes, Present) and (undecided(record) or _ended(record, world)):
-            record = _led(record, listed)
-    return _without_the_gone(record, world)
+            record = _with_winner(record, claim.incarnation, listed, world.observed_at)
+        elif isinstance(world.nodes, Present) and (undecided(record) or _newest_ended(record, world)):
+            record = _with_best_candidate(record, listed)
+    return _without_absent_rivals(record, world)
 
 
-def _won(record: Record, incarnation: int, listed: dict[int | None, Node], now: float) -> Record:
-    """Make the named TPU the newest one; one that the record does not know was taken for refused, and is there."""
+def _with_winner(record: Record, incarnation: int, listed: dict[int | None, Node], now: float) -> Record:
+    """
+    Return the record with the TPU that the claim names as the newest one.
+
+    The record may not know it: we took its create for refused, but it exists and has begun the job.
+    """
     if incarnation != record.node.incarnation:
         observed = listed.get(incarnation)
         zone = observed.zone if observed else record.node.zone
         known = {r.incarnation: r for r in record.race.rivals}
-        record = _promoted(record, known.get(incarnation, Candidate(incarnation, zone, now, accepted=True)))
+        record = _with_newest(
+            record, known.get(incarnation, Candidate(incarnation, zone, now, accepted=True))
+        )
     return replace(record, race=replace(record.race, claimed=True))
 
 
-def _ended(record: Record, world: World) -> bool:
+def _newest_ended(record: Record, world: World) -> bool:
     """
-    Say whether the newest TPU, whose successors are asked for, is surely gone or going.
+    Say whether the newest TPU, whose successors are requested, has certainly ended or is ending.
 
-    Not in the look that shows it first: then its loss is still to be told and counted.
+    False in the pass that first observes it: that pass still has to report and count the loss.
     """
     number, node = record.node.incarnation, current_node(world, record)
     if node is None:
@@ -177,18 +183,18 @@ def _ended(record: Record, world: World) -> bool:
     return node.state in LOST and bool(signs)
 
 
-def _led(record: Record, listed: dict[int | None, Node]) -> Record:
-    """Make the candidate that is closest to READY the newest TPU."""
-    leader = _newest(record)
-    refused = _refused(record)
-    # Successors take over from a TPU that has ended, whatever the list still shows of it.
+def _with_best_candidate(record: Record, listed: dict[int | None, Node]) -> Record:
+    """Return the record with the candidate that is closest to READY as the newest TPU."""
+    leader = _newest_as_candidate(record)
+    refused = _newest_refused(record)
+    # A TPU that has ended does not run for the job again, even if a stale list still shows it as READY.
     runners = candidates(record) if succeeded(record) else (leader, *candidates(record))
-    ranked = {c: _rank(c, listed, lost=refused and c is leader) for c in runners}
+    ranked = {c: _readiness(c, listed, lost=refused and c is leader) for c in runners}
     best = max(ranked, key=lambda c: ranked[c], default=leader)
-    return record if best is leader else _promoted(record, best, forget=refused)
+    return record if best is leader else _with_newest(record, best, forget=refused)
 
 
-def _rank(one: Candidate, listed: dict[int | None, Node], *, lost: bool) -> int:
+def _readiness(one: Candidate, listed: dict[int | None, Node], *, lost: bool) -> int:
     node = listed.get(one.incarnation)
     if lost or (node is not None and node.state in LOST):
         return 0
@@ -197,8 +203,8 @@ def _rank(one: Candidate, listed: dict[int | None, Node], *, lost: bool) -> int:
     return 4 if node.state is NodeState.READY and node.healthy else 3
 
 
-def _refused(record: Record) -> bool:
-    """Say whether the newest TPU surely does not exist."""
+def _newest_refused(record: Record) -> bool:
+    """Say whether the newest TPU was clearly refused, so that it does not exist."""
     if record.node.accepted:
         return False
     here = [r for r in record.refusals if r.kind is Kind.NODE and r.zone == record.node.zone]
@@ -208,12 +214,12 @@ def _refused(record: Record) -> bool:
     )
 
 
-def _newest(record: Record) -> Candidate:
+def _newest_as_candidate(record: Record) -> Candidate:
     node = record.node
     return Candidate(node.incarnation, node.zone, node.requested_at, node.accepted)
 
 
-def _promoted(record: Record, one: Candidate, *, forget: bool = False) -> Record:
+def _with_newest(record: Record, one: Candidate, *, forget: bool = False) -> Record:
     others = tuple(r for r in record.race.rivals if r.incarnation != one.incarnation)
     return replace(
         record,
@@ -225,17 +231,17 @@ def _promoted(record: Record, one: Candidate, *, forget: bool = False) -> Record
             accepted=one.accepted,
             highest=newest_incarnation(record),
         ),
-        race=replace(record.race, rivals=others if forget else (*others, _newest(record))),
+        race=replace(record.race, rivals=others if forget else (*others, _newest_as_candidate(record))),
     )
 
 
-def _without_the_gone(record: Record, world: World) -> Record:
-    """Forget losers that are surely not there: a create whose answer was lost may still make one."""
+def _without_absent_rivals(record: Record, world: World) -> Record:
+    """Return the record without rivals that certainly do not exist; others stay, or nobody would delete them."""
     if not record.race.rivals or not isinstance(world.nodes, Present):
         return record
-    # Being created, listed, or still able to win: each alone is a reason to keep watching it.
+    # Listed, still able to win, or being created: each of these alone means that it may be billed.
     here = {n.incarnation for n in world.known_nodes}
-    # A race goes on with whoever is there; a TPU that works waits for no successor that was never made.
+    # Candidates of a race stay until it is decided; a working TPU does not wait for a successor never created.
     racing = set() if succeeded(record) else {r.incarnation for r in candidates(record)}
     coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == (Kind.NODE, Verb.CREATE)}
     rivals = tuple(
@@ -247,7 +253,7 @@ def _without_the_gone(record: Record, world: World) -> Record:
 
 
 def width(record: Record) -> int:
-    """Return how many TPUs may race: twice as many after each wave that was refused since one was READY."""
+    """Return how many TPUs may race: FIRST, doubled for each full round of refusals, up to WIDEST."""
     lacking = (r for r in record.refusals if r.kind is Kind.NODE and r.retry in {Retry.CAPACITY, Retry.QUOTA})
     refused, wide = sum(1 for _ in lacking), FIRST
     while wide <= refused and wide < WIDEST:
@@ -256,7 +262,7 @@ def width(record: Record) -> int:
 
 
 def beside(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
-    """Ask for successors of a TPU that works on until one of them is named."""
+    """Return the requests for successors of a TPU that keeps working until one of them is claimed."""
     # The winner is named in the bucket.
     sure = isinstance(world.bucket, Present) and not isinstance(world.claim, Unknown)
     if not sure or candidates(record):
@@ -306,7 +312,7 @@ def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
 
 def _coming(world: World, record: Record) -> bool:
     """Say whether a TPU of the race under way is being created, and not for too long."""
-    asked = {one.incarnation: one.requested_at for one in (_newest(record), *candidates(record))}
+    asked = {one.incarnation: one.requested_at for one in (_newest_as_candidate(record), *candidates(record))}
     return any(
         node.state is NodeState.CREATING and world.observed_at - asked[node.incarnation] < LATE
         for node in world.known_nodes

@@ -98,19 +98,23 @@ class NodeJudgement:
 
 
 def decide_node(spec: Spec, world: World, record: Record) -> Step:
-    """Keep one usable node: replace what is lost, delete what is not the newest incarnation."""
+    """
+    Return the changes that lead to exactly one usable TPU.
+
+    In this order: losers and leftovers are deleted; the newest TPU is kept, waited for or deleted; then its
+    replacement is requested.
+    """
     if isinstance(world.nodes, Unknown):
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
     current = current_node(world, record)
-    # An old list may show a TPU of an earlier life under a larger number: looked at twice before it counts.
+    # A stale list may show a TPU of an earlier life under a larger number: it counts in the second pass only.
     unknown = unrecorded_nodes(world, record)
     superseded = [
         n
         for n in world.known_nodes
         if n is not current and n not in unknown and (not may_win(n, record) or _overdue(n, world, record))
     ]
-    # Losers, and what an earlier process left: they cost
-    # money, so they go even while nothing else is decided.
+    # Losers and leftovers of an earlier process are billed: delete them even while nothing else is decided.
     old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
@@ -128,13 +132,13 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
         return Step(tuple(removals), text, wake_in=5.0)
-    # What goes already is not deleted again: the next TPU is asked for beside it, under a new name.
+    # A TPU that is being deleted is not deleted again: the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is NodeVerdict.REPLACE and current is not None and not going:
         gone = delete_node(current, judgement.why)
         gone = as_never_reported(gone, world) if judgement.silent else gone
         removals.append(gone)
-        # The next one is asked for in the same plan, and not where this one was silent.
+        # In the record before the next request is planned: that must not go where this one was silent.
         record = with_silent_tpu(record, gone, world.observed_at)
     if succeeded(record) and candidates(record):
         return Step(tuple(removals), NEXT_COMES, wake_in=NOTICE_POLL)

@@ -68,9 +68,9 @@ def learn(record: Record, world: World) -> Record:
 
 def _up_to(record: Record, now: float) -> Record:
     """
-    Return the record with no time after *now* and no old refusal.
+    Return the record without times after *now* and without refusals older than FORGIVEN.
 
-    A clock that was wrong must not make us wait for hours, nor a quota that was used up end us for ever.
+    A clock that was wrong must not make us wait for hours; a quota that was used up once must not end us.
     """
     ssh, silent = record.ssh, record.silence.never_reported
     failed_since = None if ssh.failed_since is None else min(ssh.failed_since, now)
@@ -94,7 +94,7 @@ def _not_after(refusal: Refusal, now: float) -> Refusal:
 
 
 def _take_over_unrecorded(record: Record, world: World) -> Record:
-    """Take over what carries our label though the record does not know it."""
+    """Return the record with the resources that carry our label and are not in it yet."""
     if isinstance(world.bucket, Present):
         record = updated(record, bucket=updated(record.bucket, observed=True))
     if isinstance(world.vm, Present):
@@ -111,7 +111,7 @@ def _take_over_unrecorded(record: Record, world: World) -> Record:
         key=lambda n: n.incarnation or 0,
         default=None,
     )
-    # An older node does not become the newest one again, whatever a list shows.
+    # Lists may be stale: an older node must not become the newest one again.
     if newest is not None and (newest.incarnation or 0) <= newest_incarnation(record):
         newest = current_node(world, record)
     if newest is None:
@@ -134,9 +134,9 @@ def _take_over_unrecorded(record: Record, world: World) -> Record:
 
 def _accepted_by_report(record: Record, world: World) -> Record:
     """
-    Return the record with the TPU as accepted whose workers report, whatever the answer to its create was.
+    Return the record with the TPU as accepted if its workers report, whatever its create was answered.
 
-    Asked for again by its own name after it has vanished, a second machine would write under its number.
+    Otherwise it would be requested again under its name, and a second machine would write under its number.
     """
     refused = [r.retry for r in record.refusals if r.kind is Kind.NODE]
     unsure = record.node.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
@@ -147,7 +147,7 @@ def _accepted_by_report(record: Record, world: World) -> Record:
 
 
 def _learn_operation(record: Record, result: OperationResult, now: float) -> Record:
-    """Return the record after a look at an operation: one that has ended is not polled again."""
+    """Return the record after an operation was polled; one that has ended is dropped from it."""
     if not result.done:
         return record
     ended, failed = result.operation, result.retry is not None
@@ -193,10 +193,10 @@ def _learn_success(record: Record, world: World) -> Record:
 
 def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen, float]:
     """
-    Return the doubtful states seen now, each with the time it was first seen without a break.
+    Return the doubtful states of this observation, each with the time since which all passes have shown it.
 
-    On Unknown the old ones stay: not seeing is no evidence for either side. Only the absence of a node
-    has to be seen anew: it is believed after two complete lists in a row.
+    If something is Unknown, its states stay as they were. The absence of a node is different: it counts only
+    after two complete lists in a row, so an incomplete list starts it again.
     """
     observed, unobserved = vm_doubts(world.vm)
     # Absent starts the count, Present ends it, Unknown does neither.

@@ -167,7 +167,7 @@ class Connection:
         return self._watchdog.reason if self._watchdog is not None else ""
 
     def _flood(self) -> str:
-        """Return that the machine was cut off because it sent too much, empty otherwise."""
+        """Return the reason if we closed the connection because the machine sent too much, else an empty text."""
         client = self._connection.client if self._connection is not None else None
         transport = client.get_transport() if client is not None else None
         met = getattr(transport, "saved_exception", None)

@@ -270,11 +270,11 @@ class Incoming:
 
 
 class _GoneError(Exception):
-    """Say that the machine takes no more."""
+    """Raise when the machine has closed its side while we still send."""
 
 
 class _Outgoing:
-    """Take from tarfile what goes to the machine."""
+    """Be the file object into which tarfile writes what is sent to the machine."""
 
     def __init__(self, connection: "Connection", channel: "paramiko.Channel") -> None:
         self._connection = connection

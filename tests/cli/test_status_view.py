@@ -10,7 +10,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.quick import aged
 from orchestrator.cli.views.event_lines import wanted
 from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, news_key, news_line, repeat
-from orchestrator.cli.views.status import job_text, painted, show, status_lines
+from orchestrator.cli.views.status import job_text, painted, show, status_rows
 from orchestrator.cli.views.top import TITLES, Browser, table
 from orchestrator.clock import VirtualClock
 from orchestrator.errors import AuthError, TransientError
@@ -70,6 +70,11 @@ LOST = body(
     budget_usd=None,
     sidecars=[], seen={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
+
+
+def status_lines(found, **options):
+    """Return the status as texts."""
+    return [row.text for row in status_rows(found, **options)]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -192,9 +197,10 @@ def test_a_bar_shows_how_far_the_job_is():
 @pytest.mark.parametrize("found", [body(), LOST, DONE])
 def test_colours_say_nothing_alone(found):
     """Without its colours a line is what it was; states of a TPU that is there, waits or is lost differ."""
+    coloured = painted(status_rows(found, unbilled=False, width=60))
     lines = status_lines(found, unbilled=False, width=60)
-    coloured = painted(lines, found)
     assert [re.sub(r"\x1b\[\d+m", "", line) for line in coloured] == lines
+    assert coloured[0] == f"\x1b[1m{lines[0]}\x1b[0m"
     rows = "\n".join(coloured)
     assert ("\x1b[32mREADY" in rows) == ("READY" in str(found["resources"]))
 

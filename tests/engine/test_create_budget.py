@@ -82,7 +82,7 @@ def with_create_budget(lab, name):
     """Return the controller of one of several deployments that share a computer."""
     spec = a_spec(name=name, tpu__zones=[ZONE, OTHER_ZONE], vm="none")
     controller = lab.controller(spec, state=name, beside=True)
-    object.__setattr__(controller.deployment, "budget", CreateBudgetFile(lab.folder / "creates.json"))
+    object.__setattr__(controller.deployment, "create_budget", CreateBudgetFile(lab.folder / "creates.json"))
     controller.want()
     return controller
 

@@ -43,7 +43,7 @@ def test_two_runs_of_the_same_facts_give_the_same_page(afternoon):
 
 def test_an_empty_fleet_has_a_page():
     """Nothing was asked for yet."""
-    none = Account("grant", 5.0, (), (), Bill({}, {}, {}), frozenset(), {}, None, rehearsed=True)
+    none = Account("grant", 5.0, (), (), Bill({}, {}, {}), frozenset(), {}, None, unbilled=True)
     said = words(fleet_page(none, ()))
     assert "No node has been requested yet." in said
     assert "No job was submitted yet." in said
@@ -79,9 +79,7 @@ def test_results_are_drawn_over_numbers_and_words_and_the_best_is_named():
         for n, (lr, kind, loss) in enumerate([("1e-5", "a", 3.0), ("1e-3", "b", 1.5), ("1e-1", "a", None)])
     )
     table = ResultsTable("s", ("task", "lr", "kind", "same", "loss"), rows, ("lr", "kind", "same"), ())
-    none = Account(
-        "grant", 5.0, (), (), Bill({}, {}, {"VM": Amount()}), frozenset(), {}, None, rehearsed=True
-    )
+    none = Account("grant", 5.0, (), (), Bill({}, {}, {"VM": Amount()}), frozenset(), {}, None, unbilled=True)
     page = fleet_page(none, [table])
     assert "loss by lr (logarithmic)" in page
     assert "loss by kind" in page

@@ -21,7 +21,7 @@ from orchestrator.domain.record import Candidate
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine import reconcile
 from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, place_of
-from orchestrator.engine.loop import Doorbell
+from orchestrator.engine.loop import WakeObject
 from orchestrator.engine.published_status import read_curve
 from orchestrator.engine.race_claim import read_claim
 from orchestrator.planning.decide import decide
@@ -306,7 +306,7 @@ def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
     taken.clear()
     lab.put(".tpuctl/wake/7", b"x" * (3 << 20))
     lab.put(".tpuctl/claim/7", b"x" * (3 << 20))
-    assert Doorbell(a_spec(), store, lab.clock).rung(7)
+    assert WakeObject(a_spec(), store, lab.clock).written(7)
     assert read_claim(store, 7, record_of(incarnation=7, round=7), Present(())) == Absent()
     assert sum(taken) < 4 << 10
 

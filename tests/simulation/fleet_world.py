@@ -58,8 +58,8 @@ class FleetLife:
         self.lists, self.list_rate, self.calls, self.number = Counter(), 0.0, 0, 0
         self.cloud.checks.look = lambda: None  # One deployment each; here it is one fleet, judged below.
         machines = self.cloud.machines
-        machines.mute = lambda worker: "FLEET_NODE" in worker.env
-        machines.unheard = self._unheard
+        machines.saves_nothing = lambda worker: "FLEET_NODE" in worker.env
+        machines.reports_nothing = self._unheard
         self.nodes = self.case.nodes
 
     @property

@@ -98,7 +98,7 @@ class Loop:
         )  # fmt: skip
         self.watcher = Watcher(self.deployment)
         # No time passes in a pause here, it is only asked for; what a machine has to say comes as news.
-        self.watcher._doorbell.pause = lambda seconds, wake, incarnation: self.clock.wait(seconds, wake)
+        self.watcher._wake_object.pause = lambda seconds, wake, incarnation: self.clock.wait(seconds, wake)
 
     def _spent(self, record, now):
         return spent(self.spec, shared_catalog(), record, now).known_usd

@@ -210,7 +210,7 @@ class LeaseStore:
 
 
 class Ears:
-    """The store as the doorbell sees it: the looks that would find nothing are left out."""
+    """The store as the reader of the wake object sees it, without the reads that would find nothing."""
 
     def __init__(self, store, bucket, network):
         self._store, self._bucket, self._network, self._last = store, bucket, network, None
@@ -317,7 +317,7 @@ class Controller:
         """Return the loop; *began* is told of each pass before it looks."""
         # Some live as one of many do, whose passes wait while nothing but a list can change their plans.
         watcher = Watcher(self.deployment, calm=self.world.case.seed % 4 == 3)
-        watcher._doorbell._store = Ears(
+        watcher._wake_object._store = Ears(
             self.cloud.store, self.world.bucket(self.spec.name), self.world.network
         )
         one_pass = watcher._reconciler.one_pass

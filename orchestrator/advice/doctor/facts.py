@@ -246,12 +246,12 @@ class Check:
 
 
 def check(name: str, group: Group) -> Callable[[Look], Check]:
-    """Make a check of the function below."""
+    """Return a decorator that turns a function into the check *name* of *group*."""
     return lambda look: Check(name, group, look)
 
 
 def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], ProbeAnswer]], Check]:
-    """Make a check of the function below, which is asked only where there is a deployment file that is read."""
+    """Return a decorator like `check`, for a function that needs a valid deployment file; else it is skipped."""
 
     def decorate(look: Callable[[Facts, Spec], ProbeAnswer]) -> Check:
         @wraps(look)

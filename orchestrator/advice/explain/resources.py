@@ -50,7 +50,7 @@ def not_visible(what: str, sight: Unknown, facts: DeploymentFacts) -> ExplainedP
 
 
 def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
-    """Explain the bucket."""
+    """Explain why the bucket is present, gone, absent or not visible, and what happens next."""
     sight, now = facts.world.bucket, facts.world.observed_at
     if isinstance(sight, Unknown):
         return not_visible("bucket", sight, facts)
@@ -68,7 +68,7 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
 
 
 def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
-    """Explain the VM."""
+    """Explain the VM's state by the rule that the next pass applies to it, with evidence."""
     sight, now = facts.world.vm, facts.world.observed_at
     if facts.spec.vm == "none":
         return ExplainedPart("VM", "none", "none is wanted", "vm.none", calm=True)

@@ -192,7 +192,7 @@ class Rule:
 
 
 def rule(name: str, *levels: Level) -> Callable[[Look], Rule]:
-    """Make a rule of the function below."""
+    """Return a decorator that turns a function into the rule *name*; *levels* are the levels it may report."""
     return lambda look: Rule(name, levels, look)
 
 

@@ -123,7 +123,7 @@ class RehearsedLife:
 
     @property
     def pace(self) -> SavePace:
-        """Return what the moments of failures in another run are chosen by."""
+        """Return how fast this run saved and trained; the moments of failures in the next run follow from it."""
         last = max(self.steps, default=None) if self.tells_steps else None
         marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]
@@ -131,7 +131,7 @@ class RehearsedLife:
 
 
 class LifeSign(Enum):
-    """Name what a moment is told by."""
+    """Name what a moment is recognised by: a step, a checkpoint, elapsed time, or a line of the log."""
 
     STEP = "step"
     CHECKPOINT = "checkpoint"

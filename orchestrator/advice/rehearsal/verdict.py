@@ -96,15 +96,15 @@ class RehearsalVerdict:
     @property
     def survives(self) -> bool:
         """
-        Say whether every failure was injected, and the job came back each time and reached its end.
+        Say whether all failures were injected and the job resumed after each and reached its end.
 
-        A job that shows neither step nor checkpoint has proven nothing by its end.
+        False for a job that shows neither step nor checkpoint: its end proves nothing.
         """
         return self._recovered and not self.missed and not self.silent
 
     @property
     def word(self) -> Word:
-        """Return the verdict in a word."""
+        """Return PASS, INCONCLUSIVE (resumed, but not all was proven) or FAIL."""
         if self.survives:
             return Word.PASS
         return Word.INCONCLUSIVE if self._recovered else Word.FAIL

@@ -72,8 +72,8 @@ def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
         archive = Path(place) / "bundle.tar.gz"
         if bucket.download(name, archive, int(held["size"])) != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
-        # Unpacked beside its place and renamed as a whole,
-        # so that a folder with this name is always complete.
+        # Unpacked beside its place and renamed as a whole, so that a folder with this name is always
+        # complete.
         temporary.mkdir()
         unpack(archive, temporary)
     try:

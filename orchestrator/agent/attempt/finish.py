@@ -47,8 +47,8 @@ class Finish:
             if not first_ended(parts, attempt):
                 return None
             parts.patiently("commit an empty part", parts.committer.follow_first)
-        # Every worker's part must be committed first: only
-        # then a list of the bucket tells whether it is whole.
+        # Every worker's part must be committed first: only then a list of the bucket tells whether it is
+        # whole.
         if not all_ended(parts, attempt, outcome.reason):
             return None
         newest = parts.patiently("look for checkpoints", self._committed)
@@ -92,8 +92,8 @@ class Finish:
         gone_by = (orders.ended_at or time.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
         why = Why.NOTICE if notice else Why.FAILED
-        # A thread of its own, because no call to the bucket can
-        # be interrupted and the machine may go at any time.
+        # A thread of its own, because no call to the bucket can be interrupted and the machine may go at any
+        # time.
         work = threading.Thread(
             target=self.rescue.in_time, name="rescue", daemon=True,
             args=(why, record.attempt, committed, record.trains_since, seconds),

@@ -35,11 +35,11 @@ class Follower:
 
     @property
     def reached(self) -> Optional[int]:
-        """Return the step that may prove the end of the training: no count that somebody else guessed at."""
+        """Return the step that may prove the end of the training; a guessed step does not count."""
         return self._known.step if self._known.exact else self._saved()
 
     def take_output(self, data: bytes) -> None:
-        """Take a piece of the job's output, from any thread. Never raises."""
+        """Pass a piece of the job's output to log and step reader, from any thread. Never raises."""
         self._parts.log.write(data)
         if self._trains:
             self._stream.feed(data)
@@ -52,7 +52,7 @@ class Follower:
         reported, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
         if reported.save_seconds is not None and reported.save_seconds != self._reported.save_seconds:
             # The file stays until the job writes it again, so the same number is not a second save.
-            self._parts.pace.saved(reported.save_seconds)
+            self._parts.pace.take_reported(reported.save_seconds)
         self._reported = reported
         saved = self._saved()
         now = known(reported, printed, self._parts.events.newest, saved, resumed, self._parts.settings.target)
@@ -83,12 +83,12 @@ class Follower:
             found += self._stalls.step(time.monotonic(), now.step)
         if saved is not None and saved > max(-1 if n is None else n for n in (self._save, resumed)):
             self._save = saved
-            self._parts.pace.came(time.monotonic())
+            self._parts.pace.take_save(time.monotonic())
             # A number of saves is no step.
             if not self._parts.status.get("committed_counted"):
                 found += self._stalls.saved(time.monotonic(), saved)
         for seconds in found:
-            self._parts.pace.stalled(seconds)
+            self._parts.pace.take_measured(seconds)
 
     def _step(self, now: Known, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)

@@ -77,8 +77,8 @@ class Job:
         """Kill whatever is left of the job; return the ids of processes that do not die."""
         living = clear(self._root, self.session)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # It is reaped here: as a zombie it would keep its
-            # id, and count as the living leader of the session.
+            # It is reaped here: as a zombie it would keep its id, and count as the living leader of the
+            # session.
             self._process.wait(5)
         self._pump.join(5)
         return living

@@ -38,7 +38,7 @@ NOT_BY_CHANCE = 2
 
 
 class Player:
-    """Play attempts, one after the other; *record* is what is known of the last one."""
+    """Run attempts one after the other; *record* is what state/job.json says of the last one."""
 
     def __init__(self, parts: Parts, record: StartRecord) -> None:
         self._parts = parts
@@ -49,9 +49,9 @@ class Player:
 
     def play(self, attempt: Attempt) -> JobOutcome:
         """
-        Run the job for this attempt to its end. When it returns or raises, no process of the job is left.
+        Run one attempt of the job to its end. When this returns or raises, no process of the job is left.
 
-        Raises JobInterrupted after the job was asked to stop, had its grace, and its last commit was tried.
+        Raises JobInterrupted after the job was stopped within its grace and the last commit was tried.
         """
         parts = self._parts
         parts.committer.end()
@@ -174,12 +174,12 @@ class Player:
             parts.log.line(f"--- {note} ---")
         parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
         self._remember(starts=self.record.starts + 1)
-        # The start is reported before it happens, so that a machine that loses its disk still learns of it.
+        # Reported before it happens: a machine that loses its disk learns from the bucket that it had started.
         with contextlib.suppress(AgentError, OSError):
             parts.heartbeat_writer.report(5.0, at_once=True)
-        # Beyond the target only a count can be here: what proves its step has ended the job before.
+        # Beyond the target there is only a guessed count: a proven step would have ended the job before.
         proven = not self._is_beyond(attempt)
-        # A checkpoint that was passed over is still in the job's own bucket, and is no news.
+        # A checkpoint that was passed over is still in the job's own bucket: it must not count as progress.
         floor = attempt.reached if settings.checkpoints.in_bucket else attempt.resume_step
         parts.committer.begin(attempt.attempt, floor, proven=proven, starting=True)
         environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
@@ -191,12 +191,12 @@ class Player:
         if outcome.verdict is JobVerdict.OVERTAKEN:
             return outcome
         if outcome.code == 0:
-            # Before the commit, which may take long: the next agent must not start a job that is finished.
+            # Before the commit, which may take long: an agent killed in it must not start the finished job again.
             self._remember(finished=outcome.reason, reached=self._follower.reached)
         return conclude(parts, attempt, outcome)
 
     def once_more(self, attempt: Attempt) -> JobOutcome:
-        """Return how a job ended that an earlier agent has seen leave with status 0."""
+        """Commit and judge a job that ended with status 0 under an earlier agent, without starting it again."""
         status, step = self._parts.status, attempt.resume_step
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
         self._parts.committer.begin(attempt.attempt, step, proven=not self._is_beyond(attempt))
@@ -212,16 +212,15 @@ class Player:
         target: Optional[int] = None,
         framework: Optional[Format] = None,
     ) -> JobOutcome:
-        """Start a command and watch it to its end; *framework* is None for a command that trains nothing."""
+        """Run a command to its end; *framework* is None for `job.setup`, which trains nothing."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
-            # What it says is of the start before; a job that
-            # reports nothing would seem to stand at that step.
+            # It is of the start before: a job that reports no steps would seem to stand at that one.
             layout.progress.unlink()
         self._follower.begin(trains=framework is not None)
         parts.log.begin_tail()
         if framework is not None:
-            # A setup runs while the checkpoint comes back, and nobody writes to that folder meanwhile.
+            # The job is about to write there. During `job.setup` the restore still owns that folder.
             parts.local.forget()
         self._remember(
             incarnation=self._settings.incarnation,
@@ -241,7 +240,7 @@ class Player:
         except OSError as error:
             return JobOutcome(JobVerdict.FAILED, f"the job cannot be started: {error}")
         try:
-            # The session is a second way to find the job's processes; their mark is the first.
+            # If this fails, the processes are still found by the mark in their environment.
             with contextlib.suppress(OSError):
                 self.record = records.save(layout, self.record.with_session(job.session))
             if framework is not None:
@@ -255,7 +254,7 @@ class Player:
             self._clear(job)
             if framework is not None and job.exit_code() == 0:
                 parts.local.rest(in_order=True)
-            # Before the commit, because the machine may be gone when that is over.
+            # Before the commit: the machine may be gone when that is over.
             self._follower.look(attempt.resume_step, last=True)
             commit_in_time(parts)
             raise
@@ -265,7 +264,7 @@ class Player:
             parts.status.set(exit_code=job.exit_code())
 
     def _remember(self, **changes: Any) -> None:
-        """Write state/job.json before what it records happens, waiting for a full disk to get room."""
+        """Write state/job.json, before what it records happens; a full disk is waited for."""
         save = partial(records.save, self._settings.layout, self.record, **changes)
         self.record = self._parts.patiently("write state/job.json", save)
 
@@ -280,7 +279,7 @@ class Player:
             self._follower.look(attempt.resume_step, last=code is not None)
             committed = self._parts.committer.proven
             if code is not None:
-                # What it saved last may tell which framework this is, and so what its status means.
+                # Its last save may show which framework this is, and so what the exit status means.
                 with contextlib.suppress(OSError):
                     self._parts.local.steps()
                 return judge(code, target, self._follower.reached, committed, framework)
@@ -303,7 +302,7 @@ class Player:
         return time.monotonic() - max(self._follower.moved_at, self._parts.log.last_at) > self._settings.stall
 
     def _clear(self, job: Job) -> None:
-        """Return only when no process of the job is seen: a second job beside the first would write over it."""
+        """Return when no process of the job is left: a second job beside it would overwrite its files."""
         while True:
             living = job.clear()
             self._parts.status.trouble("clear", f"processes {living} do not die" if living else "")

@@ -227,7 +227,7 @@ class Rescue:
         return read_manifests(self._parts.bucket, self._settings.incarnation)
 
     def _in_bucket(self) -> List[UnclaimedFile]:
-        """Return what the job wrote to the bucket itself: it lies there already, under its own name."""
+        """Return the files that the job itself wrote to the bucket, under their names there."""
         if not self._settings.checkpoints.in_bucket:
             return []
         prefix = self._parts.catalogue.prefix()
@@ -239,7 +239,7 @@ class Rescue:
         ]
 
     def _hurried(self, doing: str, call: Callable[[], T]) -> T:
-        """Return what *call* returns, trying until the time is over."""
+        """Return the result of *call*, repeated after errors until the time is over; then raise OutOfTimeError."""
         failures = 0
         while True:
             try:
@@ -252,17 +252,16 @@ class Rescue:
                     raise OutOfTimeError(f"{doing}: {error}") from error
                 self._parts.status.trouble("unclaimed", f"{doing}: {error}")
                 failures += 1
-                # An ending agent follows no more orders; its machine is going.
+                # A plain sleep: this agent is ending and takes no more orders.
                 time.sleep(min(PAUSES.after(failures), remaining))
 
 
 def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:
-    """Return the manifests up to *incarnation*, the newest last; one that cannot be read counts for nothing."""
+    """Return the manifests up to *incarnation*, newest last, without those that cannot be read."""
     found = []
     named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
     numbers = sorted(int(one) for one in named if one.isdecimal() and int(one) <= incarnation)
-    # Of a deployment that was replaced a hundred times, old
-    # files are sent again rather than all manifests read.
+    # After a hundred replacements it is cheaper to send an old file again than to read all manifests.
     for number in numbers[-REMEMBERED:]:
         for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
             held = bucket.read(name) if parse_name(name) else None
@@ -279,7 +278,7 @@ _Named = Tuple[SavedPlace, str]
 
 
 class Uncommitted:
-    """Name in the heartbeat a file that looks like a save, as long as nothing at all is committed."""
+    """Report in the heartbeat a file that looks like a save, as long as nothing is committed."""
 
     def __init__(self, parts: Parts, rescue: Rescue, since: Callable[[], float]) -> None:
         self._parts = parts
@@ -288,14 +287,14 @@ class Uncommitted:
         self._found_at: Dict[_Named, float] = {}
 
     def look(self) -> None:
-        """Look once. Raises OSError or AgentError."""
+        """Update the heartbeat's `uncommitted` fields. Raises OSError or AgentError."""
         status = self._parts.status
         if status.get("phase") != "run" or self._parts.format.at_end:
             return
         if status.get("committed_step") is not None:
             status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
-        # By our clock and not by the files' times, which a job may set to anything.
+        # By our clock: a job may set the files' times to anything.
         now, named = time.monotonic(), self._names()
         self._found_at = {one: self._found_at.get(one, now) for one in named}
         quiet = QUIET * self._parts.settings.heartbeat
@@ -309,7 +308,7 @@ class Uncommitted:
         status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:
-        """Return what looks like a save and waits for no commit, newest first."""
+        """Return what looks like a save and is not about to be committed, newest first."""
         if self._parts.settings.checkpoints.in_bucket:
             prefix = self._parts.catalogue.prefix()
             names, folders = self._parts.bucket.level(prefix)
@@ -325,7 +324,7 @@ class Uncommitted:
         ]  # fmt: skip
 
     def _whole(self) -> Set[str]:
-        """Return the names of whole saves: they are about to be committed."""
+        """Return the names of complete saves, which are about to be committed."""
         found: Set[str] = set()
         for step in self._parts.local.steps():
             if step.complete and step.unit.files is None:

@@ -123,8 +123,8 @@ class Catalogue:
                 number = step_of(inner.rstrip("/").rsplit("/", 1)[-1])
                 if number is not None:
                     by_incarnation[number] = inner
-            # Two incarnations may have saved one step; the later
-            # one went on from a checkpoint of the earlier.
+            # Two incarnations may have saved one step; the later one went on from a checkpoint of the
+            # earlier.
             for number in sorted(by_incarnation, reverse=True):
                 verdict = self._verdict(by_incarnation[number], seconds)
                 lacks = f"step {step} of incarnation {number} is not complete: {verdict.why}"

@@ -86,8 +86,8 @@ class Committer:
 
     def end(self) -> None:
         """Commit nothing until the next `begin`; returns when a running commit has ended."""
-        # Takes the lock, so it returns when no thread is in
-        # a commit: the restore that follows may move files.
+        # Takes the lock, so it returns when no thread is in a commit: the restore that follows may move
+        # files.
         self.begin(0, None)
 
     def commit(self) -> bool:
@@ -268,8 +268,8 @@ class Committer:
         self._fence()
         if self._newest.gives_way(self._floor):
             self._newest.make_way(number)
-        # Last of all: from this write on the checkpoint exists,
-        # and killed before it nothing but files lie there.
+        # Last of all: from this write on the checkpoint exists, and killed before it nothing but files lie
+        # there.
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
             self._attempt, step.unit.folder, files, time.time(), chosen, own_step,

@@ -111,8 +111,8 @@ class ResumableUpload:
         tries = [0]
 
         def once(remaining: float) -> Reply:
-            # The answer to a part may get lost after the part
-            # has arrived: asked first, nothing is sent twice.
+            # The answer to a part may get lost after the part has arrived: asked first, nothing is sent
+            # twice.
             tries[0] += 1
             if tries[0] > 1:
                 asked = self._put(session, b"", f"bytes */{size}", remaining)

@@ -248,8 +248,8 @@ class JobBucket:
         with path.open("wb") as file:
             reply = self._call("GET", target, SECONDS + size / SLOWEST, sink=file, limit=size)
             file.flush()
-            # The caller renames the file: without it the name
-            # could outlive a loss of power, and the bytes not.
+            # The caller renames the file: without it the name could outlive a loss of power, and the bytes
+            # not.
             os.fsync(file.fileno())
         if reply.status == 404:
             raise TornError(f"gs://{self.name}/{name} is not there")
@@ -330,7 +330,7 @@ class JobBucket:
 
 
 def seconds_in(text: str) -> float:
-    """Return a time in seconds since the epoch, 0 for what is none."""
+    """Return *text* as seconds since the epoch, or 0 if it is not a number."""
     try:
         return float(text or 0.0)
     except ValueError:

@@ -92,8 +92,8 @@ def _lists(real: str, environ: Mapping[str, str]) -> Path:
 def _taken(lock: Path) -> bool:
     """Say whether another process holds the lock; who may not look does not wait."""
     try:
-        # apt locks by fcntl(2), which flock(2) does not see,
-        # and which asks for a file that is open for writing.
+        # apt locks by fcntl(2), which flock(2) does not see, and which asks for a file that is open for
+        # writing.
         with lock.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

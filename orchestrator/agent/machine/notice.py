@@ -59,8 +59,8 @@ class NoticeWatch(threading.Thread):
         self._ended.set()
 
     def _look(self, etag: str) -> Value:
-        # The server answers as soon as the value changes: a poll
-        # would lose part of the thirty seconds of a notice.
+        # The server answers as soon as the value changes: a poll would lose part of the thirty seconds of a
+        # notice.
         return self._metadata.changed(PATH, etag, HELD) if etag else self._metadata.get(PATH)
 
 

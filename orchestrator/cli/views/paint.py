@@ -32,7 +32,7 @@ def wants_colour(stream: "IO[str] | None" = None) -> bool:
 
 
 def draws_blocks(stream: "IO[str] | None" = None) -> bool:
-    """Say whether *stream* (stdout) takes more signs than ASCII."""
+    """Say whether *stream* (stdout) can print characters beyond ASCII."""
     found: object = stream or sys.stdout
     # While something is drawn live, rich stands before the stream, and names no encoding.
     found = getattr(found, "rich_proxied_file", found)

@@ -2,6 +2,9 @@
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import click
@@ -38,27 +41,45 @@ def fitted(body: dict[str, Any], *, unbilled: bool, wide: bool, colour: bool) ->
     """Return the lines for this terminal, of at most 80 characters unless *wide*."""
     width = columns()
     size = width if wide else min(WIDTH, width or WIDTH)
-    lines = status_lines(body, unbilled=unbilled, width=size, wide=wide, drawn=bool(width))
-    return painted(lines, body) if colour else lines
+    rows = status_rows(body, unbilled=unbilled, width=size, wide=wide, drawn=bool(width))
+    return painted(rows) if colour else [row.text for row in rows]
 
 
-def painted(lines: list[str], body: dict[str, Any]) -> list[str]:
-    """Return the lines with colours: the name bold, labels dim, states by what they mean."""
-    rows = len(wrapped(resource_lines(body["resources"]), max(map(len, lines)))) if lines else 0
-    found = [f"{BOLD}{lines[0]}{END}"]
-    for number, line in enumerate(lines[1:]):
-        if number < rows:
-            # The state is the last column, and may have been wrapped to a line of its own.
-            head, gap, last = line.rpartition("  ")
-            found.append(f"{head}{gap}{state(last)}")
-            continue
-        label, text = line[:LABEL], line[LABEL:]
-        if label.strip() in {"job", "outcome"} or label.startswith("worker "):
-            text = state(text)
-        if label.strip() == "next":
-            text = f"{BOLD}{text}{END}"
-        found.append(f"{DIM}{label}{END}{text}")
-    return found
+class Part(Enum):
+    """Name what a line of the status shows; its colours follow from it."""
+
+    HEAD = "deployment"
+    RESOURCE = "resource"
+    FIELD = "label and text"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Hold one line of the screen; *label* is that of a field, empty where a line goes on."""
+
+    text: str
+    part: Part
+    label: str = ""
+
+
+def painted(rows: Sequence[Row]) -> list[str]:
+    """Return the lines in colour: the deployment bold, labels dim, states by what they mean."""
+    return [_painted(row) for row in rows]
+
+
+def _painted(row: Row) -> str:
+    if row.part is Part.HEAD:
+        return f"{BOLD}{row.text}{END}"
+    if row.part is Part.RESOURCE:
+        # The state is the last column, and may have been wrapped to a line of its own.
+        head, gap, last = row.text.rpartition("  ")
+        return f"{head}{gap}{state(last)}"
+    label, text = row.text[:LABEL], row.text[LABEL:]
+    if row.label in {"job", "outcome"} or row.label.startswith("worker "):
+        text = state(text)
+    if row.label == "next":
+        text = f"{BOLD}{text}{END}"
+    return f"{DIM}{label}{END}{text}"
 
 
 def wrapped(lines: list[str], width: int, indent: str = "  ") -> list[str]:
@@ -82,23 +103,29 @@ def aligned(line: str) -> str:
     return f"{label:<{LABEL - 1}} {text}"
 
 
-def status_lines(
+def status_rows(
     body: dict[str, Any], *, unbilled: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
-) -> list[str]:
+) -> list[Row]:
     """
-    Return the status; *unbilled* says that nothing is billed, *wide* that every worker has its line.
+    Return the lines of the status, broken at *width* (0: not broken).
 
-    With *drawn* a bar shows how far the job is.
+    *unbilled* is true on the local cloud, *wide* gives every worker a line, *drawn* adds a progress bar.
     """
-    rows = resource_lines(body["resources"])
     job, drawing = _job(body), _bar(body, width) if drawn else []
     lines = [*job[:1], *drawing, *job[1:], *_cost(body, unbilled=unbilled), *_deadline(body)]
     lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
         age = span_text(body["seen"]["age_s"])
         lines.append(f"as of: {age} ago, by {body['seen']['by']} ({OLD_SNAPSHOT})")
-    texts = wrapped([aligned(line) for line in lines], width, " " * LABEL)
-    return [_head(body), *wrapped(rows, width), *texts]
+    return [
+        Row(_head(body), Part.HEAD),
+        *(Row(text, Part.RESOURCE) for text in wrapped(resource_lines(body["resources"]), width)),
+        *(
+            Row(text, Part.FIELD, "" if number else line.partition(": ")[0])
+            for line in lines
+            for number, text in enumerate(wrapped([aligned(line)], width, " " * LABEL))
+        ),
+    ]
 
 
 def _head(body: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from orchestrator.app.top import Deployments
 from orchestrator.cli.console import columns, print_json, put, say
 from orchestrator.cli.views.paint import state, wants_colour
 from orchestrator.cli.views.redraw import EVERY, redraws, repeat
-from orchestrator.cli.views.status import WIDTH, painted, status_lines
+from orchestrator.cli.views.status import WIDTH, painted, status_rows
 from orchestrator.clock import SystemClock
 from orchestrator.domain.amounts import usd_text
 from orchestrator.domain.clean_text import clean
@@ -182,10 +182,10 @@ def _page(
     trouble = [Text(clean(looks.trouble), style="yellow")] if looks.trouble else []
     chosen = deployments.details.get((rows[cursor]["project"], rows[cursor]["name"])) if rows else None
     if browser.details and chosen is not None:
-        lines = status_lines(
+        lines = status_rows(
             chosen, unbilled=choice.cloud == "local", width=console.width - 1, wide=True, drawn=True
         )
-        text = Text.from_ansi(clean("\n".join(painted(lines, chosen)), colours=True))
+        text = Text.from_ansi(clean("\n".join(painted(lines)), colours=True))
         return Group(text, *trouble, Text(), foot)
     # One line for each row, so that the row under the cursor stays on the screen.
     room = max(1, console.height - 4 - len(trouble))

@@ -260,6 +260,3 @@ RULES = (
         ("watch.budget_usd", "tpu.type", "tpu.zones", "tpu.spot", "vm.machine", "vm.spot", "vm.zone"), _budget
     ),
 )
-"""
-The rules of this file, in the order of the deployment file's sections.
-"""

@@ -72,6 +72,3 @@ RULES = (
     SettingRule(("watch.deadline", "watch.ttl", "job.target_steps"), _deadline),
     SettingRule(("watch.last_resort", "watch.deadline", "tpu.spot", "tpu.strategy"), _last_resort),
 )
-"""
-The rules of this file.
-"""

@@ -39,6 +39,3 @@ RULES = (
     ),
     SettingRule(("job.memory.shards",), _shards),
 )
-"""
-The rules of this file, in the order of the deployment file.
-"""

@@ -100,6 +100,3 @@ RULES = (
     SettingRule(("notify.hooks",), _hooks),
     SettingRule(("notify.webhooks", "notify.apprise", "notify.hooks", "watch.on_vm"), _on_vm),
 )
-"""
-The rules of this file, in the order of the deployment file's sections.
-"""

@@ -11,8 +11,8 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.suggest import did_you_mean, join
 from orchestrator.domain.vm_machine_types import instead
 
-# The longest name made of it must still fit into a cloud's limit of 63:
-# `-vm`, `-tpu-gN`, the bucket's digest.
+# The longest name made of it must still fit into a cloud's limit of 63: `-vm`, `-tpu-gN`, the bucket's
+# digest.
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
 LONGEST_PREFIX = 200
@@ -331,6 +331,3 @@ RULES = (
     SettingRule(("bucket.soft_delete", "bucket.adopt"), _soft_delete),
     SettingRule(("bucket.location", "tpu.zones", "tpu.across_regions"), _location),
 )
-"""
-The rules of this file, in the order of the deployment file's sections.
-"""

@@ -78,6 +78,3 @@ RULES = (
     SettingRule(("tpu.disks", "tpu.type", "tpu.strategy", "tpu.zones"), _disks),
     SettingRule(("tpu.request", "tpu.max_run_duration", "tpu.spot", "tpu.zones", "tpu.type"), _flex_start),
 )
-"""
-The rules of this file.
-"""

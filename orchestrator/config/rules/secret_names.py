@@ -52,6 +52,3 @@ RULES = (
     SettingRule(("job.secrets", "job.env"), _once),
     SettingRule(("job.command", "job.setup", "job.env"), _written),
 )
-"""
-The rules of this file, in the order of the deployment file's sections.
-"""

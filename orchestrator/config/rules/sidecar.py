@@ -56,6 +56,3 @@ RULES = (
     SettingRule(("sidecars.tensorboard", "sidecars.jupyter"), _ports),
     SettingRule(("sidecars.tensorboard",), _logdir),
 )
-"""
-The rules of this file, in the order of the deployment file's sections.
-"""

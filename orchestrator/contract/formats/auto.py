@@ -60,7 +60,7 @@ class Auto(Format):
 
     @property
     def chosen(self) -> str:
-        """Return the chosen format's name, empty as long as there is none."""
+        """Return the name of the chosen format, or an empty text before the choice."""
         return self._chosen.name if self._chosen else ""
 
     @property
@@ -73,13 +73,13 @@ class Auto(Format):
 
     @property
     def pointers(self) -> Tuple[str, ...]:  # type: ignore[override]
-        """Return the chosen format's, in every folder that holds saves."""
+        """Return the pointer files of the chosen format, one for each folder with saves."""
         names = self._chosen.pointers if self._chosen else ()
         return tuple(_joined(base, name) for base in self._bases for name in names)
 
     def continue_as(self, name: str, base: Optional[str] = None) -> None:
-        """Go on with the format that the newest checkpoint was committed as."""
-        # What is restored may lack the file by which the folder would be recognised (fairseq, TensorFlow).
+        """Choose the format that the newest checkpoint was committed in."""
+        # A restored folder may lack the file by which the format is recognised (fairseq, TensorFlow).
         self._adopted = base if name in self._strong else None
         if name == self._files.name:
             self._chosen = self._files
@@ -87,21 +87,21 @@ class Auto(Format):
             self._chosen = self._strong[name]
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the units of the chosen format, in whichever folder they are; choose it first."""
+        """Return the units of the chosen format from all folders; before the choice, those of every format."""
         surveyed = survey(root, self._marker)
         # Found anew each time: the job may have begun to save in another format.
         self._claimed, self._units = surveyed.claimed, {}
-        # Until one is chosen all are looked at, and while files are, what may take their place.
+        # Single files are the weakest evidence: while they are chosen, a framework's format may still replace them.
         for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
             self._add(root, format_, surveyed)
         if not self._is_strong():
-            # Last, so that a file which a framework's save claims is not counted a second time.
+            # Last: a file that belongs to a framework's save must not count a second time.
             for unit in self._files.find(root):
                 self._units.setdefault(unit.name, (unit, self._files, "", unit))
         return [one[0] for one in self._units.values()]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Let the format judge that found the unit; the first one that has a complete save is chosen."""
+        """Return the judgement of the format that found *unit*; the first with a complete save is chosen."""
         format_, base, inner = self._lower(unit)
         judged = format_.judge(_place(root, base), inner)
         # Only a complete save decides: names alone may be weights that the job starts from.
@@ -110,7 +110,7 @@ class Auto(Format):
         return judged
 
     def owns(self, unit: Unit) -> bool:
-        """Leave single files out once another format is chosen."""
+        """Say whether *unit* counts: single files do not once a framework's format is chosen."""
         return not (self._is_strong() and self._lower(unit)[0] is self._files)
 
     def closes(self, name: str) -> bool:
@@ -130,12 +130,12 @@ class Auto(Format):
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
         """
-        Yield the steps in the bucket, newest first, of the first format that has a complete one.
+        Yield the steps in the bucket, newest first, of the first format with a complete one.
 
-        The folders of the chosen format are known, so most looks ask for nothing else.
+        Once a format is chosen, usually only its folders are listed.
         """
         self._looks += 1
-        # Now and then all folders are looked at again, because the job may save elsewhere by now.
+        # Every SURVEY_AGAIN calls all folders are listed, because the job may save elsewhere by now.
         if self._chosen not in (None, self._files) and self._bases and self._looks % SURVEY_AGAIN:
             held = list(self._stored_in(listing, self._chosen, self._bases))
             if any(one.complete for one in held):
@@ -148,7 +148,7 @@ class Auto(Format):
         files = Listing(surveyed.files, (), listing.has, listing.read, listing.below)
         found[self._files.name] = list(self._files.stored(files))
         first = [self.chosen] if self._is_strong() else []
-        # The choice of the newest commit goes first, then formats that prove more than single files do.
+        # In order of evidence: the format of the newest commit, frameworks' formats, single files.
         order = [*first, *self._strong, self._files.name]
         whole = [name for name in order if any(one.complete for one in found.get(name, ()))]
         chosen = next(iter(whole), "") or next((name for name in order if found.get(name)), "")

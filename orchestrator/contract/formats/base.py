@@ -133,25 +133,23 @@ def unfinished(why: str) -> Judgement:
 
 
 class Format:
-    """
-    Describe a layout. Subclasses say what differs.
-
-    *grace* is the default time in seconds between the stop signal and the kill. *stopped_codes* are exit
-    statuses with which the framework stops early and in good order. *zero_proves* says that status 0 means
-    finished where no target is known. *pointers* are files on which every judgement depends. *wants*
-    tells people, as the end of "format NAME wants", what a finished save looks like. *at_end* says that
-    nothing is whole before the job has ended with status 0, so that nothing is resumed from. *may_change*
-    is true of `auto`, which chooses.
-    """
+    """Describe how one framework lays out its checkpoints. Subclasses override what differs."""
 
     name = ""
     may_change = False
+    """True of `auto`, which chooses a format when it has seen a save."""
     wants = ""
+    """What a finished save looks like: the end of the sentence `format NAME wants ...`."""
     grace = JOB_SAVES
+    """Default seconds between the stop signal and the kill."""
     stopped_codes: FrozenSet[int] = frozenset()
+    """Exit statuses by which the framework says that it stopped early and in good order."""
     zero_proves = True
+    """Exit status 0 means finished, if no target step is known."""
     pointers: Tuple[str, ...] = ()
+    """Files that every judgement depends on."""
     at_end = False
+    """Nothing is complete before the job has ended with status 0, so that nothing is resumed from."""
 
     @property
     def chosen(self) -> str:

@@ -48,8 +48,8 @@ def fault_of(path: Path) -> Optional[str]:
         return npy_fault(path)
     # A map of MessagePack may begin with the same byte; without an ending the protocol of a pickle decides.
     if head[:1] == b"\x80" and not name.endswith(".msgpack") and ("." in name or head[1:2] in _PROTOCOLS):
-        # A pickle that cannot be walked may be joblib's, which
-        # has the bytes of arrays between its instructions.
+        # A pickle that cannot be walked may be joblib's, which has the bytes of arrays between its
+        # instructions.
         fault = pickle_fault(path)
         return fault and joblib_fault(path, fault)
     if head[257:262] == b"ustar" or name.endswith((".tar", ".tar.gz", ".tgz")):

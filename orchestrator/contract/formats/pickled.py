@@ -41,8 +41,8 @@ def state_in(path: Path) -> Any:
         if zipped:
             with zipfile.ZipFile(str(path)) as archive:
                 entry = next(one for one in archive.infolist() if one.filename.endswith("data.pkl"))
-                # A zip may unpack to a thousand times its size,
-                # and this process shares the machine with the job.
+                # A zip may unpack to a thousand times its size, and this process shares the machine with the
+                # job.
                 if entry.file_size > _LARGEST:
                     return None
                 return _Reader(io.BytesIO(archive.read(entry))).load()
@@ -161,7 +161,7 @@ _HEAD = 4 << 20
 
 
 def joblib_fault(path: Path, otherwise: str) -> str:
-    """Return what is wrong with a file of joblib, and *otherwise* for a file that is none. Raises OSError."""
+    """Return what is wrong with a joblib file, or *otherwise* if joblib did not write it. Raises OSError."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if _JOBLIB not in file.read(_HEAD):
@@ -194,7 +194,7 @@ class _Type(Blank):
         self.code = str(code)
 
     def size(self) -> int:
-        """Return the bytes of an item. Raises ValueError for a type that is none."""
+        """Return the bytes of an item. Raises ValueError if the dtype is not valid."""
         found = re.fullmatch(r"[<>|=]?([a-zA-Z?])(\d*)", self.code)
         if found is None:
             raise ValueError(self.code)

@@ -35,8 +35,8 @@ class Stream:
         """Append a piece; the oldest bytes leave when nobody has read for long. Never raises."""
         with self._lock:
             self._waiting += data
-            # The newest lines hold the newest step; a job that
-            # floods its output must not fill the agent's memory.
+            # The newest lines hold the newest step; a job that floods its output must not fill the agent's
+            # memory.
             del self._waiting[:-BACKLOG]
 
     def lines(self, last: bool = False) -> List[bytes]:

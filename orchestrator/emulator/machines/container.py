@@ -96,7 +96,7 @@ def _with_mounts(folder: Path, config: dict[str, Any]) -> int:
 def entered(pid: int, config: dict[str, Any], *, interactive: bool) -> int:
     """Run one more command in a container whose pid 1 is *pid*; return its exit status. Raises OSError."""
 
-    def alone() -> int:
+    def in_own_namespaces() -> int:
         namespaces.enter(pid)
         # The process ids of a container are those of children only.
         child = os.fork()
@@ -109,7 +109,7 @@ def entered(pid: int, config: dict[str, Any], *, interactive: bool) -> int:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         return code if code >= 0 else 128 - code
 
-    return _forked(alone)
+    return _forked(in_own_namespaces)
 
 
 def _alone(folder: Path, root: Path, config: dict[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""How a machine makes the loop look before its poll: it writes an object, or stops writing another one."""
+"""Let a machine wake the loop before its next poll: by the wake object, or by a heartbeat that stays away."""
 
 import threading
 
@@ -14,11 +14,11 @@ SHORT = 0.001
 """Seconds too short to wait for: sums of floats miss each other by less."""
 
 
-class Doorbell:
+class WakeObject:
     """
-    Wait, looking every `watch.listen` at the one object that all workers of an incarnation ring with.
+    Wait for the next pass, reading the wake object of the incarnation every `watch.listen` seconds.
 
-    When the poll is longer than a machine's silence may be, the heartbeats are listed as often as that.
+    If the poll is longer than the time after which a worker counts as silent, heartbeats are listed as well.
     """
 
     def __init__(self, spec: Spec, store: Store, clock: Clock) -> None:
@@ -31,16 +31,16 @@ class Doorbell:
 
     def pause(self, seconds: float, wake: threading.Event, incarnation: int) -> bool:
         """
-        Wait for *seconds*, for *wake*, or until a worker of *incarnation* calls; 0 when none could.
+        Wait *seconds*, or until *wake* is set or a worker of *incarnation* (0: none) needs a pass.
 
-        Say whether one has called, or has fallen silent.
+        Return True if a worker has written the wake object or has fallen silent.
         """
         start = self._clock.monotonic()
-        looks = [(self._listen, self.rung), (self._silence, self._fell_silent)] if incarnation else []
+        looks = [(self._listen, self.written), (self._silence, self._fell_silent)] if incarnation else []
         due = [every for every, _ in looks]
         waited = 0.0
         while seconds - waited > SHORT and not wake.is_set():
-            # By the monotonic clock: a step of the wall clock must not make this pause an hour long.
+            # Monotonic: a jump of the wall clock must not make this pause an hour long.
             self._clock.wait(min([seconds, *due]) - waited, wake)
             waited = self._clock.monotonic() - start
             for number, (every, look) in enumerate(looks):
@@ -50,21 +50,21 @@ class Doorbell:
                         return True
         return False
 
-    def rung(self, incarnation: int) -> bool:
-        """Say whether a worker of *incarnation* has called since the last look."""
+    def written(self, incarnation: int) -> bool:
+        """Say whether a worker of *incarnation* has written the wake object since the last call."""
         name = f"{WAKE}{incarnation}"
         try:
             found = self._store.read(name, limit=limits.WAKE)
         except TpuctlError:
             return False
-        # By the generation: what the object says is a machine's, and is not believed.
+        # Only the generation counts: the content was written by a machine and is not trusted.
         call = (name, found.generation if found is not None else 0)
         news = found is not None and call != self._last_call
         self._last_call = call
         return news
 
     def _fell_silent(self, incarnation: int) -> bool:
-        """Say whether a report is overdue, once for each report."""
+        """Say whether a heartbeat is overdue, once for each heartbeat."""
         try:
             beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
         except TpuctlError:
