@@ -89,7 +89,7 @@ def adopt_vm(
     session = Session(choice, reporter)
     again = f"tpuctl adopt --vm {name} --zone {found.vm.zone}"
     stays = f"VM {name} may carry the deployment's labels and SSH key; tpuctl down takes them off"
-    with leaving(stays, again), session.alone("adopt"), reporter:
+    with leaving(stays, again), session.holding_lease("adopt"), reporter:
         # Looked at once more under the lease: another one may have been at work meanwhile.
         found = _fitting_vm(session, name, found.vm.zone, at_down)
         try:

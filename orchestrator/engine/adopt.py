@@ -59,51 +59,53 @@ def take_bucket(deployment: Deployment, found: ForeignBucket, at_down: str) -> N
     deployment.journal.result(entry, "ok", in_bucket=False)
 
 
-def take_vm(parts: Deployment, found: ForeignVm, at_down: str) -> None:
+def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
     """
     Label a VM, put our key on it, prepare it over SSH, and only then count it as the deployment's.
 
     *at_down* is what `down` is to do with it. Raise what went wrong; what was begun is found by its label.
     """
-    vm, labels = found.vm, names.labels(parts.spec, "vm")
+    vm, labels = found.vm, names.labels(deployment.spec, "vm")
     change = Change(Kind.VM, Verb.UPDATE, vm.name, "adopted", vm.zone)
-    vms, key = parts.cloud.vms, parts.blueprint.public_key
-    parts.lease.keep()
-    entry = parts.journal.intend(change, in_bucket=True)
+    vms, key = deployment.cloud.vms, deployment.blueprint.public_key
+    deployment.lease.keep()
+    entry = deployment.journal.intend(change, in_bucket=True)
     try:
         # Of two deployments at the same moment one is refused here: the labels are another version then.
         pending = {**labels, names.ADOPTED_LABEL: names.ADOPTING}
-        settle(parts, vms.mark(vm.name, vm.zone, pending, found.version))
-        settle(parts, vms.admit(vm.name, vm.zone, key))
-        _prepare_vm(parts, vm)
-        parts.lease.keep()
-        settle(parts, vms.mark(vm.name, vm.zone, {names.ADOPTED_LABEL: at_down}))
+        settle(deployment, vms.mark(vm.name, vm.zone, pending, found.version))
+        settle(deployment, vms.admit(vm.name, vm.zone, key))
+        _prepare_vm(deployment, vm)
+        deployment.lease.keep()
+        settle(deployment, vms.mark(vm.name, vm.zone, {names.ADOPTED_LABEL: at_down}))
     except TpuctlError as error:
-        parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
+        deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
         raise
-    parts.journal.result(entry, "ok", in_bucket=True)
-    parts.sink(Event(parts.clock.now(), "vm-adopted", f"VM {vm.name} is part of {parts.spec.name} now"))
+    deployment.journal.result(entry, "ok", in_bucket=True)
+    deployment.sink(
+        Event(deployment.clock.now(), "vm-adopted", f"VM {vm.name} is part of {deployment.spec.name} now")
+    )
 
 
-def _prepare_vm(parts: Deployment, vm: Vm) -> None:
+def _prepare_vm(deployment: Deployment, vm: Vm) -> None:
     """Look whether the VM has what our scripts need, then run the startup script there: no boot has run it."""
-    host = _reached(parts, lambda: [_vm_host(parts, vm)])
-    needs = f"deployment={shlex.quote(parts.spec.name)}\n{_NEEDS}"
-    (looked,) = parts.cloud.remote.run_elevated(host, needs, 60.0)
+    host = _reached(deployment, lambda: [_vm_host(deployment, vm)])
+    needs = f"deployment={shlex.quote(deployment.spec.name)}\n{_NEEDS}"
+    (looked,) = deployment.cloud.remote.run_elevated(host, needs, 60.0)
     if looked.exit_code != 0:
         raise UsageError(
             f"{vm.name} is not fit to be the VM: {_last_line(looked)}",
             hint="fix that, then run this again; or give it back: tpuctl down", code="TPU-147",
         )  # fmt: skip
-    scripts = parts.blueprint.scripts("vm", parts.records.current)
-    run_everywhere(parts, host, f"export TPUCTL_ROOT=$1\n{scripts.startup}")
+    scripts = deployment.blueprint.scripts("vm", deployment.records.current)
+    run_everywhere(deployment, host, f"export TPUCTL_ROOT=$1\n{scripts.startup}")
 
 
-def _vm_host(parts: Deployment, vm: Vm) -> Host:
-    return vm_host(parts.cloud, World(Absent(), Present(vm), Present(()), Present(())))
+def _vm_host(deployment: Deployment, vm: Vm) -> Host:
+    return vm_host(deployment.cloud, World(Absent(), Present(vm), Present(()), Present(())))
 
 
-def _reached(parts: Deployment, find: Callable[[], list[Host]]) -> list[Host]:
+def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Host]:
     """Return machines that take our key; raise RemoteError when they do not after SSH_SECONDS."""
     trouble: TpuctlError | None = None
     hosts: list[Host] = []
@@ -112,22 +114,22 @@ def _reached(parts: Deployment, find: Callable[[], list[Host]]) -> list[Host]:
         nonlocal trouble, hosts
         try:
             hosts = find()
-            parts.cloud.remote.run(hosts, "true", 30.0)
+            deployment.cloud.remote.run(hosts, "true", 30.0)
         except RemoteError as error:
             # The guest agent takes a moment until it has our key.
             trouble = error
             return False
         return True
 
-    if not wait_until(reached, parts.clock, SSH_SECONDS, 3.0):
+    if not wait_until(reached, deployment.clock, SSH_SECONDS, 3.0):
         raise trouble or RemoteError("the machines cannot be reached")
     return hosts
 
 
-def run_everywhere(parts: Deployment, hosts: Sequence[Host], script: str) -> None:
+def run_everywhere(deployment: Deployment, hosts: Sequence[Host], script: str) -> None:
     """Run a script that prepares machines. Raise RemoteError."""
-    seconds = START_SECONDS + stop_seconds(parts.spec)
-    for host, one in zip(hosts, parts.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
+    seconds = START_SECONDS + stop_seconds(deployment.spec)
+    for host, one in zip(hosts, deployment.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
         if one.exit_code != 0:
             raise RemoteError(f"{host.name}: the machine could not be prepared: {_last_line(one)}")
 
@@ -136,9 +138,9 @@ def _last_line(done: RunResult) -> str:
     return (done.stderr.strip().splitlines() or [f"status {done.exit_code}"])[-1]
 
 
-def settle(parts: Deployment, operation: Operation) -> None:
+def settle(deployment: Deployment, operation: Operation) -> None:
     """Wait for an update; raise TransientError when its end is not seen, or what it ended with."""
-    last, adapter = "", parts.cloud.nodes if operation.kind is Kind.NODE else parts.cloud.vms
+    last, adapter = "", deployment.cloud.nodes if operation.kind is Kind.NODE else deployment.cloud.vms
     what = f"{'TPU' if operation.kind is Kind.NODE else 'VM'} {operation.name}"
 
     def done() -> bool:
@@ -149,7 +151,7 @@ def settle(parts: Deployment, operation: Operation) -> None:
             raise TransientError(f"{what}: {result.message}")
         return result.done or result.forgotten
 
-    if not wait_until(done, parts.clock, UPDATE_SECONDS, 1.0):
+    if not wait_until(done, deployment.clock, UPDATE_SECONDS, 1.0):
         raise TransientError(f"{what}: its update does not end {last}".rstrip())
 
 
@@ -166,74 +168,78 @@ class Adoption:
 
         Raise what went wrong, with what is changed.
         """
-        parts, node = self.deployment, found.node
-        number = newest_incarnation(parts.records.current) + 1
+        deployment, node = self.deployment, found.node
+        number = newest_incarnation(deployment.records.current) + 1
         # Before all else: a TPU that is made after a kill from here on gets a larger number, and fences this one.
-        parts.lease.keep()
-        parts.records.update(lambda r: replace(r, node=replace(r.node, highest=number)))
+        deployment.lease.keep()
+        deployment.records.update(lambda r: replace(r, node=replace(r.node, highest=number)))
         change = Change(Kind.NODE, Verb.UPDATE, node.name, "adopted", node.zone, number, type=found.type)
-        entry = parts.journal.intend(change, in_bucket=True)
+        entry = deployment.journal.intend(change, in_bucket=True)
         try:
-            settle(parts, parts.cloud.nodes.mark(node.name, node.zone, {}, self.ssh_key))
+            settle(deployment, deployment.cloud.nodes.mark(node.name, node.zone, {}, self.ssh_key))
             self._prepare(node, number, world)
-            parts.lease.keep()
-            now = parts.clock.now()
+            deployment.lease.keep()
+            now = deployment.clock.now()
             # Recorded before it is labelled: a labelled TPU that the record does not know would be deleted.
-            parts.records.update(
+            deployment.records.update(
                 lambda r: accepted(asked_for(r, node.zone, number, 0, now, found.type), number)
             )
-            labels = {**names.labels(parts.spec, "tpu", number), names.ADOPTED_LABEL: at_down}
-            settle(parts, parts.cloud.nodes.mark(node.name, node.zone, labels, self.ssh_key))
+            labels = {**names.labels(deployment.spec, "tpu", number), names.ADOPTED_LABEL: at_down}
+            settle(deployment, deployment.cloud.nodes.mark(node.name, node.zone, labels, self.ssh_key))
         except TpuctlError as error:
-            parts.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
+            deployment.journal.result(entry, f"{error.code} {error.message}", in_bucket=True)
             raise
-        parts.journal.result(entry, "ok", in_bucket=True)
-        parts.sink(Event(parts.clock.now(), "node-adopted", f"TPU {node.name} is incarnation {number} now"))
+        deployment.journal.result(entry, "ok", in_bucket=True)
+        deployment.sink(
+            Event(deployment.clock.now(), "node-adopted", f"TPU {node.name} is incarnation {number} now")
+        )
         return number
 
     def release(self, machine: Node | Vm) -> None:
         """Take our key off a machine that is its owner's again, and the labels, by which it is found until then."""
-        parts, name, zone = self.deployment, machine.name, machine.zone
-        vms, is_vm = parts.cloud.vms, isinstance(machine, Vm)
+        deployment, name, zone = self.deployment, machine.name, machine.zone
+        vms, is_vm = deployment.cloud.vms, isinstance(machine, Vm)
         number = None if isinstance(machine, Vm) else machine.incarnation
         change = Change(Kind.VM if is_vm else Kind.NODE, Verb.UPDATE, name, "released", zone, number)
-        entry = parts.journal.intend(change, in_bucket=False)
+        entry = deployment.journal.intend(change, in_bucket=False)
         steps: tuple[Callable[[], Operation | None], ...] = (
             (lambda: vms.expel(name, zone, self.ssh_key), lambda: vms.unmark(name, zone, names.LABELS))
             if is_vm
-            else (lambda: parts.cloud.nodes.unmark(name, zone, names.LABELS, self.ssh_key),)
+            else (lambda: deployment.cloud.nodes.unmark(name, zone, names.LABELS, self.ssh_key),)
         )
         for step in steps:
             operation = step()
             if operation is not None:
-                settle(parts, operation)
-        parts.journal.result(entry, "ok", in_bucket=False)
+                settle(deployment, operation)
+        deployment.journal.result(entry, "ok", in_bucket=False)
         what, kind = ("VM", "vm-released") if is_vm else ("TPU", "node-released")
-        parts.sink(Event(parts.clock.now(), kind, f"{what} {name} is not part of it any more"))
+        deployment.sink(Event(deployment.clock.now(), kind, f"{what} {name} is not part of it any more"))
 
     def stop_job(self, machine: Node | Vm, world: World) -> None:
         """Stop what runs of us on the machines, and keep cron from starting it. Raise RemoteError."""
-        parts = self.deployment
+        deployment = self.deployment
         is_vm = isinstance(machine, Vm)
         hosts = (
-            [_vm_host(parts, machine)] if isinstance(machine, Vm) else node_hosts(parts.cloud, machine, world)
+            [_vm_host(deployment, machine)]
+            if isinstance(machine, Vm)
+            else node_hosts(deployment.cloud, machine, world)
         )
-        seconds = stop_seconds(parts.spec)
+        seconds = stop_seconds(deployment.spec)
         script = f"seconds={int(seconds)}\n{_STOP}"
-        done_on_all = parts.cloud.remote.run_elevated(hosts, script, seconds + (60 if is_vm else 30))
+        done_on_all = deployment.cloud.remote.run_elevated(hosts, script, seconds + (60 if is_vm else 30))
         for host, done in zip(hosts, done_on_all, strict=True):
             if done.exit_code != 0:
                 raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
 
     def _prepare(self, node: Node, number: int, world: World) -> None:
         """Run the startup script over SSH on every worker: no boot has run it there."""
-        parts = self.deployment
-        scripts = parts.blueprint.scripts(
-            "tpu", parts.records.current, incarnation=number, node=node.name, zone=node.zone
+        deployment = self.deployment
+        scripts = deployment.blueprint.scripts(
+            "tpu", deployment.records.current, incarnation=number, node=node.name, zone=node.zone
         )
-        hosts = _reached(parts, lambda: node_hosts(parts.cloud, node, world))
+        hosts = _reached(deployment, lambda: node_hosts(deployment.cloud, node, world))
         for script in (f"export TPUCTL_ROOT=$1\n{scripts.startup}", begin_script(restart=True)):
-            run_everywhere(parts, hosts, script)
+            run_everywhere(deployment, hosts, script)
 
 
 _NEEDS = """\
