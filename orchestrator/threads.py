@@ -10,7 +10,7 @@ class Inline(Executor):
     """An executor without threads: each call is made when it is handed in."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Make the call now. What is no Exception, such as the end of the process, goes through at once."""
+        """Run the call at once in this thread. Unlike an Exception, KeyboardInterrupt is raised and not stored."""
         done: Future[Any] = Future()
         try:
             done.set_result(fn(*args, **kwargs))

@@ -80,7 +80,7 @@ def _has_ended(parts: Parts, worker: int, attempt: Attempt) -> bool:
 
 
 def _generation(parts: Parts, worker: int) -> str:
-    """Return which write of its report a worker has reached; empty when there is none or nobody can say."""
+    """Return the generation of a worker's heartbeat, or an empty text if there is none or it is not known."""
     name = heartbeat_name(parts.settings.incarnation, worker)
     try:
         found: Dict[str, object] = parts.bucket.stat(name) or {}

@@ -127,7 +127,7 @@ class Metrics:
 
 
 def for_no_page(app: "WSGIApplication") -> "WSGIApplication":
-    """Return *app* for Prometheus and people: no web page of another site reads it, under whatever name."""
+    """Wrap *app* so that Prometheus and people can read it, but no web page of another site (DNS rebinding)."""
 
     def answer(environ: "WSGIEnvironment", start: "StartResponse") -> "Iterable[bytes]":
         # A page of another site that resolves its own name to 127.0.0.1 sends that name as the Host.

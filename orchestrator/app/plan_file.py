@@ -34,7 +34,7 @@ def write_plan(path: Path, approved: Approved) -> None:
 
 
 def read_plan(path: Path) -> Approved:
-    """Read a plan; raise UsageError when the file is none, or is not as it was written."""
+    """Read a plan; raise UsageError if the file is not a plan, or was changed after it was written."""
     try:
         body = dict(json.loads(path.read_bytes()))
         body.pop("tpuctl_plan", None)

@@ -171,7 +171,7 @@ def _can_take(spec: Spec, world: World, record: Record) -> None:
 
 
 def _restart(world: World) -> str:
-    """Say what becomes of the job."""
+    """Say whether the job restarts with the new code, and from which checkpoint."""
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     if not any(node.state is NodeState.READY for node in nodes):
         return "job: no TPU is READY; the next one takes it"

@@ -63,7 +63,7 @@ def _line(session: Session, host: Host, machine: str) -> ServerLine:
     try:
         note_keys(f"{session.spec.name}-{machine}", host, settings, session.folder / KNOWN_HOSTS)
     except HostKeyError as error:
-        # What publishes no key yet is booting; a key that is none stays so.
+        # A machine without a key is booting, so it is asked again; an invalid key does not become valid.
         if host.host_keys:
             raise
         raise TransientError(error.message, hint=error.hint, code=error.code) from error

@@ -49,7 +49,7 @@ def report_newer(words: Sequence[str], version: str) -> None:
 
 
 def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Say whether an index is named, and somebody reads who may want to know: no program, no CI, no rehearsal."""
+    """Say whether to look for a newer release: an index is configured, and a person reads the output."""
     if not environment.get(INDEX):
         return False
     quiet = any(environment.get(name) for name in (OFF, "CI", "_TPUCTL_COMPLETE"))
@@ -58,7 +58,7 @@ def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def newer(found: object, version: str) -> bool:
-    """Say whether *found* is the number of a later release; what is no plain number is none."""
+    """Say whether *found* is the number of a later release; False for anything but a plain version number."""
     return isinstance(found, str) and bool(_VERSION.fullmatch(found)) and _parts(found) > _parts(version)
 
 

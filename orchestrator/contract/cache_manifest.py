@@ -90,7 +90,7 @@ def cache_of(name: str) -> str:
 
 
 def parse(data: bytes, where: str) -> CacheManifest:
-    """Return the manifest in *data*. Raises TornError when it is none: any machine may have written it."""
+    """Return the manifest in *data*. Raises TornError if it is not valid: any machine may have written it."""
     try:
         value: Dict[str, Any] = json.loads(data)
         found = CacheManifest(

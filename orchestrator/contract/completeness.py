@@ -22,7 +22,7 @@ class Checkpoint:
 @dataclass(frozen=True)
 class CheckpointVerdict:
     """
-    Say what the objects of one step and incarnation are worth: a *checkpoint*, or *why* they are none.
+    Judge the objects of one step and incarnation: they are a complete *checkpoint*, or *why* says what lacks.
 
     *manifests* are those that make it complete, else all that could be read. No manifest at all has no *why*.
     """

@@ -138,7 +138,7 @@ def parse_name(name: str) -> Optional[Tuple[int, int]]:
 
 
 def parse(data: bytes, where: str) -> Unclaimed:
-    """Return the manifest in *data*. Raises TornError when it is none, or a name leads out of its folder."""
+    """Return the manifest in *data*. Raises TornError if it is not valid, or a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
         return _unclaimed(value)

@@ -87,7 +87,7 @@ class Actor:
         return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
 
     def _not_asked(self, change: Change, cause: FailedChange) -> FailedChange:
-        """Remember that a TPU was not asked for, as if its zone had refused it for the same reason."""
+        """Record that a TPU was not requested, as a refusal of its zone for the same reason."""
         error = cause.error
         why = type(error)(
             f"TPU {change.name} was not requested: {error.message}",

@@ -44,7 +44,7 @@ class Parcel:
 
 
 class _GrownError(Exception):
-    """Say that more would come than was listed."""
+    """Raise when a download is longer than its listed size."""
 
 
 class _Room:

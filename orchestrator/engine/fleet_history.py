@@ -80,7 +80,7 @@ class FleetHistory:
         return JobHistory(order, starts, ends)
 
     def _beat(self, job: JobHistory, start: Start) -> Heartbeat | None:
-        """Return the last report of a start, None where there is none that can be believed."""
+        """Return the last valid report of a start, or None."""
         key = (job.order.name, start.task, start.incarnation)
         if key in self._final:
             return self._final[key]

@@ -34,7 +34,7 @@ from orchestrator.errors import NotFoundError, TpuctlError
 MOST_ENTRIES = 64
 """Most entries of a list or a table in a report."""
 SLOWEST, FASTEST = 1e-7, 1e9
-"""Steps a second that a job may do; others are none: a step of 100 days ends no training."""
+"""Steps per second between which a reported rate is believed."""
 SIGNED = frozenset({"loss", "exit_code", "rate"})
 # No leading zeros: two names for one worker would be two reports of which nobody knows the newer.
 _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
@@ -121,7 +121,7 @@ def _integer(name: str, value: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float | None:
-    """Read a number; a loss or rate that has run away is none, and no reason to doubt the rest."""
+    """Return *value* as a number, or None if it is infinite or out of range; the heartbeat stays valid."""
     if name.endswith("_at"):
         return _time(name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):

@@ -83,7 +83,7 @@ class Watcher:
         self._patience = patience
         self._spec = deployment.spec
         self._deployment = deployment
-        self._reconciler = Reconciler(deployment)
+        self.reconciler = Reconciler(deployment)
         self._clock = deployment.clock
         self._sink = deployment.sink
         self._records = deployment.records
@@ -178,7 +178,7 @@ class Watcher:
     def _attempt(self) -> Pass | None:
         """Make one pass; None when it broke off for a passing reason, such as a bucket that does not answer."""
         try:
-            result = self._reconciler.one_pass()
+            result = self.reconciler.one_pass()
         except TpuctlError as error:
             self._broken_off(error)
             return None

@@ -103,7 +103,7 @@ class ManyLoops:
             list(pool.map(lambda member: member.passes.close(), self._members))
 
     def tick(self, pool: Executor) -> int:
-        """Hand in all whose turn it is; return how many of them are to make a pass."""
+        """Submit all members that are due to *pool*; return how many of them run a pass."""
         now = self._clock.monotonic()
         lists = now - self._listed_at >= self._poll
         self._listed_at = now if lists else self._listed_at

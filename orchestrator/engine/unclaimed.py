@@ -23,7 +23,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class UnclaimedFiles:
-    """Hold what the workers of one incarnation have brought."""
+    """Hold the unclaimed files in the bucket from all workers of one incarnation."""
 
     incarnation: int
     parts: tuple[Unclaimed, ...]

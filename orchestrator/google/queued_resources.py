@@ -55,7 +55,7 @@ class TpuQueued:
         )
 
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
-        """List those whose node carries the label in all zones; places without an answer are named."""
+        """List the queued resources in all zones whose node carries the label; name zones without an answer."""
 
         def look() -> Everywhere[QueuedResource]:
             gaps: list[str] = []

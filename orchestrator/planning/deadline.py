@@ -194,7 +194,7 @@ def _reserve(s: Situation) -> float:
 
 
 def _best(s: Situation, why: str) -> ModeChoice | None:
-    """Return the offer to take now, or None."""
+    """Return the choice of the cheapest affordable zone that is not known to be without spot, or None."""
     found = next((offer for offer in _affordable(s) if offer.up is not False), None)
     return None if found is None else ModeChoice(Mode.SPOT, found.place, f"{why} in {found.place}")
 

@@ -13,7 +13,7 @@ from orchestrator.planning.unclaimed import has_no_steps, lost_text
 
 
 def news(before: Record, after: Record, world: World) -> Iterator[Event]:
-    """Yield what is new: the TPU is READY, Google announces maintenance, a create or start was refused."""
+    """Yield an event for each difference: the TPU is READY, maintenance is announced, a create was refused."""
     number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
     node = current_node(world, after)

@@ -14,15 +14,15 @@ def types_of(spec: Spec) -> tuple[str, ...]:
 
 
 def next_type(spec: Spec, record: Record, now: float) -> str:
-    """Return the type to ask for: the first one that some zone is as likely to have as any other type."""
+    """Return the type to request: the first one whose best zone is about as promising (NEAR) as any other."""
     types = types_of(spec)
     if len(types) == 1:
         return types[0]
     values = {
-        kind: max(worth(place_of(record.places, zone, kind), now) for zone in spec.tpu.zones)
-        for kind in types
+        tpu_type: max(worth(place_of(record.places, zone, tpu_type), now) for zone in spec.tpu.zones)
+        for tpu_type in types
     }
-    return next(kind for kind in types if values[kind] >= NEAR * max(values.values()))
+    return next(tpu_type for tpu_type in types if values[tpu_type] >= NEAR * max(values.values()))
 
 
 def current_type(spec: Spec, record: Record) -> str:

@@ -19,7 +19,7 @@ COMING = frozenset({VmState.PENDING, VmState.PROVISIONING, VmState.STAGING})
 
 
 def decide_vm(spec: Spec, world: World, record: Record) -> Step:
-    """Create the VM, or start it when it was stopped or preempted."""
+    """Return the change that the VM needs: create it, start it after a stop or preemption, or none."""
     if spec.vm == "none":
         return Step()
     name, zone = names.vm_name(spec), names.vm_zone(spec)

@@ -86,7 +86,7 @@ class Hourly:
 
     @property
     def most_usd(self) -> float | None:
-        """Return the sum of what is asked for at the greatest prices that a source names."""
+        """Return the sum of all lines at the highest price that a source names for each, or None."""
         return _sum(line.most_usd for line in self.lines)
 
     @property

@@ -106,7 +106,7 @@ class Spending:
 
     @property
     def wasted_usd(self) -> float:
-        """Return what preemptions have cost: work that was lost, and the ways back."""
+        """Return the cost of preemptions in USD: work done twice, and the time of recoveries."""
         return sum(self.uses.get(use.value, 0.0) for use in WASTED)
 
     @property

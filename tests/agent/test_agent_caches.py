@@ -181,19 +181,19 @@ def test_what_does_not_fit_or_is_no_truth_is_left_in_the_bucket(lab: Lab, lie: s
     folder = lab.folder / "venvs"
     folder.mkdir()
     (folder / "a").write_text("a" * 100)
-    assert one.keeper._store(own_cache(folder)) == ""
+    assert one.keeper.store(own_cache(folder)) == ""
     shutil.rmtree(folder)
     (name,) = kept(lab)
     lab.put(name, LIES[lie](parse(lab.read(name), name)).text().encode())
 
-    text = two.caches._brought(own_cache(folder)) or ""
+    text = two.caches.bring_back(own_cache(folder)) or ""
     assert "cannot be used, and are created again" in text
     assert not folder.exists()
     assert not list(lab.folder.rglob(".tpuctl-*"))
     folder.mkdir()
     (folder / "b").write_text("b")
-    assert two.keeper._store(own_cache(folder)) == ""
-    two.keeper._store(own_cache(folder))
+    assert two.keeper.store(own_cache(folder)) == ""
+    two.keeper.store(own_cache(folder))
     assert [piece.unpacked for piece in parse(lab.read(name), name).pieces] == [1]
 
 
@@ -313,14 +313,14 @@ def test_on_a_local_cloud_paths_are_changed_and_a_program_that_holds_one_is_not_
     (folder / "pip").write_text(f"#!{folder}/bin/python\n")
     (folder / "lib.so").write_bytes(b"\x7fELF\0" + (bytes(folder) if program else b""))
     (folder / "python").symlink_to(folder / "bin/python")
-    assert one.keeper._store(own_cache(folder)) == ""
+    assert one.keeper.store(own_cache(folder)) == ""
 
     target = two.settings.layout.root / "venvs"
-    assert ("are back" in (two.caches._brought(own_cache(target)) or "")) is not program
+    assert ("are back" in (two.caches.bring_back(own_cache(target)) or "")) is not program
     if not program:
         assert (target / "pip").read_text() == f"#!{target}/bin/python\n"
         assert (target / "python").readlink() == target / "bin/python"
-    assert "another place" in (real.caches._brought(own_cache(real.settings.layout.root / "venvs")) or "")
+    assert "another place" in (real.caches.bring_back(own_cache(real.settings.layout.root / "venvs")) or "")
 
 
 def test_what_is_too_large_is_not_kept_and_the_report_says_it(
@@ -331,7 +331,7 @@ def test_what_is_too_large_is_not_kept_and_the_report_says_it(
     parts = parts_of(lab, "one", moves=False)
     (parts.settings.layout.root / "hub").mkdir()
     (parts.settings.layout.root / "hub/a").write_bytes(b"x" * 11)
-    text = parts.keeper._store(own_cache(parts.settings.layout.root / "hub"))
+    text = parts.keeper.store(own_cache(parts.settings.layout.root / "hub"))
     assert text == "0.0 GB in 1 files; at most 0 GB in 500,000 are kept"
     assert lab.names("caches/") == []
 

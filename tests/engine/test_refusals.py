@@ -185,6 +185,7 @@ def test_an_answer_lost_on_any_write_of_the_bucket_stops_nothing(lab, position):
     """Record, journal, bundle and events: whichever write loses its answer, `up` converges."""
     lab.cloud.fail_next("storage.objects.insert", ["latency:0"] * position + ["drop-answer"])
     lab.up()
+    assert lab.cloud.unused_faults() == []
     the_one_node(lab)
 
 

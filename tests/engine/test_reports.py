@@ -60,7 +60,7 @@ def test_a_command_that_leaves_while_nothing_answers_does_not_say_that_it_goes_o
         controller.watcher.stop.set()
         raise TransientError("the bucket does not answer", hint="nothing to do: tpuctl goes on")
 
-    controller.watcher._reconciler.one_pass = refuse
+    controller.watcher.reconciler.one_pass = refuse
     with pytest.raises(TransientError) as left:
         controller.watcher.run(lambda result: True)
     assert left.value.hint == "run the same command again when it answers"
@@ -89,7 +89,7 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
             raise TransientError("the bucket does not answer")
         return one_pass()
 
-    reconciler = controller.watcher._reconciler
+    reconciler = controller.watcher.reconciler
     one_pass, reconciler.one_pass = reconciler.one_pass, refuse
     controller.watcher.run(lambda result: True)
     pauses = [later - earlier for earlier, later in pairwise(tries)]
@@ -114,7 +114,7 @@ def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):
         tries.append(lab.clock.now())
         raise TransientError("the network is down")
 
-    watcher._reconciler.one_pass = refuse
+    watcher.reconciler.one_pass = refuse
     with pytest.raises(TransientError) as left:
         watcher.run(lambda result: False)
     assert left.value.hint == "run the same command again when it answers"

@@ -138,7 +138,7 @@ class Loop:
         self.checks.began(self)
         try:
             with self.world.acts(self):
-                result = self.watcher._reconciler.one_pass()
+                result = self.watcher.reconciler.one_pass()
                 self._judge(result)
         except (Kill, TpuctlError) as error:
             if isinstance(error, TpuctlError) and error.retry is Retry.TRANSIENT:

@@ -320,13 +320,13 @@ class Controller:
         watcher._wake_object._store = Ears(
             self.cloud.store, self.world.bucket(self.spec.name), self.world.network
         )
-        one_pass = watcher._reconciler.one_pass
+        one_pass = watcher.reconciler.one_pass
 
         def told():
             began(self.process)
             return one_pass()
 
-        watcher._reconciler.one_pass = told
+        watcher.reconciler.one_pass = told
         return watcher
 
     def sweep(self):

@@ -57,7 +57,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 def examine(facts: Facts) -> tuple[HealthFinding, ...]:
-    """Return what every check finds."""
+    """Run all checks over *facts* and return their findings, in the order in which they are printed."""
     return tuple(each(facts) for each in CHECKS)
 
 

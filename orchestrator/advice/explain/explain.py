@@ -85,7 +85,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
 
 
 def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
-    """Name the machines that exist though nothing is wanted."""
+    """Explain machines that still exist although the deployment has ended."""
     nodes, vm, now = facts.world.nodes, facts.world.vm, facts.world.observed_at
     found = list(nodes.value) if isinstance(nodes, Present) else []
     machines = [Evidence("cloud", now, f"{n.name} in {n.zone} is {n.state.name}") for n in found]

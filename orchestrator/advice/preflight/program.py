@@ -28,7 +28,7 @@ class Program:
     whole: bool
 
     def imports(self) -> Iterator[tuple[Code, Import]]:
-        """Yield what the files import from elsewhere."""
+        """Yield the absolute imports of all files, each with its file."""
         for code in self.code:
             for one in code.imports:
                 if not one.level:

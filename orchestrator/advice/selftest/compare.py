@@ -48,7 +48,7 @@ Shapes = dict[str, dict[str, set[str]]]
 
 
 def _fields(recorded: Recording, here: Recording) -> Iterator[Difference]:
-    """Compare the answers of calls that both sides made; which calls are made is a matter of chance."""
+    """Compare the answers to calls that both recordings contain; which calls are made differs by chance."""
     theirs, ours = _answers(recorded), _answers(here)
     for call in sorted(set(theirs) & set(ours)):
         for path in sorted(set(theirs[call]) | set(ours[call])):

@@ -57,7 +57,7 @@ class Recording:
 
 
 def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
-    """Return the recording of a file's lines; raise ValueError when it is none."""
+    """Return the recording of a file's lines; raise ValueError if it is not valid."""
     head, *rest = [dict(line) for line in lines] or [{}]
     if head.pop("schema", None) != SCHEMA:
         raise ValueError(f'its first line does not say "schema": {SCHEMA}')

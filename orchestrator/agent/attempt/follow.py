@@ -70,7 +70,7 @@ class Follower:
         self._parts.status.trouble("loss", "the loss of the job is not a number" if now.odd_loss else "")
 
     def _saved(self) -> Optional[int]:
-        """Return the newest step that the job has saved, on its disk or in the bucket; a count of saves is none."""
+        """Return the newest step that the job has saved, on disk or in the bucket; None if saves name no step."""
         steps = (self._parts.local.newest, self._parts.committer.proven)
         return max((step for step in steps if step is not None), default=None)
 

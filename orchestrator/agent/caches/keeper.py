@@ -82,13 +82,13 @@ class CacheKeeper:
         _yield_to_the_job()
         for cache in self._caches.wanted:
             try:
-                trouble = self._store(cache)
+                trouble = self.store(cache)
             except (AgentError, OSError) as error:
                 trouble = str(error)
             status.trouble(f"keep {cache.title}", trouble)
         self._looked = time.monotonic()
 
-    def _store(self, cache: Cache) -> str:
+    def store(self, cache: Cache) -> str:
         """Pack and upload one cache if it has changed; return what is in the way, empty for nothing."""
         now, known = self._caches.files(cache), self._caches.known(cache.name)
         files: Files = known.get("files", {}) if known.get("key") == cache.key else {}

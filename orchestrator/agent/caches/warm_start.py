@@ -77,7 +77,7 @@ class Caches:
             self._note(f"nothing is kept from machine to machine: {error}")
             return
         self._status.time("unpack_began")
-        notes = [one for one in each(self._brought, missing, PARALLEL) if one]
+        notes = [one for one in each(self.bring_back, missing, PARALLEL) if one]
         if notes:
             self._status.time("unpacked")
         for text in notes:
@@ -128,7 +128,7 @@ class Caches:
             return False
         return not self._given_up and known.get("key") != cache.key
 
-    def _brought(self, cache: Cache) -> Optional[str]:
+    def bring_back(self, cache: Cache) -> Optional[str]:
         """Bring one cache; return what to say of it, None when there is none."""
         name, began, generation = manifest_name(cache.name, cache.key), time.monotonic(), 0
         staged = {place: _incoming(path, cache.name) for place, path in cache.places.items()}

@@ -48,7 +48,7 @@ class Catalogue:
         return None, "; ".join(passed_over[:MOST_NAMED])
 
     def manifest(self, step: int, incarnation: int, worker: int) -> Manifest:
-        """Return one worker's manifest. Raises TornError when it is gone or is none."""
+        """Return one worker's manifest. Raises TornError when it is missing or not valid."""
         name = manifest_name(step, incarnation, worker)
         held = self._bucket.read(name)
         if held is None:

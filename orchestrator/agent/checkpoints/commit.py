@@ -39,7 +39,7 @@ WITHOUT_US = 2
 
 
 class Committer:
-    """Make finished local checkpoints exist in the bucket, or note those that the job writes there itself."""
+    """Commit complete local checkpoints to the bucket, or record those that the job writes there itself."""
 
     def __init__(
         self,

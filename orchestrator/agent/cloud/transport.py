@@ -38,7 +38,7 @@ def time_of(reply: Reply) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError when it is none."""
+    """Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError if it is not one."""
     whole, _, _ = text.partition(".")
     try:
         return float(calendar.timegm(time.strptime(whole.rstrip("Z"), "%Y-%m-%dT%H:%M:%S")))

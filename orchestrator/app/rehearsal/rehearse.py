@@ -41,7 +41,7 @@ class Script:
     hosts: str
 
     def moments(self) -> list[Moment]:
-        """Read the moments; raise UsageError for one that is none, and for more moments than failures."""
+        """Read the moments; raise UsageError for an invalid one, and for more moments than failures."""
         kills = self.count or len(self.kills)
         if len(self.at) > kills:
             raise UsageError(

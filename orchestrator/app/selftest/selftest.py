@@ -166,7 +166,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 NO_TPU = 15 * 60.0
 """Seconds that a self-test without a TPU may live."""
 SHORTEST = 20 * 60.0
-"""Seconds that all steps with a TPU take at least; a budget for less is none."""
+"""Seconds that all steps with a TPU take at least; a smaller budget is refused."""
 USUAL = 45 * 60.0
 """Seconds that all steps take on the real service, by its published times (docs/selftest.md)."""
 USUAL_NO_TPU = 6 * 60.0

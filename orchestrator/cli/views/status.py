@@ -45,7 +45,7 @@ def fitted(body: dict[str, Any], *, unbilled: bool, wide: bool, colour: bool) ->
     return painted(rows) if colour else [row.text for row in rows]
 
 
-class Part(Enum):
+class LinePart(Enum):
     """Name what a line of the status shows; its colours follow from it."""
 
     HEAD = "deployment"
@@ -54,23 +54,23 @@ class Part(Enum):
 
 
 @dataclass(frozen=True)
-class Row:
+class StatusLine:
     """Hold one line of the screen; *label* is that of a field, empty where a line goes on."""
 
     text: str
-    part: Part
+    part: LinePart
     label: str = ""
 
 
-def painted(rows: Sequence[Row]) -> list[str]:
+def painted(rows: Sequence[StatusLine]) -> list[str]:
     """Return the lines in colour: the deployment bold, labels dim, states by what they mean."""
     return [_painted(row) for row in rows]
 
 
-def _painted(row: Row) -> str:
-    if row.part is Part.HEAD:
+def _painted(row: StatusLine) -> str:
+    if row.part is LinePart.HEAD:
         return f"{BOLD}{row.text}{END}"
-    if row.part is Part.RESOURCE:
+    if row.part is LinePart.RESOURCE:
         # The state is the last column, and may have been wrapped to a line of its own.
         head, gap, last = row.text.rpartition("  ")
         return f"{head}{gap}{state(last)}"
@@ -105,7 +105,7 @@ def aligned(line: str) -> str:
 
 def status_rows(
     body: dict[str, Any], *, unbilled: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
-) -> list[Row]:
+) -> list[StatusLine]:
     """
     Return the lines of the status, broken at *width* (0: not broken).
 
@@ -118,10 +118,10 @@ def status_rows(
         age = span_text(body["seen"]["age_s"])
         lines.append(f"as of: {age} ago, by {body['seen']['by']} ({OLD_SNAPSHOT})")
     return [
-        Row(_head(body), Part.HEAD),
-        *(Row(text, Part.RESOURCE) for text in wrapped(resource_lines(body["resources"]), width)),
+        StatusLine(_head(body), LinePart.HEAD),
+        *(StatusLine(text, LinePart.RESOURCE) for text in wrapped(resource_lines(body["resources"]), width)),
         *(
-            Row(text, Part.FIELD, "" if number else line.partition(": ")[0])
+            StatusLine(text, LinePart.FIELD, "" if number else line.partition(": ")[0])
             for line in lines
             for number, text in enumerate(wrapped([aligned(line)], width, " " * LABEL))
         ),

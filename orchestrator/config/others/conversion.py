@@ -166,7 +166,7 @@ class Draft:
 
 
 def tpu_type(name: str) -> str:
-    """Return the API's name of a TPU type that other tools write in several ways; empty for what is none."""
+    """Return the API's name of a TPU type that other tools spell differently, or an empty text."""
     text = name.strip().lower()
     for theirs, (generation, counted) in GKE.items():
         if match := re.fullmatch(rf"(?:tpu-)?{theirs}(?::(\d+))?", text):

@@ -192,7 +192,7 @@ def _recovery(draft: Draft, given: Any) -> None:
 
 
 def _mount(draft: Draft, place: str, source: Any) -> None:
-    """Map one file mount: data that are copied before the job starts, or why it is none."""
+    """Map one file mount to `job.data`, or say why it cannot be."""
     theirs = f"file_mounts.{place}"
     if isinstance(source, Mapping):
         if source.get("store") == "volume":

@@ -88,7 +88,7 @@ def _caches(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """Refuse places that lead out of the code folder or into each other, and sources that are none."""
+    """Refuse places that lead out of the code folder or into each other, and sources that are not valid."""
     names = list(spec.job.data)
     for name, source in spec.job.data.items():
         key = f"job.data.{name}"

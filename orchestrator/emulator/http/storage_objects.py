@@ -163,7 +163,7 @@ def download(objects: Objects, held: StoredObject, request: Request) -> Response
         try:
             data = gzip.decompress(objects.read(held))
         except (OSError, EOFError, zlib.error):
-            data = objects.read(held)  # its owner called it gzip, and it is none
+            data = objects.read(held)  # its owner called it gzip, but it is not
         del headers["content-encoding"]
         return Response(200, data, {**headers, "x-guploader-response-body-transformations": "gunzipped"})
     if match is None or match.groups() == ("", ""):

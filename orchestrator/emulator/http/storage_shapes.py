@@ -122,7 +122,7 @@ def body_of(content: bytes) -> dict[str, Any]:
 
 
 def number(query: Mapping[str, str], key: str) -> int | None:
-    """Return an integer parameter, None when it is absent; raise 400 when it is none."""
+    """Return an integer parameter, or None if it is absent; raise 400 if it is not an integer."""
     if key not in query:
         return None
     try:

@@ -81,7 +81,7 @@ def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | Non
 
 
 def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
-    """Refuse a model that is none, and a run that is too long; the texts are not known."""
+    """Refuse an unknown model and a run that is too long; Google's texts are not known."""
     model, run = body.get("provisioningModel", _MODELS[0]), body.get("runDuration", {})
     if model not in _MODELS:
         raise ValueError(f"'{model}' is no provisioning model")
