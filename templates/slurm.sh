@@ -8,6 +8,9 @@
 #   slurm.sh call W.. run a command of Slurm
 #   slurm.sh submit   queue those tasks of a job that are not queued
 #   slurm.sh lost     say that a node's machine is gone
+#   slurm.sh nodes    say how each node is: the time in seconds, then a line for each
+#   slurm.sh drain    let no task begin on a node that has nothing to do; say how it is then
+#   slurm.sh undrain  let tasks begin there again
 # FLEET_* come from the job's environment on a node, and from slurm/settings on the VM.
 set -euo pipefail
 umask 077
@@ -313,6 +316,38 @@ lost() {
   scontrol update nodename="$1" state=down reason=preempted
 }
 
+nodes() {
+  settings
+  environment
+  date +%s
+  SLURM_TIME_FORMAT=%s scontrol -o show nodes
+}
+
+drain() {
+  # drain NODE INCARNATION: the mark is that machine's, so that a later one of this name is not bound by it.
+  settings
+  environment
+  scontrol update nodename="$1" state=drain reason="tpuctl-idle-g$2"
+  date +%s
+  SLURM_TIME_FORMAT=%s scontrol -o show node "$1"
+}
+
+undrain() {
+  settings
+  environment
+  scontrol update nodename="$1" state=undrain
+}
+
+forget_drain() {
+  # The node was drained and its machine deleted because it had nothing to do; this is a later machine.
+  local reason
+  reason=$(scontrol -o show node "$FLEET_NODE" | grep -oE 'Reason=tpuctl-idle-g[0-9]+' | grep -oE '[0-9]+$') || return 0
+  [ "$reason" -lt "$TPUCTL_INCARNATION" ] || return 0
+  # Down first: no task may begin here before this machine's slurmd has come.
+  scontrol update nodename="$FLEET_NODE" state=down reason=returning
+  scontrol update nodename="$FLEET_NODE" state=undrain
+}
+
 leave() {
   # Asked to stop: at a preemption the tasks go back into the queue while this machine still saves.
   leaving=1
@@ -404,6 +439,7 @@ node() {
       if scontrol update nodename="$FLEET_NODE" nodeaddr="$own" comment="$TPUCTL_INCARNATION" \
         availablefeatures="$ZONE" activefeatures="$ZONE"; then
         [ "$began" = "$begun" ] || echo "node $FLEET_NODE at $own, its controller at $FLEET_HEAD"
+        forget_drain
         start_slurmd
         begun=$began
       fi
@@ -418,7 +454,7 @@ node() {
 
 case ${1:-} in
   head) head_ ;;
-  engine | cron | keep | node) "$1" ;;
-  call | submit | lost) "$@" ;;
+  engine | cron | keep | node | nodes) "$1" ;;
+  call | submit | lost | drain | undrain) "$@" ;;
   *) fail "there is no command '${1:-}'" ;;
 esac

@@ -43,6 +43,8 @@ class Parts:
     environ: Mapping[str, str]
     metadata: Metadata
     bucket: JobBucket
+    shared: JobBucket
+    """Where data and caches are: for a task the folder of its job, else the same as *bucket*."""
     status: Status
     heartbeat_writer: HeartbeatWriter
     log: JobLog
@@ -100,9 +102,16 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     format_ = format_of(saves.format, saves.marker)
     gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
     container = Container(settings, own, bucket, metadata) if settings.image else None
+    # Tasks of one job, on whatever node, have what they install in common.
+    whole = own.get("TPUCTL_JOB_PREFIX")
+    shared = (
+        JobBucket.from_environ(settings.bucket, {**own, "TPUCTL_PREFIX": whole}, metadata)
+        if whole
+        else bucket
+    )
     orders, caches = (
         Orders(),
-        Caches(settings, own, bucket, status, log, container.digest if container else str),
+        Caches(settings, own, shared, status, log, container.digest if container else str),
     )
     local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll)
     return Parts(
@@ -110,6 +119,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         environ=environ,
         metadata=metadata,
         bucket=bucket,
+        shared=shared,
         status=status,
         heartbeat_writer=HeartbeatWriter(settings, bucket, status),
         log=log,
@@ -127,5 +137,5 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,
         container=container,
-        keeper=CacheKeeper(settings, bucket, caches, status, log, orders),
+        keeper=CacheKeeper(settings, shared, caches, status, log, orders, shared=shared is not bucket),
     )

@@ -198,7 +198,8 @@ def _fresh(layout: Layout) -> None:
     for folder in (layout.checkpoints, layout.quarantine, layout.log.parent):
         shutil.rmtree(str(folder), ignore_errors=True)
     for path in layout.status.parent.iterdir():
-        if path.is_file() and not path.name.startswith("setup-"):
+        # With what setup has made, and the data, goes what is known of it.
+        if path.is_file() and not path.name.startswith(("setup-", "cache-", "data.json")):
             path.unlink()
     layout.make()
 

@@ -12,6 +12,7 @@ from orchestrator.domain.data_spec import bucket_sources
 from orchestrator.domain.names import home_region
 from orchestrator.domain.observation import Absent, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.apply import Actor
 from orchestrator.engine.reconcile import lease_in_new_bucket
@@ -82,9 +83,10 @@ def bucket_is_there(session: Session) -> bool:
     return not isinstance(sight, Absent)
 
 
-def send_data(session: Session, sets: tuple[DataSet, ...]) -> None:
+def send_data(session: Session, sets: tuple[DataSet, ...], store: Store | None = None) -> None:
     """Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest."""
-    files = missing(session.cloud.store, sets)
+    store = store or session.cloud.store
+    files = missing(store, sets)
     if not files:
         return
     total, done, count, reported_at = sum(file.size for file in files), 0, 0, session.clock.monotonic()
@@ -103,7 +105,7 @@ def send_data(session: Session, sets: tuple[DataSet, ...]) -> None:
         f"data: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB go to the bucket"
     )
     with leaving("the data that is in the bucket stays there", "the same command again sends the rest"):
-        send(session.cloud.store, files, report)
+        send(store, files, report)
     session.reporter.say("data: all of it is in the bucket")
 
 

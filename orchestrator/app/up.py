@@ -161,6 +161,21 @@ def bring_up(
     )  # fmt: skip
 
 
+def want(session: Session, began: float, still: Callable[[], bool]) -> bool:
+    """
+    Write down that a deployment is wanted, and leave the passes to a watch; return False unless *still* true.
+
+    *still* is asked under the lease. *began* is from when its time to live counts, in seconds since the epoch.
+    """
+    sets = read_data(session.path, session.spec, session.choice.cloud, session.reporter)
+    with session.alone("up"):
+        if not still():
+            return False
+        _build_and_record(session, None, sets, bucket_first=False)
+        session.records.update(lambda record: replace(record, started_at=min(began, record.started_at)))
+    return True
+
+
 def _priced_first(
     session: Session, sets: tuple[DataSet, ...], show_price: Callable[[UpPrice], None], goal: Goal
 ) -> Callable[[UpPrice], None]:

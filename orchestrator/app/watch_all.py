@@ -42,7 +42,7 @@ class Ended:
 
 class WatchAll(Generic[R]):
     """
-    Watch until all have ended or somebody calls `stop`; what is brought up later is not seen.
+    Watch until all have ended or somebody calls `stop`; what others bring up later is not seen.
 
     With *only* it watches the deployments of these names; those of one fleet have one budget. A *chore* is done
     beside the passes.
@@ -74,6 +74,16 @@ class WatchAll(Generic[R]):
     def stop(self) -> None:
         """Let the passes that have begun end, and then all of it."""
         self._loops.stop.set()
+
+    def follow(self, path: Path) -> None:
+        """Watch one more deployment, whose spec is stored at *path*."""
+        self.names.append(path.parent.name)
+        self._loops.add(Member(path.parent.name, self._life(path)))
+
+    def leave(self, name: str) -> None:
+        """Watch a deployment no more, and give its lease back."""
+        self._loops.remove(name)
+        self.names = [one for one in self.names if one != name]
 
     @property
     def stopped(self) -> bool:

@@ -95,10 +95,6 @@ def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSp
             job.checkpoint.dir.startswith("/"),
             "tasks share a machine; write local or bucket",
         ),
-        "job.data": (
-            any(not one.startswith("gs://") for one in job.data.values()),
-            "files of this computer are not sent with a task; write gs://BUCKET/FOLDER",
-        ),
     }
     for key, (wrong, why) in refused.items():
         if wrong:

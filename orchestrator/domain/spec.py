@@ -285,7 +285,11 @@ class FleetSpec:
     __pydantic_config__ = STRICT
 
     nodes: int
-    """How many TPUs to keep, at most 100; each works on one task at a time."""
+    """How many TPUs there are at most, up to 100; each works on one task at a time."""
+    min_idle: int | None = None
+    """How many TPUs without a task are kept; others come and go with the queue. Default: all are kept."""
+    idle: Duration = field(default_factory=lambda: Duration(600))
+    """After which time without a task a TPU that min_idle does not keep is deleted."""
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,21 @@ class ManyLoops:
         with threads.pool(AT_ONCE) as pool:
             list(pool.map(lambda member: member.passes.close(), self._members))
 
+    def add(self, member: Member) -> None:
+        """Make the passes of one more."""
+        with self._lock:
+            self._members = [*self._members, member]
+
+    def remove(self, name: str) -> None:
+        """Make no further pass of a member and give its lease back; a pass that has begun ends first."""
+        with self._lock:
+            gone = [one for one in self._members if one.name == name]
+            self._members = [one for one in self._members if one.name != name]
+        for member in gone:
+            while member.busy:
+                self._clock.wait(TICK / 10)
+            member.passes.close()
+
     def tick(self, pool: Executor) -> int:
         """Submit all members that are due to *pool*; return how many of them run a pass."""
         now = self._clock.monotonic()

@@ -10,6 +10,7 @@ from orchestrator.domain.ports import Host, Remote
 from orchestrator.errors import RemoteError
 from orchestrator.planning.fleet import Controller, Order, Queued
 from orchestrator.planning.fleet_gate import Correction
+from orchestrator.planning.fleet_size import SlurmNode
 
 FOLDER = "slurm"
 SECONDS = 90.0
@@ -113,6 +114,18 @@ class Slurm:
         lines = self._run("call", "sinfo", "-h", "-N", "-o", "%N=%T").splitlines()
         return dict(line.strip().split("=", 1) for line in lines if "=" in line)
 
+    def sights(self) -> dict[str, SlurmNode]:
+        """Return how each node is."""
+        return _sights(self._run("nodes"))
+
+    def drain(self, node: str, incarnation: int) -> SlurmNode:
+        """Let no task begin on a node; return how it is then. A later machine of the name lifts it."""
+        return _sights(self._run("drain", node, str(incarnation))).get(node, SlurmNode())
+
+    def undrain(self, node: str) -> None:
+        """Let tasks begin again on a node that was drained."""
+        self._run("undrain", node)
+
     def tend(self) -> None:
         """Put tasks that have lost a machine before all others."""
         self._run("call", "tend")
@@ -124,3 +137,21 @@ class Slurm:
             said = done.stderr.strip()[-600:] or "it gave no reason"
             raise RemoteError(f"{self.host.name}: Slurm ({words[0]}): {said}", hint="run: tpuctl fleet up")
         return done.stdout
+
+
+def _sights(text: str) -> dict[str, SlurmNode]:
+    """Read what slurm.sh says of nodes: the time, then a line of `scontrol -o show node` for each."""
+    now, found = 0.0, {}
+    for line in text.splitlines():
+        if line.strip().isdecimal():
+            now = float(line)
+            continue
+        fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        busy = fields.get("LastBusyTime", "")
+        if "NodeName" in fields:
+            found[fields["NodeName"]] = SlurmNode(
+                frozenset(fields.get("State", "").replace("*", "").split("+")),
+                fields.get("Reason", ""),
+                now - float(busy) if busy.isdecimal() else None,
+            )
+    return found

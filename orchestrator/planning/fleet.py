@@ -104,7 +104,7 @@ class Order:
 def task_spec(spec: Spec, bucket: str, name: str, job: JobSpec) -> Spec:
     """Return the deployment that stands for the tasks of a job, each of which has its own folder."""
     place = BucketSpec(name=bucket, adopt=True, prefix=f"{JOBS}{name}/tasks/0")
-    return replace(spec, vm="none", fleet=None, job=replace(job, warm_start=False), bucket=place)
+    return replace(spec, vm="none", fleet=None, job=job, bucket=place)
 
 
 def task_folder(job: str, number: int) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.contract.object_names import DATA, DATA_LIST
+from orchestrator.contract.object_names import BUNDLES, DATA, DATA_LIST
 from orchestrator.emulator.state.storage.objects import Source
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.agent.agent_lab import BUCKET, TRAIN, Lab
@@ -61,6 +61,20 @@ def test_the_job_starts_with_all_data_in_its_place(lab: Lab) -> None:
     assert machine.heartbeat()["phase"] == "done"
     times = machine.heartbeat()["timings"]
     assert times["fetched"] <= times["data_began"] <= times["data_done"] <= times["spawned"]
+
+
+def test_a_task_has_the_data_of_its_job(lab: Lab) -> None:
+    """All tasks of a job of a fleet have the same, which lies in the folder of the job."""
+    bundle = put_data(lab)
+    for name in [f"{BUNDLES}{bundle}.tar.gz", *lab.names(DATA)]:
+        lab.put(f"jobs/s/{name}", lab.read(name))
+    for name in lab.names(DATA):
+        lab.put(name, b"of somebody else")
+    task = {"PREFIX": "jobs/s/tasks/3/", "JOB_PREFIX": "jobs/s/", "TASK": "3"}
+    machine = lab.machine("m/tasks/s", BUNDLE=bundle, COMMAND=LOOK, **task)
+    assert machine.start(machine.command("task")).wait() == 0
+    (name,) = [one for one in lab.names("jobs/s/tasks/3/checkpoints/") if one.endswith("/seen")]
+    assert lab.read(name) == b"first second"
 
 
 def test_setup_has_the_data_too(lab: Lab) -> None:

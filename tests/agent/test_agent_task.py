@@ -1,7 +1,9 @@
 """A task of a fleet: whatever the queue forgets or starts twice, it counts once, and goes on where it was."""
 
 import os
+import shutil
 import signal
+from pathlib import Path
 
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
@@ -10,14 +12,18 @@ from orchestrator.agent.settings import read_settings
 from orchestrator.agent.task import AGAIN, claim
 from orchestrator.contract.limits import COLLECTED_BYTES
 from orchestrator.contract.object_names import BUNDLES, COLLECTED, ENDS, STARTS
+from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from tests.agent.agent_lab import BUCKET, Lab, Machine
+from tests.agent.test_agent_caches import SETUP, WORKS
+from tests.agent.test_agent_venv import package
 
 JOB, TASK = "jobs/sweep/", "jobs/sweep/tasks/3/"
 
 
 def node(lab: Lab, name: str, **changes: object) -> Machine:
     """Return a node that runs task 3 of the job; its machine has no other tasks."""
-    machine = lab.machine(f"{name}/tasks/sweep", PREFIX=TASK, JOB_PREFIX=JOB, TASK="3", **changes)
+    own = {"PREFIX": TASK, "JOB_PREFIX": JOB, "TASK": "3", **changes}
+    machine = lab.machine(f"{name}/tasks/sweep", **own)
     lab.put(f"{JOB}{BUNDLES}{lab.code}.tar.gz", lab.read(f"{BUNDLES}{lab.code}.tar.gz"))
     return machine
 
@@ -109,3 +115,24 @@ def test_small_files_of_a_task_are_kept_for_the_table_and_never_those_of_another
     assert start(machine).wait() == 1
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}3.failed", f"{JOB}{ENDS}4.failed"]
     assert lab.names(f"{JOB}{COLLECTED}4") == []
+
+
+def test_tasks_of_one_job_have_their_packages_in_common_on_all_nodes(lab: Lab, tmp_path: Path) -> None:
+    """What one node has installed another one finds, for another task: its setup needs no wheel any more."""
+    wheels, files = tmp_path / "wheels", lab.folder / "files"
+    package(wheels, "first_package")
+
+    def run(task: int) -> Machine:
+        shutil.rmtree(files, ignore_errors=True)
+        shutil.rmtree(lab.folder / "m", ignore_errors=True)
+        install_python(files, base_interpreter(), lab.folder / "pip")
+        own = {"PREFIX": f"{JOB}tasks/{task}/", "TASK": str(task), "SETUP": SETUP.format(wheels=wheels)}
+        path = f"{programs(files)}:/usr/bin:/bin"
+        return start(node(lab, "m", WARM_START=1, COMMAND=WORKS, _STEPS=100_000, _PATH=path, **own))
+
+    first = run(3)
+    first.until(lambda: lab.names(f"{JOB}caches/environment/"), "the packages are kept")
+    first.kill_all()
+    shutil.rmtree(wheels)
+    run(4).until(lambda: lab.names(f"{JOB}tasks/4/checkpoints/"), "a save")
+    assert [name for name in lab.names(f"{JOB}tasks/") if "caches/" in name] == []

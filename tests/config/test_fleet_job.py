@@ -99,7 +99,6 @@ def test_a_task_has_one_slice_unless_the_file_says_more(tmp_path):
         ("name: a\nslices: {max: 2}\njob: {command: x}\n", (2, 1, "slices")),
         ("name: a\nslices: {min: 1, max: 2}\njob: {command: x}\n", (2, 1, "slices")),
         ("name: a\njob: {command: x, run_on: vm}\n", (2, 19, "job.run_on")),
-        ("name: a\njob: {command: x, data: {d: ./d}}\n", (2, 19, "job.data")),
         ("name: a\nafter: {b: never}\njob: {command: x}\n", (2, 1, "after")),
         ("name: a\nafter: [a]\njob: {command: x}\n", (2, 1, "after")),
         ("name: a\nafter: [[b]]\njob: {command: x}\n", (2, 1, "after")),

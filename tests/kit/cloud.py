@@ -61,6 +61,7 @@ class Cloud:
         self.model, self.storage, self.router = self.inside.cloud, self.inside.storage, self.inside.router
         self.acting, self.processes, self.users = [], [], []
         self.log, self.plans, self.slurm = [], [], []
+        self.queue = None
         self.distort = lambda method, response: response
         self.checks = Checks(self)
         self.witness = Witness()
@@ -128,6 +129,8 @@ class Cloud:
         for event in due:
             event()
         self.machines.report()
+        if self.queue is not None:
+            self.queue.tick()
         self.checks.look()
         for process in list(self.acting):
             self._renew(process)

@@ -224,6 +224,8 @@ class Ssh:
             self._reach(host)
             if target == "job.env.local":
                 self._told[host.name] = settings_in(data.decode())
+            if target == "slurm/settings" and self.cloud.queue is not None:
+                self.cloud.queue.settings(data.decode())
             if target.startswith("slurm/"):
                 self.cloud.machines.fleet.put(self._machine(host).id, target.rpartition("/")[2], data)
 
@@ -256,6 +258,9 @@ class Ssh:
         process, words = self.cloud.acting[-1], text.split()
         process.around(f"slurm {text}", before=True)
         self.cloud.slurm.append(tuple(words))
+        if self.cloud.queue is not None:
+            said = self.cloud.queue.answer(words)
+            return RunResult(0, said) if said is not None else RunResult(1, "", "it does not answer")
         try:
             done = RunResult(0, self.cloud.machines.fleet.run(self._machine(host).id, text))
         except ValueError as error:

@@ -112,6 +112,10 @@ class SlurmModel:
             node.up, node.told_down = False, True
             self._leave_node(name)
 
+    def _nodes(self):
+        lines = [f"NodeName={n} State={self._state(n, o).upper()}" for n, o in sorted(self.nodes.items())]
+        return "\n".join([str(int(self.clock.now())), *lines]) + "\n"
+
     def _call(self, verb, *words):
         return getattr(self, f"_call_{verb}")(*words)
 

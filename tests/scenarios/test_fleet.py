@@ -68,7 +68,7 @@ def test_up_makes_one_vm_and_all_nodes_and_down_leaves_nothing(cloud, owner):
     ]  # fmt: skip
     assert {f"nodes/demo-00{n}/{RECORD}" for n in (1, 2, 3)} <= set(cloud.objects())
     assert not [name for name in cloud.objects("nodes/") if name.endswith(CAPACITY)]
-    assert [words[0] for words in cloud.slurm] == ["engine", "head"]
+    assert [words[0] for words in cloud.slurm][:2] == ["engine", "head"]
     owner.down()
     assert (cloud.nodes(), cloud.vms(), len(cloud.buckets())) == ({}, {}, 1)
     owner.down("--delete-data")

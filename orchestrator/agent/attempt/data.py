@@ -265,7 +265,7 @@ def bring_data(parts: Parts) -> Optional[JobOutcome]:
 
     Raises JobInterrupted at once when the agent is to end; what has come by then is kept.
     """
-    data = Data(parts.settings.layout, parts.bucket)
+    data = Data(parts.settings.layout, parts.shared)
     if not data.wants():
         return None
     parts.status.time("data_began")

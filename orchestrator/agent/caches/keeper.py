@@ -48,7 +48,7 @@ LOWEST = 19
 
 
 class CacheKeeper:
-    """Pack and upload what is new in the caches of this machine."""
+    """Pack and upload what is new in the caches of this machine; a *shared* one others fill at the same time."""
 
     def __init__(
         self,
@@ -58,8 +58,11 @@ class CacheKeeper:
         status: Status,
         log: JobLog,
         orders: Orders,
+        *,
+        shared: bool = False,
     ) -> None:
         self._settings, self._bucket, self._caches = settings, bucket, caches
+        self._shared = shared
         self._status, self._log, self._orders = status, log, orders
         self._looked = 0.0
 
@@ -100,6 +103,8 @@ class CacheKeeper:
             gone = [member for member in gone if "__pycache__" not in member]
         if not new and not gone:
             return ""
+        if self._shared and not files and self._made_meanwhile(cache, now):
+            return ""
         if not cache.grows and files and known.get("times", 0) >= MOST_TIMES:
             return ""
         total = sum(one.size for one in now.values())
@@ -123,6 +128,27 @@ class CacheKeeper:
         )
         self._publish(cache, manifest, known, {member: one.state for member, one in now.items()})
         return ""
+
+    def _made_meanwhile(self, cache: Cache, now: Mapping[str, CacheFile]) -> bool:
+        """Say whether another machine has kept the same since this one began; take it as known then."""
+        held = (
+            self._bucket.read(manifest_name(cache.name, cache.key))
+            if cache.name in self._caches.missing
+            else None
+        )
+        if held is None:
+            return False
+        manifest = parse(held.data, cache.name)
+        body = {
+            "key": cache.key,
+            "times": 1,
+            "generation": held.generation,
+            "manifest": json.loads(manifest.text()),
+        }
+        self._caches.remember(
+            cache.name, {**body, "files": {member: one.state for member, one in now.items()}}
+        )
+        return True
 
     def _publish(self, cache: Cache, manifest: CacheManifest, known: Mapping[str, Any], files: Files) -> None:
         """Write the manifest, which makes the pieces count, and forget old ones."""

@@ -65,6 +65,8 @@ class Caches:
         self._state = settings.layout.status.parent
         self._given_up = False
         self.wanted: List[Cache] = []
+        self.missing: Set[str] = set()
+        """Names of caches that the bucket did not have when this machine began."""
         self.image: Files = {}
         self.programs_back: Optional[int] = None
 
@@ -135,6 +137,7 @@ class Caches:
         try:
             held = self._bucket.read(name)
             if held is None:
+                self.missing.add(cache.name)
                 return None
             generation = held.generation
             manifest = parse(held.data, name)

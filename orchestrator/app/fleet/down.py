@@ -11,6 +11,7 @@ from orchestrator.app.fleet.sessions import EventsOnly, Fleet, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.emulator.control import stop_if_idle
+from orchestrator.engine.delete import Sweep
 from orchestrator.errors import LeftoverError, TpuctlError
 from orchestrator.planning.fleet import Controller, node_names, node_spec
 
@@ -64,6 +65,10 @@ def fleet_down(
         f"- bucket {fleet.bucket} with all its data" if delete_data else f"  bucket {fleet.bucket} is kept"
     )
     approve(fleet.spec.name, delete_data)
+    if fleet.head.records.current.job.bundle:
+        # First of all: from here on no watch, wherever it runs, asks for another node.
+        with fleet.head.alone("down"):
+            Sweep(fleet.head.deployment).begin()
     nowhere = Controller("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
     leftovers |= {name: why for name, end in ends.items() if (why := _remaining(end))}

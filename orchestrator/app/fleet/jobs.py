@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.sessions import Fleet
+from orchestrator.app.job_data import read_data, send_data, with_code
 from orchestrator.app.reporter import Reporter, leaving
 from orchestrator.app.source_folder import source_folder
 from orchestrator.app.wanted import need_python
@@ -17,6 +18,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet import JobRow, Order, again_of, nodes, rows, task_folder, task_spec
 from orchestrator.planning.fleet_gate import Gate, gate
 from orchestrator.planning.job import heartbeat_interval
@@ -29,18 +31,30 @@ NO_JOB = "see: tpuctl fleet queue"
 
 @dataclass(frozen=True)
 class Submitted:
-    """Hold what was submitted: the job and how many tasks, of which some may have *ended* before."""
+    """
+    Hold what was submitted: the job and how many tasks, of which some may have *ended* before.
+
+    With *dry_run* nothing was sent: *files* and *bytes* of code and data would be. *usd* is what the tasks cost if
+    each takes the time that was given, None when that or the price is not known.
+    """
 
     name: str
     tasks: int
     ended: int
+    dry_run: bool = False
+    files: int = 0
+    bytes: int = 0
+    usd: float | None = None
 
 
-def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
+def submit(
+    choice: Choice, file: Path, reporter: Reporter, *, dry_run: bool = False, takes: float | None = None
+) -> Submitted:
     """
-    Send the code, write the job into the bucket, and queue its tasks.
+    Send code and data, write the job into the bucket, and queue its tasks.
 
-    The same file again changes nothing, and goes on where a submission was killed.
+    The same file again changes nothing, and goes on where a submission was killed. With *dry_run* it is judged
+    and counted only; *takes* is how many seconds a task is expected to take.
     """
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
@@ -51,18 +65,30 @@ def submit(choice: Choice, file: Path, reporter: Reporter) -> Submitted:
     spec = task_spec(fleet.spec, fleet.bucket, wanted.name, wanted.job)
     if choice.cloud == "local":
         need_python(spec)
-    slurm = fleet.slurm()
+    sets = read_data(file, spec, choice.cloud, reporter)
     folder = fleet.head.folder / "jobs"
     private_folder(folder)
     # Neither the job's file nor the table that `fleet results` writes is code: the same job stays the same.
     written = [f"/{name}" for name in (file.name, wanted.into) if name]
-    bundle = build(source_folder(file, spec), folder, written=written)
+    bundle = build(source_folder(file, spec), folder, more=with_code(sets), written=written)
     target = MachineTarget(
         "tpu", fleet.head.project, fleet.bucket, 0, bundle.digest, "", runs_job=True,
         heartbeat=heartbeat_interval(spec),
     )  # fmt: skip
     script = task_script(spec, target, wanted.name, wanted.parameters, wanted.collect)
+    if dry_run:
+        data = [one for held in sets for one in held.files]
+        hour = fleet.price().node.billed_usd
+        hours = None if takes is None else takes / 3600 * len(wanted.parameters) * wanted.slices[1]
+        return Submitted(
+            wanted.name, len(wanted.parameters), 0, dry_run=True, files=bundle.files + len(data),
+            bytes=bundle.bytes + sum(one.size for one in data),
+            usd=None if hour is None or hours is None else hour * hours,
+        )  # fmt: skip
+    slurm = fleet.slurm()
     store = fleet.head.cloud.store
+    if sets:
+        send_data(fleet.head, sets, GcsStore(fleet.head.clients, fleet.bucket, f"{JOBS}{wanted.name}/"))
     store.upload(f"{JOBS}{wanted.name}/{BUNDLES}{bundle.digest}.tar.gz", bundle.path)
     order = fleet_orders.create(
         store,

@@ -12,7 +12,7 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session, Together, read_spec
-from orchestrator.app.state_folders import known_files, state_folder, state_path
+from orchestrator.app.state_folders import SPEC_FILE, known_files, state_folder, state_path
 from orchestrator.app.workers import look, the_vm
 from orchestrator.clock import SystemClock
 from orchestrator.contract.object_names import ENGINE, NODES
@@ -20,6 +20,8 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.spec import Spec
 from orchestrator.engine import fleet_orders
+from orchestrator.engine.record_format import decode
+from orchestrator.engine.record_store import RecordStore
 from orchestrator.engine.routes import vm_host
 from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import (
@@ -42,6 +44,7 @@ from orchestrator.planning.fleet import (
     unfinished,
 )
 from orchestrator.planning.fleet_gate import Hold, after_words, corrections, gate
+from orchestrator.planning.fleet_size import NodeLife
 from orchestrator.pricing.cost import Hourly, hourly
 from orchestrator.private_folders import private_file, private_folder
 from orchestrator.scripts.render import shipped
@@ -87,7 +90,7 @@ class Fleet:
         self._forgiving, self._only_looks = forgiving, only_looks
         self.path, spec = read_spec(choice, fleet=True)
         self.spec = head_of(spec)
-        self._together = Together()
+        self.together = Together()
         self._lists = ZoneLists(LIST_SECONDS, SystemClock().monotonic)
         self.head = self._session(reporter, self.spec)
         self.bucket = self.head.blueprint.bucket
@@ -96,7 +99,7 @@ class Fleet:
         # Its code is slurm.sh, and not what lies beside the fleet's file.
         return Session(
             self.choice, reporter, spec, self._code / "tpuctl.yaml", forgiving=self._forgiving,
-            only_looks=self._only_looks, lists=self._lists, together=self._together,
+            only_looks=self._only_looks, lists=self._lists, together=self.together,
         )  # fmt: skip
 
     @property
@@ -130,6 +133,28 @@ class Fleet:
         """Return the session of one node."""
         spec = node_spec(self.spec, name, self.bucket, controller)
         return self._session(self.reporter_of(name), spec)
+
+    def path_of(self, name: str) -> Path:
+        """Return where the spec of a node is kept."""
+        return self.head.folder.parent / name / SPEC_FILE
+
+    def life(self, name: str) -> NodeLife:
+        """Return what the record of a node says, as this computer has it."""
+        try:
+            record = decode(self.path_of(name).with_name("record.json").read_bytes(), name)
+        except FileNotFoundError:
+            return NodeLife.NONE
+        if not record.started_at:
+            return NodeLife.NONE
+        return NodeLife.UP if record.job.bundle else NodeLife.LEAVING
+
+    def began(self) -> float:
+        """Return when the fleet was brought up, in seconds since the epoch; 0 once it is being taken down."""
+        # Read anew: another process may be taking it down.
+        path, clock = self.head.folder / "record.json", self.head.clock
+        records = RecordStore(path, self.head.store, self.spec.name, self.head.key, clock.now)
+        record = records.load(forgiving=True)
+        return record.started_at if record.job.bundle and not record.outcome else 0.0
 
     @property
     def _code(self) -> Path:

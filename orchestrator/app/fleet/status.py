@@ -6,15 +6,16 @@ from functools import partial
 
 from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.sessions import Fleet, for_each
+from orchestrator.app.fleet.size import load_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.workers import look
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Present, Sight
-from orchestrator.errors import (
-    TpuctlError,
-)
+from orchestrator.domain.spec import FleetSpec
+from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet import Controller, node_names
+from orchestrator.planning.fleet_size import NodeLife, wanted_nodes
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,12 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class FleetStatus:
-    """Hold the state of VM, nodes and queue; *trouble* is why Slurm did not answer."""
+    """
+    Hold the state of VM, nodes and queue; *trouble* is why Slurm did not answer.
+
+    *up* nodes exist or are asked for, *wanted* is how many the queue wants (None: not known). *node_usd_hour* is
+    what a node costs, idle or not, None without a known price.
+    """
 
     name: str
     vm: str
@@ -39,6 +45,10 @@ class FleetStatus:
     running: int
     usd: float
     trouble: str
+    size: FleetSpec
+    up: int
+    wanted: int | None
+    node_usd_hour: float | None
 
 
 def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
@@ -50,13 +60,17 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     )  # fmt: skip
     states: dict[str, str] = {}
     tasks: dict[str, str] = {}
-    waiting, trouble, nowhere = 0, "", Controller("", fleet.port, "")
+    assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
+    size = fleet.spec.fleet
+    waiting, trouble, wanted, nowhere = 0, "", None, Controller("", fleet.port, "")
     try:
         slurm = fleet.slurm()
         states = slurm.nodes()
         for one in slurm.queue():
             tasks |= dict.fromkeys(node_list(one.node), f"{one.job}/{one.number}")
             waiting += not one.node
+        missing, held = load_of(fleet, slurm)
+        wanted = wanted_nodes(size, missing, sum(node.has_task for node in held.values()))
     except TpuctlError as error:
         trouble = error.message
     names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
@@ -68,7 +82,11 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         state, zone = _tpu(sights[name])
         rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         usd += session.cost(session.records.current, session.clock.now())
-    return FleetStatus(fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, trouble)
+    up = sum(fleet.life(name) is not NodeLife.NONE for name in names)
+    return FleetStatus(
+        fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, trouble,
+        size, up, wanted, fleet.price().node.billed_usd,
+    )  # fmt: skip
 
 
 def _nodes_of(session: Session) -> Sight[tuple[Node, ...]]:

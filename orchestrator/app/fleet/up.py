@@ -9,10 +9,12 @@ from orchestrator.app.fleet.down import end_node
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.up import bring_up
+from orchestrator.engine import fleet_orders
 from orchestrator.errors import (
     TpuctlError,
 )
 from orchestrator.planning.fleet import node_names
+from orchestrator.planning.fleet_size import NodeLife, first_nodes, nodes_missing, wanted_nodes
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ def fleet_up(
     """
     Bring up VM, Slurm and all nodes side by side; what is right stays.
 
-    *show_price* comes before anything is made, and may raise. Nodes that the file does not want any more go.
+    *show_price* comes before anything is made, and may raise. Nodes that the file does not want any more go. With
+    `fleet.min_idle` it is as many nodes as the queue wants now.
     """
     fleet = Fleet(choice, reporter, lambda name: EventsOnly(reporter_of(name)))
     show_price(fleet.price())
@@ -41,14 +44,28 @@ def fleet_up(
     reporter.now("Slurm is brought to the VM")
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
-    wanted = node_names(fleet.spec)
+    names = node_names(fleet.spec)
     for name in fleet.known():
-        if name not in wanted:
+        if name not in names:
             end_node(fleet, name, controller)
+    wanted = _wanted(fleet, names)
     sessions = {name: fleet.node(name, controller) for name in wanted}
     found = for_each(
         {name: partial(bring_up, choice, one.reporter, session=one) for name, one in sessions.items()}
     )
-    fleet.submit_missing(fleet.slurm())
+    slurm = fleet.slurm()
+    for name, held in slurm.sights().items():
+        # A watch that was killed had begun to let it go.
+        if held.going and name in wanted:
+            slurm.undrain(name)
+    fleet.submit_missing(slurm)
     missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
     return FleetUp(fleet.spec.name, fleet.bucket, tuple(n for n in wanted if n not in missing), missing)
+
+
+def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
+    assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
+    orders = fleet_orders.read_all(fleet.head.store)
+    waiting = nodes_missing(orders, fleet_orders.all_ended(fleet.head.store, orders), ())
+    up = [name for name in names if fleet.life(name) is not NodeLife.NONE]
+    return first_nodes(names, up, wanted_nodes(fleet.spec.fleet, waiting, 0))

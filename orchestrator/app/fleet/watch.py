@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from orchestrator.app.choice import Choice
-from orchestrator.app.fleet.sessions import Fleet
+from orchestrator.app.fleet.sessions import Fleet, for_each
+from orchestrator.app.fleet.size import Sizing
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
 from orchestrator.app.watch_all import WatchAll
@@ -16,6 +18,7 @@ from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.slurm import Slurm
 from orchestrator.errors import RemoteError, TpuctlError
+from orchestrator.planning.fleet import Controller
 
 TEND_SECONDS = 15.0
 
@@ -73,8 +76,27 @@ class FleetWatch(WatchAll[Reporter]):
         def screen(_: Reporter, session: Session) -> _NodeScreen:
             return _NodeScreen(session.spec.name, losses)
 
-        parts = {self._fleet.spec.name, *self._fleet.known()}
-        super().__init__(choice, reporter_of, screen, parts, Chore(self._tend, TEND_SECONDS, losses.wake))
+        name, known = self._fleet.spec.name, self._fleet.known()
+        chore = Chore(self._tend, TEND_SECONDS, losses.wake)
+        super().__init__(choice, reporter_of, screen, {name, *known}, chore)
+        size = self._fleet.spec.fleet
+        # A fleet of a fixed size is as `fleet up` has made it.
+        self._sizing = Sizing(self._fleet, self) if size and size.min_idle is not None else None
+        # What nodes have cost that are not there now counts for the budget of all.
+        self._together[name] = self._fleet.together
+        for_each({one: partial(self._count, one) for one in known if one not in self.names})
+
+    def run(self) -> None:
+        """Make passes, and look after the queue beside them."""
+        try:
+            super().run()
+        finally:
+            if self._sizing is not None:
+                self._sizing.end()
+
+    def _count(self, name: str) -> None:
+        session = self._fleet.node(name, Controller("", 0, ""))
+        session.cost_at_most(session.records.current, session.clock.now())
 
     def _tend(self) -> None:
         """Look after the queue."""
@@ -83,6 +105,8 @@ class FleetWatch(WatchAll[Reporter]):
             self._losses.report(slurm)
             slurm.tend()
             self._fleet.submit_missing(slurm)
+            if self._sizing is not None:
+                self._sizing.look(slurm)
             self._said = ""
         except (*FAULTS, OSError) as fault:
             # The VM may be on its way back; what was not said now is said then.

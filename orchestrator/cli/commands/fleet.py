@@ -15,6 +15,7 @@ from orchestrator.cli.options import (
     output_option,
     yes_option,
 )
+from orchestrator.domain.units import Duration
 
 which_argument = click.argument("which", metavar="JOB[/TASK]")
 
@@ -50,6 +51,17 @@ def up(choice: Choice, yes: bool) -> None:
         return NamedPrinter(name, as_json=False)
 
     view.show_up(fleet_up(choice, EventPrinter(), printer, priced), as_json=choice.as_json)
+
+
+@command.command("plan", cls=Command)
+@deployment_options
+def plan(choice: Choice) -> None:
+    """Show what the fleet costs, in all and for each node, and whether the project's quota has room for it."""
+    from orchestrator.app.fleet.plan import fleet_plan
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    view.show_plan(fleet_plan(choice, EventPrinter()), as_json=choice.as_json)
 
 
 @command.command("status", cls=Command)
@@ -112,7 +124,13 @@ def down(choice: Choice, yes: bool, delete_data: bool) -> None:
 @command.command("submit", cls=Command)
 @deployment_options
 @click.argument("job", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-def submit(choice: Choice, job: Path) -> None:
+@click.option("--dry-run", is_flag=True, help="Judge the file and say what would be sent; send nothing.")
+@click.option(
+    "--takes",
+    metavar="TIME",
+    help="With --dry-run: how long a task takes, for example 30m, to tell the cost.",
+)
+def submit(choice: Choice, job: Path, dry_run: bool, takes: str | None) -> None:
     """
     Send a job to the fleet: JOB is a file with its name, its tasks and the section `job` (docs/fleet.md).
 
@@ -122,7 +140,12 @@ def submit(choice: Choice, job: Path) -> None:
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_submitted(jobs.submit(choice, job, EventPrinter()), as_json=choice.as_json)
+    try:
+        seconds = float(Duration.parse(takes)) if takes else None
+    except ValueError as error:
+        raise click.UsageError(f"--takes: {error}") from None
+    done = jobs.submit(choice, job, EventPrinter(), dry_run=dry_run, takes=seconds)
+    view.show_submitted(done, as_json=choice.as_json)
 
 
 @command.command("queue", cls=Command)

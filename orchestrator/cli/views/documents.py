@@ -120,9 +120,17 @@ KINDS: Mapping[str, Any] = {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
         "waiting": int, "running": int, "usd": float, "trouble": str,
+        "up": int, "most": int, "wanted": maybe(int), "node_usd_hour": maybe(float),
+    },
+    "fleet-plan": {
+        "name": str, "nodes": int, "node_usd_hour": maybe(float), "vm_usd_hour": maybe(float), "ttl_s": float,
+        "budget_usd": maybe(float), "quota": str, "unknown": str, "room": maybe(int), "missing": maybe(int),
     },
     "fleet-down": {"name": str, "left": table(str), "data_kept": bool},
-    "fleet-submit": {"job": str, "tasks": int, "ended": int},
+    "fleet-submit": {
+        "job": str, "tasks": int, "ended": int,
+        "dry_run?": bool, "files?": int, "bytes?": int, "usd?": maybe(float),
+    },
     "fleet-queue": {
         "jobs": [
             {

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 
 from orchestrator.app.fleet.down import FleetDown
 from orchestrator.app.fleet.jobs import Submitted
+from orchestrator.app.fleet.plan import FleetPlan
 from orchestrator.app.fleet.results import FetchedTask
 from orchestrator.app.fleet.sessions import FleetPrice
 from orchestrator.app.fleet.status import FleetStatus
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.cli.views.fleet_account import put_table
-from orchestrator.domain.amounts import usd_text
+from orchestrator.domain.amounts import size_text, usd_text
 from orchestrator.pricing.cost import Hourly
 
 
@@ -33,6 +34,34 @@ def show_price(price: FleetPrice) -> None:
         say(f"  watch.budget_usd: tpuctl fleet watch ends the whole fleet at {budget:g} USD")
 
 
+def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
+    """Print the price, and what is missing of the quota."""
+    found, spec, price = plan.fit, plan.price.spec, plan.price
+    if as_json:
+        body = {
+            "name": spec.name, "nodes": price.nodes, "node_usd_hour": price.node.billed_usd,
+            "vm_usd_hour": price.head.billed_usd, "ttl_s": float(spec.watch.ttl),
+            "budget_usd": spec.watch.budget_usd, "quota": plan.quota, "unknown": plan.unknown,
+            "room": found.room if found else None, "missing": found.missing if found else None,
+        }  # fmt: skip
+        print_json("fleet-plan", body)
+        return
+    size = spec.fleet.min_idle if spec.fleet else None
+    follows = "" if size is None else f", of which {size} are kept without tasks"
+    put(f"{spec.name}: one VM, at most {price.nodes} nodes{follows}")
+    show_price(price)
+    if found is None:
+        put(f"Quota: not known ({plan.unknown}). See: tpuctl doctor")
+    elif found.missing:
+        where = f"{found.room} of {found.wanted} nodes in {', '.join(spec.tpu.zones)}"
+        more = f"{found.missing} more of {plan.quota} are needed: ask Google, or take fewer nodes"
+        put(f"Quota: room for {where}. {more}")
+    else:
+        put(
+            f"Quota: room for all {found.wanted} nodes ({plan.quota}); what other TPUs take of it is not counted"
+        )
+
+
 def _hour(price: Hourly) -> float:
     return sum(line.billed_usd for line in price.lines if line.billed_usd is not None)
 
@@ -47,6 +76,10 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
     for name, error in done.missing.items():
         say(f"{name} is not up: {error.message}", style="yellow")
     total = len(done.up) + len(done.missing)
+    if not total:
+        text = f"{done.name}: the VM is up, and no task waits for a node. Next: tpuctl fleet submit JOB"
+        say(f"{text}, and tpuctl fleet watch, which brings nodes when tasks wait", style="green")
+        return
     goes_on = ", which asks on for the others, also in other zones" if done.missing else ""
     up = f"{done.name}: {len(done.up)} of {total} nodes are up"
     say(f"{up}. Next: tpuctl fleet watch{goes_on}", style="green")
@@ -62,6 +95,8 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         body = {
             "name": status.name, "vm": status.vm, "nodes": nodes, "waiting": status.waiting,
             "running": status.running, "usd": round(status.usd, 4), "trouble": status.trouble,
+            "up": status.up, "most": status.size.nodes, "wanted": status.wanted,
+            "node_usd_hour": status.node_usd_hour,
         }  # fmt: skip
         print_json("fleet-status", body)
         return
@@ -72,6 +107,21 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
     ])  # fmt: skip
     put(f"Slurm does not answer: {status.trouble}" if status.trouble
         else f"{status.running} tasks run, {status.waiting} wait")  # fmt: skip
+    put(_size_text(status))
+
+
+def _size_text(status: FleetStatus) -> str:
+    """Say why there are so many nodes, and what one costs that has nothing to do."""
+    size, up = status.size, f"{status.up} of {status.size.nodes} nodes are up"
+    if size.min_idle is None:
+        why = f"{up}; all are kept, as fleet.min_idle is not set"
+    elif status.wanted is None:
+        why = f"{up}; none is deleted while Slurm does not answer"
+    else:
+        spare = f", {size.min_idle} kept to spare" if size.min_idle else ""
+        why = f"{up}, {status.wanted} are wanted{spare}; nodes without a task are deleted after {size.idle}"
+    price = "no known price" if status.node_usd_hour is None else f"{usd_text(status.node_usd_hour)} an hour"
+    return f"{why}. An idle node costs {price}"
 
 
 def show_down(down: FleetDown, *, as_json: bool) -> None:
@@ -88,7 +138,14 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
 def show_submitted(done: Submitted, *, as_json: bool) -> None:
     """Print what was submitted."""
     if as_json:
-        print_json("fleet-submit", {"job": done.name, "tasks": done.tasks, "ended": done.ended})
+        body = {"job": done.name, "tasks": done.tasks, "ended": done.ended}
+        more = {"dry_run": True, "files": done.files, "bytes": done.bytes, "usd": done.usd}
+        print_json("fleet-submit", {**body, **(more if done.dry_run else {})})
+        return
+    if done.dry_run:
+        put(f"{done.name}: {_tasks(done.tasks)}; {done.files} files, {size_text(done.bytes)} would be sent")
+        put("cost: not known without --takes TIME" if done.usd is None
+            else f"cost: about {usd_text(done.usd)} on nodes that have no idle time")  # fmt: skip
         return
     ended = f", {done.ended} of them ended before" if done.ended else ""
     say(f"{done.name}: {_tasks(done.tasks)} submitted{ended}. Next: tpuctl fleet queue", style="green")

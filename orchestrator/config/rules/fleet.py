@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from orchestrator.config.rules.place import NAME_LENGTH
 from orchestrator.config.rules.rule import Problem, SettingRule
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.spec import FLEET_COMMAND, Spec, TensorboardSpec
+from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, Spec, TensorboardSpec
 
 MOST_NODES = 100
 NODE_SUFFIX = "-001"
@@ -40,9 +40,21 @@ def _fleet(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, "is not for fleets", "leave it out")
 
 
+def _size(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.fleet is None:
+        return
+    if spec.fleet.min_idle is not None and not 0 <= spec.fleet.min_idle <= spec.fleet.nodes:
+        text = f"{spec.fleet.min_idle} is not between 0 and fleet.nodes ({spec.fleet.nodes})"
+        yield Problem("fleet.min_idle", text, "0 for no TPU while nothing waits; leave it out to keep all")
+    if spec.fleet.min_idle is None and spec.fleet.idle != FleetSpec(0).idle:
+        text = "has no effect: without fleet.min_idle all nodes are kept"
+        yield Problem("fleet.idle", text, "write min_idle: 0 beside it, or leave it out", fatal=False)
+
+
 RULES = (
     SettingRule(
         ("fleet.nodes", "name", "job", "vm", "bucket.adopt", "bucket.prefix", "tpu", "watch", "sidecars"),
         _fleet,
     ),
+    SettingRule(("fleet.nodes", "fleet.min_idle", "fleet.idle"), _size),
 )

@@ -1,0 +1,36 @@
+"""Say what a fleet would cost and whether the project may have so many TPUs; nothing is changed."""
+
+from dataclasses import dataclass
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.jobs import fleet_to_read
+from orchestrator.app.fleet.sessions import FleetPrice
+from orchestrator.app.reporter import Reporter
+from orchestrator.domain.observation import Present
+from orchestrator.domain.tpu_quota import taken
+from orchestrator.google.project_probe import Probe
+from orchestrator.planning.fleet_size import Fit, fit
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """Hold the price, and how many nodes the quota has room for; *unknown* says why that is not known."""
+
+    price: FleetPrice
+    fit: Fit | None
+    quota: str
+    unknown: str
+
+
+def fleet_plan(choice: Choice, reporter: Reporter) -> FleetPlan:
+    """Compare the fleet with the project's quota of its zones, and price it."""
+    fleet = fleet_to_read(choice, reporter)
+    spec, price = fleet.spec, fleet.price()
+    found = taken(spec, fleet.head.catalog)
+    if found is None:
+        return FleetPlan(price, None, "", f"what {spec.tpu.type} counts against")
+    each, quota = found
+    limits = Probe(fleet.head.clients).tpu_limits(quota.id, spec.tpu.zones)
+    if not isinstance(limits, Present) or not limits.value:
+        return FleetPlan(price, None, quota.id, getattr(limits, "why", "the quota of these zones"))
+    return FleetPlan(price, fit(price.nodes, each, limits.value), quota.id, "")

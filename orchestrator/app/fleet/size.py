@@ -1,0 +1,145 @@
+"""Let a fleet grow and shrink with its queue."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator import threads
+from orchestrator.app.fleet.down import end_node
+from orchestrator.app.fleet.sessions import AT_ONCE, Fleet
+from orchestrator.app.up import want
+from orchestrator.contract.node_list import node_list
+from orchestrator.engine import fleet_orders
+from orchestrator.engine.observe import FAULTS, as_error
+from orchestrator.engine.slurm import Slurm
+from orchestrator.planning.fleet import Controller, node_names
+from orchestrator.planning.fleet_size import FleetNode, NodeLife, SlurmNode, free_since, nodes_missing, resize
+
+
+class NodeWatch(Protocol):
+    """Watch nodes, each as a deployment of its own."""
+
+    def follow(self, path: Path) -> None:
+        """Watch the node whose spec is stored at *path* too."""
+
+    def leave(self, name: str) -> None:
+        """Watch a node no more; its lease is free then."""
+
+
+class Sizing:
+    """Change the number of nodes as the queue wants it: look, decide, act; never two things at once with a node."""
+
+    def __init__(self, fleet: Fleet, watching: NodeWatch) -> None:
+        self._fleet, self._watching = fleet, watching
+        self._pool, self._lock = threads.pool(AT_ONCE), threading.Lock()
+        self._busy: set[str] = set()
+        self._free: dict[str, float] = {}
+        self._said: dict[str, str] = {}
+        self._wanted: int | None = None
+        fleet.write_code()
+
+    def look(self, slurm: Slurm) -> None:
+        """Do what the queue wants now; nothing, and raise TpuctlError, when Slurm or the bucket does not answer."""
+        fleet = self._fleet
+        if not (began := fleet.began()):
+            return
+        now = fleet.head.clock.now()
+        waiting, sights = load_of(fleet, slurm)
+        self._free = free_since(self._free, sights, now)
+        with self._lock:
+            busy = set(self._busy)
+        # Of one that Slurm does not know nothing is known: a task could not begin there. What is being changed
+        # counts as up, which is right for what comes; what goes is one of these for a minute only.
+        nodes = [
+            FleetNode(
+                name, NodeLife.UP if name in busy else fleet.life(name), sights[name], self._free.get(name)
+            )
+            for name in node_names(fleet.spec)
+            if name in sights
+        ]
+        assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
+        what = resize(fleet.spec.fleet, waiting, nodes, now)
+        if (what.start or what.end) and what.wanted != self._wanted:
+            fleet.reporter.say(
+                f"{what.wanted} of at most {len(nodes)} nodes are wanted: {waiting} tasks wait"
+            )
+        self._wanted = what.wanted
+        work = {name: partial(self._keep, name) for name in what.keep}
+        work |= {name: partial(self._start, name, began) for name in what.start}
+        work |= {name: partial(self._end, name) for name in what.end}
+        for name, call in work.items():
+            if name not in busy:
+                self._do(name, call)
+
+    def end(self) -> None:
+        """Begin nothing more; what has begun ends first."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _do(self, name: str, call: Callable[[], None]) -> None:
+        """Do it beside everything else; the next look sees what became of it."""
+        with self._lock:
+            self._busy.add(name)
+
+        def done(_: Future[None]) -> None:
+            with self._lock:
+                self._busy.discard(name)
+
+        self._pool.submit(self._safely, name, call).add_done_callback(done)
+
+    def _safely(self, name: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except (*FAULTS, OSError) as fault:
+            # Whatever it is, the next look finds the node as it is now.
+            why = as_error(fault).message
+            if self._said.get(name) != why:
+                self._fleet.reporter.say(f"{name}: {why}", style="warning")
+            self._said[name] = why
+        else:
+            self._said.pop(name, None)
+
+    def _keep(self, name: str) -> None:
+        self._fleet.slurm().undrain(name)
+
+    def _start(self, name: str, began: float) -> None:
+        session = self._fleet.node(name, self._fleet.controller())
+        # A `down` writes first that the fleet goes, and then takes each node's lease: one of both sees the other.
+        if want(session, began, lambda: bool(self._fleet.began())):
+            self._watching.follow(self._fleet.path_of(name))
+
+    def _end(self, name: str) -> None:
+        # From here on nobody asks for another machine of this name, whose Slurm would lift the mark.
+        self._watching.leave(name)
+        try:
+            session = self._fleet.node(name, Controller("", 0, ""))
+            held = self._fleet.slurm().drain(name, session.records.current.node.incarnation)
+            if not held.going or held.has_task:
+                self._fleet.slurm().undrain(name)
+                return
+            self._fleet.reporter.say(f"{name} has nothing to do and is deleted")
+            # Once it has begun, the record says so; what is left then the next look deletes.
+            end_node(self._fleet, name, Controller("", 0, ""))
+            session = self._fleet.node(name, Controller("", 0, ""))
+            session.cost_at_most(session.records.current, session.clock.now())
+        finally:
+            if self._fleet.life(name) is NodeLife.UP:
+                self._watching.follow(self._fleet.path_of(name))
+
+
+def load_of(fleet: Fleet, slurm: Slurm) -> tuple[int, dict[str, SlurmNode]]:
+    """Return for how many nodes tasks wait, and how each node is. Raise TpuctlError when either is not known."""
+    orders = fleet_orders.read_all(fleet.head.store)
+    # In this order: what begins or ends in between is counted once at most, so no node is asked for in vain.
+    sights = slurm.sights()
+    queued = slurm.queue()
+    ended = fleet_orders.all_ended(fleet.head.store, orders)
+    taken = {name for one in queued for name in node_list(one.node)}
+    sights = {
+        name: replace(node, states=node.states | {"ALLOCATED"}) if name in taken else node
+        for name, node in sights.items()
+    }
+    return nodes_missing(orders, ended, queued), sights

@@ -1,0 +1,114 @@
+"""Slurm on a fleet's VM, as far as tpuctl sees it: a queue, and nodes that have a task, are idle, drained, down."""
+
+import json
+from dataclasses import dataclass
+
+
+@dataclass
+class Task:
+    """One task: where and on which machine it runs, since when, and how often it has lost its machine."""
+
+    job: str
+    number: int
+    node: str = ""
+    machine: str = ""
+    began: float = 0.0
+    restarts: int = 0
+
+
+class Queue:
+    """Give tasks to the nodes whose machines are ready, and end them after *seconds*; *silent* answers nothing."""
+
+    def __init__(self, cloud):
+        self.cloud = cloud
+        self.seconds, self.silent = 300.0, False
+        self.before_drain = None
+        self.name, self.size = "", 0
+        self.tasks, self.drained, self.busy_at = [], {}, {}
+        self.starts, self.torn = {}, []
+
+    def settings(self, text):
+        """Read what the controller is started with."""
+        found = dict(line.split("=", 1) for line in text.splitlines())
+        self.name, self.size = json.loads(found["FLEET_NAME"]), int(json.loads(found["FLEET_NODES"]))
+
+    def nodes(self):
+        """Return the names of the nodes."""
+        return [f"{self.name}-{number:03d}" for number in range(1, self.size + 1)]
+
+    def tick(self):
+        """Go on: lift the marks of machines that are gone, begin what waits, end what is done."""
+        now, states = self.cloud.clock.monotonic(), self.cloud.nodes()
+        ready = {}
+        for name, state in states.items():
+            node, _, incarnation = name.rpartition("-tpu-g")
+            if state == "READY":
+                ready[node] = (int(incarnation), name)
+        for node, incarnation in list(self.drained.items()):
+            if ready.get(node, (0, ""))[0] > incarnation:
+                del self.drained[node]
+        for task in [one for one in self.tasks if one.node]:
+            if states.get(task.machine) == "DELETING":
+                # Nobody may delete a machine with a task.
+                self.torn.append((task.job, task.number, task.machine))
+            elif task.machine in states and now - task.began >= self.seconds:
+                self.tasks.remove(task)
+                self.busy_at[task.node] = now
+                self.cloud.put_object(f"jobs/{task.job}/ends/{task.number}.done", b"{}")
+        taken = {task.node for task in self.tasks}
+        free = [node for node in sorted(ready) if node not in taken and node not in self.drained]
+        waiting = sorted((t for t in self.tasks if not t.node), key=lambda t: -t.restarts)
+        for task, node in zip(waiting, free, strict=False):
+            task.node, task.machine, task.began = node, ready[node][1], now
+            self.starts[task.job, task.number] = self.starts.get((task.job, task.number), 0) + 1
+
+    def answer(self, words):
+        """Answer one call of slurm.sh; return its output, None for a failure."""
+        if self.silent:
+            return None
+        verb, *rest = words
+        if verb == "drain" and self.before_drain is not None:
+            first, self.before_drain = self.before_drain, None
+            first()
+        self.tick()
+        if verb == "call":
+            return "".join(map(self._line, self.tasks)) if rest[0] == "squeue" else ""
+        return getattr(self, f"_{verb}", lambda *_: "")(*rest)
+
+    def _engine(self):
+        return f"slurm-{'0' * 64}.tar.gz\n"
+
+    def _submit(self, job, _, numbers, *__):
+        held = {(task.job, task.number) for task in self.tasks}
+        self.tasks += [Task(job, int(n)) for n in numbers.split(",") if (job, int(n)) not in held]
+        return ""
+
+    def _lost(self, node, incarnation):
+        for task in self.tasks:
+            if task.machine == f"{node}-tpu-g{incarnation}":
+                task.node, task.machine, task.restarts = "", "", task.restarts + 1
+        return ""
+
+    def _undrain(self, node):
+        self.drained.pop(node, None)
+        return ""
+
+    def _drain(self, node, incarnation):
+        self.drained[node] = int(incarnation)
+        return self._nodes(node)
+
+    def _nodes(self, *names):
+        return "\n".join(["1000000", *map(self._sight, names or self.nodes())]) + "\n"
+
+    def _line(self, task):
+        state = "RUNNING" if task.node else "PENDING"
+        return f"{task.job} {task.number} {state} {task.restarts} 7 100 (null) {task.node}\n"
+
+    def _sight(self, node):
+        ready = any(n.startswith(f"{node}-tpu-") and s == "READY" for n, s in self.cloud.nodes().items())
+        state = "ALLOCATED" if any(t.node == node for t in self.tasks) else "IDLE" if ready else "DOWN"
+        drain = f"+DRAIN Reason=tpuctl-idle-g{self.drained[node]}" if node in self.drained else ""
+        busy = self.busy_at.get(node)
+        ago = self.cloud.clock.monotonic() - busy if busy is not None else None
+        busy_text = "" if ago is None else f" LastBusyTime={1000000 - int(ago)}"
+        return f"NodeName={node}{busy_text} State={state}{drain}"
