@@ -168,7 +168,7 @@ def want(session: Session, began: float, still: Callable[[], bool]) -> bool:
     *still* is asked under the lease. *began* is from when its time to live counts, in seconds since the epoch.
     """
     sets = read_data(session.path, session.spec, session.choice.cloud, session.reporter)
-    with session.alone("up"):
+    with session.holding_lease("up"):
         if not still():
             return False
         _build_and_record(session, None, sets, bucket_first=False)

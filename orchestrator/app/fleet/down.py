@@ -67,7 +67,7 @@ def fleet_down(
     approve(fleet.spec.name, delete_data)
     if fleet.head.records.current.job.bundle:
         # First of all: from here on no watch, wherever it runs, asks for another node.
-        with fleet.head.alone("down"):
+        with fleet.head.holding_lease("down"):
             Sweep(fleet.head.deployment).begin()
     nowhere = Controller("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
