@@ -4,12 +4,13 @@ import json
 import os
 import shlex
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.agent.share import SHARE
 from orchestrator.agent.task import AGAIN
 from orchestrator.contract.object_names import BUNDLES, ENDS, ORDERS
-from tests.agent.agent_lab import Lab, Machine
+from tests.agent.agent_lab import Lab, Machine, is_alive
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
 MEGASCALE = "env | grep -E '^(MEGASCALE_|TPU_WORKER_)' | sort; "
@@ -44,6 +45,7 @@ class Fleet:
             text = "".join(f"TPUCTL_{key}={value}\n" for key, value in own.items())
             (machine.root / "machine.env").write_text(text)
             self.machines[name, worker] = machine.start(machine.command("follow"))
+            self.lab.machines.append(_Task(machine.root))  # type: ignore[arg-type]
 
     def start(self, *nodes: str) -> Machine:
         """Start the task on the first of the nodes."""
@@ -181,6 +183,29 @@ def agents(fleet: Fleet, node: str) -> list[int]:
     """Return the agents that run the task on the machines of a node."""
     locks = [fleet.machines[node, worker].root / "tasks" / "lock" for worker in (0, 1)]
     return [int(lock.read_text().split()[0]) for lock in locks]
+
+
+class _Task:
+    """What runs on a machine in a session of its own, which the end of a test has to reach too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def kill_all(self) -> None:
+        mark = f"HOME={self._folder}".encode()
+        while left := [
+            int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and _has(one, mark)
+        ]:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _has(process: Path, mark: bytes) -> bool:
+    try:
+        return mark in (process / "environ").read_bytes().split(b"\0") and is_alive(int(process.name))
+    except OSError:
+        return False
 
 
 class _At:
