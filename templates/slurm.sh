@@ -1,6 +1,7 @@
 #!/bin/bash
 # Slurm on a machine of a fleet, from the distribution's packages unpacked into a folder: nothing is installed.
 #   slurm.sh engine   bring the packages into the bucket, unless they are there, and print the archive's name
+#   slurm.sh database the same with the packages of the database, which only the VM of a fleet with users needs
 #   slurm.sh head     keep the controller running on the VM, by cron and now
 #   slurm.sh cron     what cron does there each minute
 #   slurm.sh keep     copy the queue's state into the bucket, for a minute
@@ -18,6 +19,9 @@ umask 077
 here=${TPUCTL_ROOT:?}/slurm
 packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libmunge2 libhwloc15 libjson-c5
   liblua5.1-0 libyaml-0-2 libnuma1"
+# Of names with | between them the first one that the distribution has.
+database_packages="slurmdbd slurm-wlm-mysql-plugin mariadb-server-core-10.6|mariadb-server-core libmariadb3
+  libaio1t64|libaio1 liburing2"
 
 fail() {
   echo "slurm.sh: $1" >&2
@@ -54,41 +58,53 @@ END
 }
 
 fetch_packages() {
-  # Into $1. A machine that has just booted may have no lists yet, or somebody else is fetching them.
-  local tries
+  # $2... into $1. A machine that has just booted may have no lists yet, or somebody else is fetching them.
+  local tries word name chosen
   for ((tries = 1; ; tries++)); do
-    # shellcheck disable=SC2086
-    (cd "$1" && apt-get download -qq $packages) >&2 && return
-    [ "$tries" -lt 20 ] || fail "the packages of Slurm could not be fetched: $(tr '\n' ' ' <<<"$packages")"
+    chosen=()
+    for word in "${@:2}"; do
+      for name in ${word//|/ }; do
+        ! apt-get download -qq --print-uris "$name" >/dev/null 2>&1 || break
+      done
+      chosen+=("$name")
+    done
+    (cd "$1" && apt-get download -qq "${chosen[@]}") >&2 && return
+    [ "$tries" -lt 20 ] || fail "the packages of Slurm could not be fetched: ${chosen[*]}"
     apt-get update -qq >&2 || true
     sleep 3
   done
 }
 
-engine() {
-  # The VM has the oldest system of the fleet, so what runs here runs on every node.
-  local found work name
+archive() {
+  # The archive $2-SHA256.tar.gz in the folder $1, made of the packages $3... unless it is there; its name is $found.
+  local work name
   mkdir -p "$here"
   # A bucket that does not answer is no empty one: a second archive would be another Slurm.
-  found=$(bucket engine list)
-  found=$(grep -E '^slurm-[0-9a-f]{64}\.tar\.gz$' <<<"$found" | head -n 1) || true
+  found=$(bucket "$1" list)
+  found=$(grep -E "^$2-[0-9a-f]{64}\\.tar\\.gz\$" <<<"$found" | head -n 1) || true
   if [ -z "$found" ]; then
     work=$(mktemp -d "$here/fetch.XXXXXX")
     mkdir "$work/debs" "$work/tree"
-    fetch_packages "$work/debs"
+    fetch_packages "$work/debs" "${@:3}"
     for name in "$work"/debs/*.deb; do
       dpkg -x "$name" "$work/tree"
     done
     rm -rf "$work"/tree/usr/share/{doc,man,locale}
     for name in slurmctld slurmd slurmstepd; do
       # Under another name slurmctld takes itself for a client.
-      ln -sfn "$name-wlm" "$work/tree/usr/sbin/$name"
+      [ ! -e "$work/tree/usr/sbin/$name-wlm" ] || ln -sfn "$name-wlm" "$work/tree/usr/sbin/$name"
     done
     tar -C "$work/tree" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - . | gzip -n >"$work/tree.tar.gz"
-    found=slurm-$(sha256sum "$work/tree.tar.gz" | cut -d ' ' -f 1).tar.gz
-    bucket engine put "$found" "$work/tree.tar.gz"
+    found=$2-$(sha256sum "$work/tree.tar.gz" | cut -d ' ' -f 1).tar.gz
+    bucket "$1" put "$found" "$work/tree.tar.gz"
     rm -rf "$work"
   fi
+}
+
+engine() {
+  # The VM has the oldest system of the fleet, so what runs here runs on every node.
+  # shellcheck disable=SC2086
+  archive engine slurm $packages
   # The VM's own copy outlives one that was deleted from the bucket.
   if [ -s "$here/munge.key" ]; then cat "$here/munge.key"; else head -c 1024 /dev/urandom; fi >"$here/munge.new"
   bucket engine put munge.key "$here/munge.new"
@@ -96,16 +112,27 @@ engine() {
   printf '%s\n' "$found"
 }
 
+database() {
+  # shellcheck disable=SC2086
+  archive database database $database_packages
+  printf '%s\n' "$found"
+}
+
 unpack() {
-  # Unpack the archive $1, named by its sha256, once.
-  local sum=${FLEET_ENGINE#slurm-}
-  tree=$here/tree-${FLEET_ENGINE:6:12}
-  [ ! -d "$tree" ] || return 0
+  # Unpack the archive $1, named by its sha256, into $2, once.
+  local sum=${1##*-}
+  [ ! -d "$2" ] || return 0
   [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "${sum%.tar.gz}" ] || fail "$1 has another sha256 than its name"
-  rm -rf "$tree.new"
-  mkdir -p "$tree.new"
-  tar -xzf "$1" -C "$tree.new" --no-same-owner
-  mv -T "$tree.new" "$tree"
+  rm -rf "$2.new"
+  mkdir -p "$2.new"
+  tar -xzf "$1" -C "$2.new" --no-same-owner
+  mv -T "$2.new" "$2"
+}
+
+fetch() {
+  # The archive $2 from the folder $1, unpacked into $3.
+  [ -s "$here/$2" ] || { bucket "$1" get "$2" "$here/$2.new" && mv -f "$here/$2.new" "$here/$2"; }
+  unpack "$here/$2" "$3"
 }
 
 environment() {
@@ -114,6 +141,11 @@ environment() {
   library=$(dirname "$(find "$tree/usr/lib" -maxdepth 2 -type d -name slurm-wlm | head -n 1)")
   plugins=$library/slurm-wlm
   export PATH=$tree/usr/bin:$tree/usr/sbin:$PATH LD_LIBRARY_PATH=$library:$plugins SLURM_CONF=$here/slurm.conf
+  [ -n "${FLEET_DATABASE:-}" ] || return 0
+  data=$here/database-${FLEET_DATABASE:9:12}
+  library=$(dirname "$(find "$data/usr/lib" -maxdepth 2 -type d -name slurm-wlm | head -n 1)")
+  plugins=$plugins:$library/slurm-wlm
+  export PATH=$PATH:$data/usr/sbin LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$library
 }
 
 shorten() {
@@ -169,6 +201,18 @@ FirstJobId=$(cat "$here/first" 2>/dev/null || echo 1)
 MaxArraySize=10001
 NodeName=$FLEET_NAME-[001-$(printf %03d "$FLEET_NODES")] NodeAddr=127.0.0.1 NodeHostName=localhost Port=[$((FLEET_PORT + 1))-$last] CPUs=1 RealMemory=100 ${FLEET_ZONES:+Feature=$FLEET_ZONES}
 PartitionName=tpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE
+END
+  [ -z "${FLEET_DATABASE:-}" ] || cat >>"$here/slurm.conf.new" <<END
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort=$((FLEET_PORT + 120))
+AccountingStoragePass=$short/munge.sock
+AccountingStorageEnforce=associations,limits,qos
+PriorityCalcPeriod=1
+PriorityWeightFairshare=10000
+PriorityWeightQOS=1000000
+PreemptType=preempt/qos
+PreemptMode=REQUEUE
 END
   mv -f "$here/slurm.conf.new" "$here/slurm.conf"
 }
@@ -238,8 +282,8 @@ head_() {
   settings
   local line
   mkdir -p "$here/log" "${TPUCTL_CRON_DIR:-/etc/cron.d}"
-  [ -s "$here/$FLEET_ENGINE" ] || { bucket engine get "$FLEET_ENGINE" "$here/$FLEET_ENGINE.new" && mv -f "$here/$FLEET_ENGINE.new" "$here/$FLEET_ENGINE"; }
-  unpack "$here/$FLEET_ENGINE"
+  fetch engine "$FLEET_ENGINE" "$here/tree-${FLEET_ENGINE:6:12}"
+  [ -z "${FLEET_DATABASE:-}" ] || fetch database "$FLEET_DATABASE" "$here/database-${FLEET_DATABASE:9:12}"
   fetch_key || [ -s "$here/munge.key" ] || fail "the key of Slurm's messages is not in the bucket"
   recall
   printf -v line '%q %q cron' "TPUCTL_ROOT=$TPUCTL_ROOT" "$here/slurm.sh"
@@ -259,11 +303,89 @@ head_() {
   fail "slurmctld does not answer: $(tail -n 3 "$here/log/slurmctld.log")"
 }
 
+mariadb() {
+  # MariaDB with a socket in a folder that only its user may enter, and no port. It knows that user by the socket:
+  # there is no password.
+  local me sql=$here/sql common
+  me=$(id -un)
+  common=(--no-defaults "--basedir=$data/usr" "--datadir=$sql" "--user=$me" "--lc-messages-dir=$data/usr/share/mysql"
+    --innodb-log-file-size=16M --innodb-buffer-pool-size=16M --performance-schema=OFF --key-buffer-size=1M
+    --aria-pagecache-buffer-size=1M)
+  flock -n "$here/mariadbd.lock" true || return 0
+  if [ ! -d "$sql" ]; then
+    rm -rf "$sql.new" "$here/accounts.read"
+    mkdir -p "$sql.new"
+    {
+      printf '%s;\n' 'create database slurm' 'create database mysql' 'use mysql'
+      # slurmdbd uses stored procedures, which lie in the database's own tables.
+      cat "$data/usr/share/mysql/mysql_system_tables.sql"
+      printf "\ninsert into mysql.global_priv values ('localhost', '%s', '%s');\n" "$me" \
+        '{"access":18446744073709551615,"plugin":"unix_socket"}'
+    } | mariadbd "${common[@]}" "--datadir=$sql.new" --bootstrap --skip-grant-tables >>"$here/log/mariadbd.out" 2>&1 ||
+      fail "MariaDB does not start: $(tail -n 2 "$here/log/mariadbd.out")"
+    mv -T "$sql.new" "$sql"
+  fi
+  rm -f "$here/mariadbd.sock"
+  setsid flock -n "$here/mariadbd.lock" mariadbd "${common[@]}" --skip-networking "--socket=$short/mariadbd.sock" \
+    "--pid-file=$here/mariadbd.pid" --max-connections=20 --innodb-lock-wait-timeout=900 \
+    </dev/null >>"$here/log/mariadbd.out" 2>&1 &
+  local tries
+  for ((tries = 0; tries < 300; tries++)); do
+    [ ! -S "$here/mariadbd.sock" ] || return 0
+    sleep 0.1
+  done
+  fail "MariaDB does not answer: $(tail -n 2 "$here/log/mariadbd.out")"
+}
+
+shares() {
+  # Keep the database of shares running, and give it the accounts.
+  local line words
+  mariadb
+  if flock -n "$here/slurmdbd.lock" true; then
+    cat >"$here/slurmdbd.conf.new" <<END
+AuthType=auth/munge
+AuthInfo=socket=$short/munge.sock
+PluginDir=$plugins
+DbdHost=localhost
+DbdPort=$((FLEET_PORT + 120))
+SlurmUser=$(id -un)
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=$(id -un)
+StorageLoc=slurm
+LogFile=$here/log/slurmdbd.log
+PidFile=$here/slurmdbd.pid
+END
+    mv -f "$here/slurmdbd.conf.new" "$here/slurmdbd.conf"
+    MYSQL_UNIX_PORT=$short/mariadbd.sock setsid flock -n "$here/slurmdbd.lock" slurmdbd -D \
+      </dev/null >>"$here/log/slurmdbd.out" 2>&1 &
+  fi
+  ! cmp -s "$here/accounts" "$here/accounts.read" || return 0
+  local tries
+  for ((tries = 0; ; tries++)); do
+    ! timeout 10 sacctmgr -nP show cluster >/dev/null 2>&1 || break
+    [ "$tries" -lt 60 ] || fail "slurmdbd does not answer: $(tail -n 3 "$here/log/slurmdbd.log")"
+    sleep 0.5
+  done
+  while read -r line; do
+    read -ra words <<<"${line//@me/$(id -un)}"
+    # What it is told to add may be there: it then fails, and says so.
+    timeout 60 sacctmgr -i "${words[@]:1}" </dev/null >"$here/log/sacctmgr.out" 2>&1 || [ "${words[0]}" = may ] ||
+      fail "sacctmgr ${words[*]:1}: $(tail -n 2 "$here/log/sacctmgr.out")"
+  done <"$here/accounts"
+  cp -f "$here/accounts" "$here/accounts.read"
+}
+
 cron() {
   settings
   environment
   configure "$(hostname -s)"
   authenticate
+  # Without its database slurmctld goes on with the shares that it remembers; the first time it has none.
+  if [ -n "${FLEET_DATABASE:-}" ]; then
+    # One at a time; what it starts must not keep the lock.
+    { flock 8 && (shares) 8>&-; } 8>"$here/shares.lock" || [ -e "$here/state/assoc_mgr_state" ] || exit 1
+  fi
   if [ -s "$here/slurm.conf.read" ] && ! cmp -s "$here/slurm.conf" "$here/slurm.conf.read"; then
     # Not `scontrol reconfigure`: it forgets addresses and zones of nodes, which tell them only to a controller that has
     # begun, and it ends when the number of nodes is another.
@@ -419,7 +541,7 @@ node() {
   mkdir -p "$here/log"
   # Slurm knows one machine of each node. The others, and this one for tasks that begin elsewhere, follow by the bucket.
   [ "$TPUCTL_WORKER_ID" = 0 ] || exec python3 -E "$TPUCTL_ROOT/agent.pyz" follow
-  unpack "${TPUCTL_DATA_DIR:?}/engine/$FLEET_ENGINE"
+  unpack "${TPUCTL_DATA_DIR:?}/engine/$FLEET_ENGINE" "$here/tree-${FLEET_ENGINE:6:12}"
   environment
   trap leave TERM
   FLEET_HEAD=
@@ -454,7 +576,7 @@ node() {
 
 case ${1:-} in
   head) head_ ;;
-  engine | cron | keep | node | nodes) "$1" ;;
+  engine | database | cron | keep | node | nodes) "$1" ;;
   call | submit | lost | drain | undrain) "$@" ;;
   *) fail "there is no command '${1:-}'" ;;
 esac

@@ -21,7 +21,7 @@ from orchestrator.planning.fleet import MOST_TASKS, grid
 
 TASKS = ("array", "matrix", "list")
 """What says which tasks there are; a file has one of them."""
-KEYS = ("name", *TASKS, "collect", "after", "slices", "job")
+KEYS = ("name", *TASKS, "collect", "after", "priority", "slices", "job")
 MOST_BEFORE = 8
 """Jobs that one job comes after: Slurm shows what a task waits for in a column of limited width."""
 LONGEST_NAME = 40
@@ -49,6 +49,7 @@ class JobFile:
     into: str = ""
     after: Mapping[str, str] = field(default_factory=dict)
     slices: tuple[int, int] = (1, 1)
+    priority: str = ""
 
 
 def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
@@ -64,13 +65,16 @@ def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
     parameters = _parameters(document, path.parent)
     collect, into = _collected(document)
     after, slices = _after(document), _slices(document)
+    priority = document.data.get("priority", "")
+    if not _is_text(priority):
+        _complain(document, "priority", "is no name", "use one of fleet.priorities")
     job = _job(document, fleet, overrides)
     if job is not None and slices[0] < slices[1] and job.checkpoint.dir != "bucket":
         text = "goes with checkpoints that the job writes to the bucket: each worker's own part fits their number"
         _complain(document, "slices", text, "write job: {checkpoint: {dir: bucket}}, or one number of slices")
     if document.complaints or job is None:
         raise ConfigError(tuple(document.complaints))
-    return JobFile(str(name), parameters, job, collect, into, after, slices)
+    return JobFile(str(name), parameters, job, collect, into, after, slices, priority)
 
 
 def _job(document: Document, fleet: Path, overrides: Mapping[str, str]) -> JobSpec | None:

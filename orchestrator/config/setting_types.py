@@ -74,7 +74,9 @@ def dotted(path: Path) -> str:
 def _walk(cls: Any, prefix: str) -> Iterator[Setting]:
     hints = get_type_hints(cls)
     for field in fields(cls):
-        kinds = (hints[field.name], *get_args(hints[field.name]))
+        hint = hints[field.name]
+        # The names in a mapping are the user's: what stands under them are no settings of their own.
+        kinds = (hint, *(() if get_origin(hint) is dict else get_args(hint)))
         section = next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         yield Setting(f"{prefix}{field.name}", hints[field.name], default, section)

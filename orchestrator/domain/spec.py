@@ -279,6 +279,32 @@ class SidecarsSpec:
 
 
 @dataclass(frozen=True)
+class UserSpec:
+    """Describe what one user of a fleet may have."""
+
+    __pydantic_config__ = STRICT
+
+    share: int = 1
+    """The user's part of the fleet while all want it: with 2 twice that of a user with 1."""
+    nodes: int | None = None
+    """Nodes that work for the user at once, at most. Default: all."""
+    budget_usd: float | None = None
+    """USD for the time of nodes that the user's tasks may cost; then no more of them begin. Default: no limit."""
+
+
+@dataclass(frozen=True)
+class PrioritySpec:
+    """Describe one priority of a fleet's jobs."""
+
+    __pydantic_config__ = STRICT
+
+    over: str | None = None
+    """Priority whose waiting tasks these go before, and before all that those go before."""
+    preempts: bool = False
+    """Also take nodes from tasks of those priorities that run; they save first, and go on later."""
+
+
+@dataclass(frozen=True)
 class FleetSpec:
     """Describe a fleet: TPUs of one kind that work on a queue of jobs. The file then has no job of its own."""
 
@@ -290,6 +316,10 @@ class FleetSpec:
     """How many TPUs without a task are kept; others come and go with the queue. Default: all are kept."""
     idle: Duration = field(default_factory=lambda: Duration(600))
     """After which time without a task a TPU that min_idle does not keep is deleted."""
+    users: dict[str, UserSpec] = field(default_factory=dict)
+    """Who may submit, by login: {share: 2, nodes: 4, budget_usd: 200}, all as you like. Default: one user."""
+    priorities: dict[str, PrioritySpec] = field(default_factory=dict)
+    """Priorities of jobs by name: {over: normal, preempts: true}. A job that names none has `normal`."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,20 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from orchestrator.contract.object_names import EARLIER_ENDS, ENDS, JOBS, ORDERS
+from orchestrator.contract.object_names import (
+    EARLIER_ENDS,
+    ENDS,
+    JOBS,
+    ORDERS,
+    SPENT,
+    TEAM,
+)
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.record_format import adapter
 from orchestrator.errors import ConflictError, PreconditionError, TpuctlError
 from orchestrator.planning.fleet import Order
+from orchestrator.planning.fleet_team import Team
 
 SCHEMA = 1
 TRIES = 5
@@ -90,6 +98,50 @@ def set_aside(store: Store, job: str, number: int) -> None:
 def all_ended(store: Store, orders: Iterable[Order]) -> dict[str, dict[int, str]]:
     """Return the ends of all jobs, by name."""
     return {order.name: ended(store, order.name) for order in orders}
+
+
+def read_team(store: Store) -> Team:
+    """Return who may use the fleet, as its last `up` has said; everybody where it said nothing."""
+    held = store.read(TEAM)
+    if held is None:
+        return Team()
+    try:
+        team: Team = adapter(Team).validate_python(verified(held.data)["team"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TpuctlError(
+            f"the fleet's users cannot be read: {error}",
+            hint="run: tpuctl fleet up",
+            changed="nothing was changed",
+        ) from error
+    return team
+
+
+def write_team(store: Store, team: Team) -> None:
+    """Say who may use the fleet from now on."""
+    store.write(
+        TEAM, bytes_with_checksum({"schema": SCHEMA, "team": adapter(Team).dump_python(team, mode="json")})
+    )
+
+
+def over_budget(store: Store) -> frozenset[str]:
+    """Return the users who have spent their budgets, as the fleet's watch has reckoned."""
+    held = store.read(SPENT)
+    if held is None:
+        return frozenset()
+    try:
+        return frozenset(map(str, verified(held.data)["over_budget"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TpuctlError(
+            f"who has spent a budget cannot be read: {error}",
+            hint="run: tpuctl fleet up",
+            changed="nothing was changed",
+        ) from error
+
+
+def write_over_budget(store: Store, users: frozenset[str]) -> None:
+    """Say which users have spent their budgets, unless that is said already."""
+    if users != over_budget(store):
+        store.write(SPENT, bytes_with_checksum({"schema": SCHEMA, "over_budget": sorted(users)}))
 
 
 def encoded(order: Order) -> bytes:

@@ -11,6 +11,7 @@ from orchestrator.errors import RemoteError
 from orchestrator.planning.fleet import Controller, Order, Queued
 from orchestrator.planning.fleet_gate import Correction
 from orchestrator.planning.fleet_size import SlurmNode
+from orchestrator.planning.fleet_team import Team, accounts
 
 FOLDER = "slurm"
 SECONDS = 90.0
@@ -26,10 +27,12 @@ set -a
 set +a
 exec bash "$1/@FOLDER@/slurm.sh" @WORDS@
 """
-_COLUMNS = (
-    "Name:.128,ArrayTaskID:.12,State:.16,RestartCnt:.8,ArrayJobID:.16,PriorityLong:.14,"
-    "Dependency:.240,NodeList:.80"
-)
+_WIDTHS = {
+    "Name": 128, "ArrayTaskID": 12, "State": 16, "RestartCnt": 8, "ArrayJobID": 16, "PriorityLong": 14,
+    "Dependency": 240, "Account": 70, "QOS": 40, "NodeList": 80,
+}  # fmt: skip
+_COLUMNS = ",".join(f"{name}:.{width}" for name, width in _WIDTHS.items())
+NOTHING = "(null)"
 _AFTER = re.compile(r"(after\w+):(\d+)")
 
 
@@ -45,9 +48,24 @@ class Slurm:
         self.remote.put([self.host], script, f"{FOLDER}/slurm.sh", 0o700)
         return self._run("engine", seconds=FETCH_SECONDS).strip().splitlines()[-1]
 
-    def start(self, name: str, nodes: int, zones: Sequence[str], controller: Controller) -> None:
-        """Start the controller, and keep it running; *zones* are where nodes may be."""
+    def database(self) -> str:
+        """Bring the packages of the database into the bucket, and return the name of their archive."""
+        return self._run("database", seconds=FETCH_SECONDS).strip().splitlines()[-1]
+
+    def start(
+        self, name: str, nodes: int, zones: Sequence[str], controller: Controller, team: Team
+    ) -> None:  # fmt: skip
+        """
+        Start the controller, and keep it running; with users or priorities, its database too.
+
+        *zones* are where nodes may be.
+        """
+        database = self.database() if team.needs_database else ""
+        lines = (("may" if one.may_fail else "must", *one.words) for one in accounts(name, team))
+        text = "".join(f"{' '.join(words)}\n" for words in lines)
+        self.remote.put([self.host], text.encode(), f"{FOLDER}/accounts", 0o600)
         settings = {
+            "FLEET_DATABASE": database,
             "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
             "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.engine, "FLEET_ZONES": ",".join(zones),
         }  # fmt: skip
@@ -58,14 +76,17 @@ class Slurm:
 
     def submit(
         self, order: Order, numbers: Sequence[int], zones: Sequence[str], *,
-        held: bool = False, after: Sequence[str] = (),
+        held: bool = False, after: Sequence[str] = (), under: tuple[str, str] = ("", ""),
     ) -> None:  # fmt: skip
         """
         Queue those tasks of a job that are not in the queue: *held*, or *after* others, as `afterok:7`.
 
-        Several slices of a task are all in one of the *zones*.
+        Several slices of a task are all in one of the *zones*. It is *under* an account and a priority, if
+        Slurm has them.
         """
         options = ["--hold"] if held else [f"--dependency={','.join(after)}"] if after else []
+        if under[0]:
+            options += [f"--account={under[0]}", f"--qos={under[1]}"]
         least, most = order.slices
         if most > 1:
             # In brackets: all nodes of a task have the same one.
@@ -79,17 +100,23 @@ class Slurm:
         """Return all tasks that wait or run."""
         found = []
         for line in self._run("call", "squeue", "-h", "-r", "-O", _COLUMNS).splitlines():
-            fields = line.split()
-            if len(fields) >= 7 and fields[1].isdecimal():
-                name, number, state, restarts, array, priority, after, *node = fields
-                found.append(
-                    Queued(
-                        name, int(number), state, f"{array}_{number}", int(restarts), "".join(node),
-                        # Slurm's own way to hold a task.
-                        held=priority == "0",
-                        after=tuple(sorted(f"{kind}:{number}" for kind, number in _AFTER.findall(after))),
-                    )
-                )  # fmt: skip
+            # By their widths: without a database some are empty.
+            fields, at = {}, 0
+            for column, width in _WIDTHS.items():
+                fields[column], at = line[at : at + width].strip(), at + width
+            if not fields["ArrayTaskID"].isdecimal():
+                continue
+            number, account = int(fields["ArrayTaskID"]), fields["Account"].replace(NOTHING, "")
+            found.append(
+                Queued(
+                    fields["Name"], number, fields["State"], f"{fields['ArrayJobID']}_{number}",
+                    int(fields["RestartCnt"]), fields["NodeList"],
+                    # Slurm's own way to hold a task.
+                    held=fields["PriorityLong"] == "0",
+                    after=tuple(sorted(f"{k}:{array}" for k, array in _AFTER.findall(fields["Dependency"]))),
+                    account=account, priority=fields["QOS"] if account else "",
+                )
+            )  # fmt: skip
         return tuple(found)
 
     def correct(self, wrong: Correction) -> None:

@@ -85,6 +85,7 @@ class Order:
     the files whose values become columns of the table of results, *into* the file that the table is written to.
     It begins *after* other jobs, `ok` or `any` by the name of each. While it is *held*, no task of it begins.
     *slices* is the smallest and the largest number of nodes for each task.
+    *user* is the login that has submitted it, *priority* one of the fleet's.
     """
 
     name: str
@@ -99,6 +100,8 @@ class Order:
     after: Mapping[str, str] = field(default_factory=dict)
     held: bool = False
     slices: tuple[int, int] = (1, 1)
+    user: str = ""
+    priority: str = ""
 
 
 def task_spec(spec: Spec, bucket: str, name: str, job: JobSpec) -> Spec:
@@ -125,7 +128,8 @@ class Queued:
     """
     Hold one task as Slurm's queue shows it; *node* is empty while it waits.
 
-    *after* is what Slurm lets it wait for, as `afterok:7` with the number of an array of Slurm.
+    *after* is what Slurm lets it wait for, as `afterok:7` with the number of an array of Slurm. *account* and
+    *priority* are empty where Slurm has no database.
     """
 
     job: str
@@ -136,6 +140,8 @@ class Queued:
     node: str = ""
     held: bool = False
     after: tuple[str, ...] = ()
+    account: str = ""
+    priority: str = ""
 
     @property
     def array(self) -> str:

@@ -20,6 +20,7 @@ class Hold(Enum):
 
     NONE = ""
     ASKED = "held"
+    BUDGET = "budget"
     AFTER = "after"
 
 
@@ -28,7 +29,7 @@ class Gate:
     """
     Say whether tasks of a job may begin: not with a *hold*, and only when the jobs in *waits* are over.
 
-    *cause* is the job whose failure closes it.
+    *cause* is the job whose failure closes it, or the user whose budget does.
     """
 
     hold: Hold = Hold.NONE
@@ -39,10 +40,19 @@ class Gate:
 OPEN = Gate()
 
 
-def gate(order: Order, orders: Mapping[str, Order], ended: Mapping[str, Mapping[int, str]]) -> Gate:
-    """Return the gate of one job; *orders* and *ended* have also those that it comes after."""
+def gate(
+    order: Order, orders: Mapping[str, Order], ended: Mapping[str, Mapping[int, str]],
+    over_budget: Collection[str] = (),
+) -> Gate:  # fmt: skip
+    """
+    Return the gate of one job; *orders* and *ended* have also those that it comes after.
+
+    *over_budget* are the users who have spent theirs.
+    """
     if order.held:
         return Gate(Hold.ASKED)
+    if order.user in over_budget:
+        return Gate(Hold.BUDGET, order.user)
     waits = {}
     for name, how in order.after.items():
         earlier, ends = orders.get(name), ended.get(name, {})
@@ -69,6 +79,12 @@ class Correction:
     verb: Literal["hold", "release", "after"]
     arrays: tuple[str, ...]
     after: tuple[str, ...] = ()
+
+
+def strays(accounts: Mapping[str, tuple[str, str]], queued: Iterable[Queued]) -> tuple[Queued, ...]:
+    """Return the waiting tasks that are under another account or priority than their jobs have in *accounts*."""
+    waiting = (one for one in queued if one.state == "PENDING" and one.job in accounts)
+    return tuple(one for one in waiting if (one.account, one.priority) != accounts[one.job])
 
 
 def corrections(gates: Mapping[str, Gate], queued: Collection[Queued]) -> tuple[Correction, ...]:

@@ -33,6 +33,8 @@ class Task:
     node: str = ""
     held: bool = False
     after: tuple = ()
+    account: str = ""
+    qos: str = ""
 
     @property
     def id(self):
@@ -73,7 +75,7 @@ class SlurmModel:
     def run(self, text):
         """Run the words after `slurm.sh`; return what they print. Raise ValueError with what they complain of."""
         verb, *words = shlex.split(text)
-        if verb not in {"engine", "head"} and not self.ran:
+        if verb not in {"engine", "database", "head"} and not self.ran:
             raise ValueError("this machine is no fleet's controller")
         found = getattr(self, f"_{verb}")(*words)
         self.schedule()
@@ -81,6 +83,9 @@ class SlurmModel:
 
     def _engine(self):
         return f"{ENGINE}\n"
+
+    def _database(self):
+        return f"database-{'0' * 64}.tar.gz\n"
 
     def _head(self):
         self.settings = dict(line.split("=", 1) for line in self.files["settings"].splitlines())
@@ -101,8 +106,10 @@ class SlurmModel:
         if not missing:
             return ""
         array = next(self.count)
-        after = next((o.partition("=")[2] for o in options if o.startswith("--dependency=")), "")
-        also = {"held": "--hold" in options, "after": tuple(filter(None, after.split(",")))}
+        told = dict(option.partition("=")[::2] for option in options)
+        after = tuple(filter(None, told.get("--dependency", "").split(",")))
+        also = {"held": "--hold" in told, "after": after}
+        also |= {"account": told.get("--account", ""), "qos": told.get("--qos", "")}
         self.tasks += [Task(array, name, number, script, array, **also) for number in missing]
         return f"{array}\n"
 
@@ -121,9 +128,10 @@ class SlurmModel:
 
     def _call_squeue(self, *words):
         """Print `squeue -h -r -O COLUMNS`, whatever the columns are."""
-        columns = [one.partition(":")[0] for one in words[words.index("-O") + 1].split(",")]
+        columns = [one.split(":.") for one in words[words.index("-O") + 1].split(",")]
         return "".join(
-            " ".join(str(self._column(task, column)) for column in columns).rstrip() + "\n"
+            "".join(str(self._column(task, name)).rjust(int(width))[: int(width)] for name, width in columns)
+            + "\n"
             for task in self.tasks
         )
 
@@ -131,6 +139,7 @@ class SlurmModel:
         return {
             "Name": task.name, "ArrayTaskID": task.number, "State": task.state, "RestartCnt": task.restarts,
             "ArrayJobID": task.array, "JobArrayID": task.id, "NodeList": task.node, "Nice": task.nice,
+            "Account": task.account or "(null)", "QOS": task.qos,
             "PriorityLong": 0 if task.held else 1000,
             "Dependency": ",".join(f"{one}(unfulfilled)" for one in self._waits(task)) or "(null)",
         }[column]  # fmt: skip
@@ -146,11 +155,11 @@ class SlurmModel:
     def _call_scontrol(self, verb, *words):
         if verb == "update":
             told = dict(word.split("=", 1) for word in words)
-            arrays, after = told["jobid"].split(","), tuple(told["dependency"].split(","))
+            arrays, after = told["jobid"].split(","), tuple(filter(None, told["dependency"].split(",")))
         else:
-            arrays, after = words[0].split(","), ()
+            arrays, after = words[0].split(","), None
         for task in [one for one in self.tasks if str(one.array) in arrays and not one.node]:
-            task.after = after or task.after
+            task.after = task.after if after is None else after
             task.held = {"hold": True, "release": False}.get(verb, task.held)
 
     def _call_scancel(self, *ids):

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.planning.fleet import Queued, again_of
-from orchestrator.planning.fleet_gate import Correction, Gate, Hold, after_words, corrections, gate
+from orchestrator.planning.fleet_gate import Correction, Gate, Hold, after_words, corrections, gate, strays
 from tests.planning.test_fleet import an_order
 
 OPEN, HELD = Gate(), Gate(Hold.ASKED)
@@ -86,3 +86,21 @@ def test_only_what_has_failed_or_was_cancelled_is_tried_again():
     ended = {0: "done", 1: "failed", 2: "unclaimed", 4: "done"}
     assert again_of(order, ended, range(5)) == (1, 3)
     assert again_of(order, ended, [0]) == ()
+
+
+def test_a_budget_that_is_spent_closes_the_jobs_of_that_user():
+    """Those of others go on."""
+    mine, theirs = an_order("mine", user="alice"), an_order("theirs", user="bob")
+    assert gate(mine, {}, {}, {"alice"}) == Gate(Hold.BUDGET, "alice")
+    assert gate(theirs, {}, {}, {"alice"}) == OPEN
+
+
+def test_what_waits_under_a_wrong_account_is_submitted_anew():
+    """It was queued before the fleet had users; what runs is left alone."""
+    accounts = {"a": ("alice", "urgent")}
+    queue = [
+        queued("a", 7), queued("a", 7, 1, state="RUNNING"), queued("theirs", 9),
+        queued("a", 8, 2, account="alice", priority="urgent"),
+        queued("a", 8, 3, account="alice", priority="normal"),
+    ]  # fmt: skip
+    assert [one.number for one in strays(accounts, queue)] == [0, 3]

@@ -21,6 +21,7 @@ from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet import Controller, node_names
 from orchestrator.planning.fleet_bill import Account, Amount, bill, jobs_remaining, running
+from orchestrator.planning.fleet_team import over_budget, spending_of
 from orchestrator.planning.fleet_use import NodeFacts, lanes
 from orchestrator.pricing.spending import spending
 from orchestrator.report.fleet_page import fleet_page
@@ -69,6 +70,20 @@ class QueueLooks:
     def look(self) -> tuple[Queue, Account]:
         """Return what Slurm and the bucket say now."""
         return queue(self._accounts.fleet, self._name), self._accounts.look()
+
+
+def reckon(accounts: Accounts) -> None:
+    """Write down whose budget is spent, so that no more of their tasks begin; nothing where nobody has one."""
+    store = accounts.fleet.head.cloud.store
+    team = fleet_orders.read_team(store)
+    if any(one.budget_usd is not None for one in team.users.values()):
+        found = accounts.look()
+        usd = {name: amount.usd for name, amount in found.bill.jobs.items()}
+        fleet_orders.write_over_budget(
+            store, over_budget(team, spending_of((j.order for j in found.jobs), usd))
+        )
+    else:
+        fleet_orders.write_over_budget(store, frozenset())
 
 
 def account(choice: Choice, reporter: Reporter) -> Account:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.caller import caller, check_owner
 from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.app.job_data import read_data, send_data, with_code
 from orchestrator.app.reporter import Reporter, leaving
@@ -21,6 +22,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet import JobRow, Order, again_of, nodes, rows, task_folder, task_spec
 from orchestrator.planning.fleet_gate import Gate, gate
+from orchestrator.planning.fleet_team import NORMAL, Team
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script
@@ -48,10 +50,11 @@ class Submitted:
 
 
 def submit(
-    choice: Choice, file: Path, reporter: Reporter, *, dry_run: bool = False, takes: float | None = None
-) -> Submitted:
+    choice: Choice, file: Path, reporter: Reporter, *, dry_run: bool = False, takes: float | None = None,
+    user: str | None = None, priority: str | None = None,
+) -> Submitted:  # fmt: skip
     """
-    Send code and data, write the job into the bucket, and queue its tasks.
+    Send code and data, write the job into the bucket, and queue its tasks under the login of the caller.
 
     The same file again changes nothing, and goes on where a submission was killed. With *dry_run* it is judged
     and counted only; *takes* is how many seconds a task is expected to take.
@@ -59,6 +62,13 @@ def submit(
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
     _check_slices(fleet.spec, wanted)
+    team = fleet_orders.read_team(fleet.head.store)
+    login, level = caller(choice, team, user), priority or wanted.priority
+    if level and level not in {NORMAL, *team.priorities}:
+        raise UsageError(
+            f"this fleet has no priority {level!r}", hint=f"one of {', '.join({NORMAL: 0, **team.priorities})}",
+            changed="nothing was submitted", code="TPU-101",
+        )  # fmt: skip
     for name in wanted.after:
         # Only what exists can be waited for, so that no two jobs wait for each other.
         submitted_order(fleet.head.store, name)
@@ -94,7 +104,8 @@ def submit(
         store,
         Order(
             wanted.name, wanted.parameters, wanted.job, bundle.digest, script, fleet.head.clock.now(),
-            collect=wanted.collect, into=wanted.into, after=wanted.after, slices=wanted.slices,
+            collect=wanted.collect, into=wanted.into, after=wanted.after, slices=wanted.slices, user=login,
+            priority="" if level == NORMAL else level,
         ),
     )  # fmt: skip
     with leaving(f"{order.name} is submitted", "run the same command again to see it queued"):
@@ -124,6 +135,8 @@ class Queue:
     jobs: tuple[JobRow, ...]
     trouble: str
     gates: Mapping[str, Gate]
+    orders: Mapping[str, Order]
+    team: Team
 
 
 def queue(fleet: Fleet, name: str | None) -> Queue:
@@ -140,16 +153,19 @@ def queue(fleet: Fleet, name: str | None) -> Queue:
     except TpuctlError as error:
         queued, trouble = (), error.message
     ended = fleet_orders.all_ended(store, found)
-    gates = {order.name: gate(order, known, ended) for order in orders}
-    return Queue(rows(orders, ended, queued), trouble, gates)
+    team = fleet_orders.read_team(store)
+    owing = fleet_orders.over_budget(store)
+    gates = {order.name: gate(order, known, ended, owing) for order in orders}
+    return Queue(rows(orders, ended, queued), trouble, gates, known, team)
 
 
-def cancel(choice: Choice, which: str, reporter: Reporter) -> int:
+def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = None) -> int:
     """End a job or one task (JOB/3) for good; return how many tasks were waiting or running."""
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.cloud.store
     order = submitted_order(store, name)
+    check_owner(choice, fleet_orders.read_team(store), user, order)
     numbers = task_numbers(order, number)
     # First in the bucket: what Slurm then forgets, or has not been told, is not submitted again.
     fleet_orders.change(
@@ -161,12 +177,13 @@ def cancel(choice: Choice, which: str, reporter: Reporter) -> int:
     return len(tasks)
 
 
-def retry(choice: Choice, which: str, reporter: Reporter) -> tuple[int, ...]:
+def retry(choice: Choice, which: str, reporter: Reporter, user: str | None = None) -> tuple[int, ...]:
     """Queue again what has failed or was cancelled of a job, or that task (JOB/3); return those tasks."""
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.cloud.store
     order = submitted_order(store, name)
+    check_owner(choice, fleet_orders.read_team(store), user, order)
     ended = fleet_orders.ended(store, name)
     again = again_of(order, ended, task_numbers(order, number))
     slurm = fleet.slurm()
@@ -181,11 +198,12 @@ def retry(choice: Choice, which: str, reporter: Reporter) -> tuple[int, ...]:
     return again
 
 
-def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool) -> bool:
+def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool, user: str | None = None) -> bool:
     """Hold a job, so that no task of it begins, or release it; return whether that was a change."""
     fleet = fleet_to_read(choice, reporter)
     store = fleet.head.cloud.store
     before = submitted_order(store, name)
+    check_owner(choice, fleet_orders.read_team(store), user, before)
     fleet_orders.change(store, name, lambda one: replace(one, held=held))
     with leaving(f"{name} is {'held' if held else 'released'}", "run the same command again to tell Slurm"):
         fleet.submit_missing(fleet.slurm(), name)

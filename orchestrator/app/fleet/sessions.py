@@ -43,7 +43,7 @@ from orchestrator.planning.fleet import (
     node_spec,
     unfinished,
 )
-from orchestrator.planning.fleet_gate import Hold, after_words, corrections, gate
+from orchestrator.planning.fleet_gate import Hold, after_words, corrections, gate, strays
 from orchestrator.planning.fleet_size import NodeLife
 from orchestrator.pricing.cost import Hourly, hourly
 from orchestrator.private_folders import private_file, private_folder
@@ -197,7 +197,8 @@ class Fleet:
             raise RemoteError("the VM is not in sight", hint="run: tpuctl fleet up")
         # On a VM that was made again it begins with the copy of its state in the bucket (slurm.sh).
         controller = Controller(vm.value.internal_ip, self.port, engine)
-        slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller)
+        team = fleet_orders.read_team(self.head.store)
+        slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, team)
         return controller
 
     def controller(self) -> Controller:
@@ -224,22 +225,31 @@ class Fleet:
         known = fleet_orders.read_all(self.head.store) if not only else self.with_those_before(only)
         orders = {order.name: order for order in sorted(known, key=lambda one: one.submitted_at)}
         ended = fleet_orders.all_ended(self.head.store, orders.values())
+        team = fleet_orders.read_team(self.head.store)
+        owing = fleet_orders.over_budget(self.head.store)
         wanted = {name: unfinished(order, ended[name]) for name, order in orders.items()}
         gates = {
-            name: gate(order, orders, ended) for name, order in orders.items()
+            name: gate(order, orders, ended, owing) for name, order in orders.items()
             if wanted[name] and only in ("", name)
         }  # fmt: skip
         dropped = [order for order in orders.values() if order.cancelled and only in ("", order.name)]
+        under = {name: team.options(orders[name]) for name in gates}
         queued = slurm.queue() if gates or dropped else ()
         # Whoever cancelled them was killed before Slurm heard of it, or Slurm was told to queue them meanwhile.
         slurm.cancel(cancelled(dropped, queued))
+        if stray := strays(under, queued):
+            # They were queued before there were users, or priorities: what waits has nothing to lose.
+            slurm.cancel(stray)
+            queued = tuple(one for one in queued if one not in stray)
         for name, allowed in gates.items():
             there = {one.number for one in queued if one.job == name}
             missing = [number for number in wanted[name] if number not in there]
             if missing:
                 after = after_words(allowed, queued)
                 closed = allowed.hold is not Hold.NONE or bool(allowed.waits and not after)
-                slurm.submit(orders[name], missing, self.spec.tpu.zones, held=closed, after=after)
+                slurm.submit(
+                    orders[name], missing, self.spec.tpu.zones, held=closed, after=after, under=under[name]
+                )
                 queued = slurm.queue()
         for wrong in corrections(gates, queued):
             slurm.correct(wrong)

@@ -1,10 +1,11 @@
 """Say what exists of a fleet."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.account import account
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import load_of
 from orchestrator.app.reporter import Reporter
@@ -13,8 +14,10 @@ from orchestrator.app.workers import look
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Present, Sight
 from orchestrator.domain.spec import FleetSpec
+from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet import Controller, node_names
+from orchestrator.planning.fleet import Controller, Queued, node_names
+from orchestrator.planning.fleet_bill import Amount
 from orchestrator.planning.fleet_size import NodeLife, wanted_nodes
 
 
@@ -27,6 +30,25 @@ class NodeRow:
     zone: str
     slurm: str
     task: str
+
+
+@dataclass(frozen=True)
+class UserRow:
+    """
+    Say of one user: the share of the fleet, seconds of nodes so far, tasks, and what they cost.
+
+    *budget_usd* is None without one; *held* says that it is used up.
+    """
+
+    login: str
+    share: int
+    nodes: int | None
+    seconds: float
+    running: int
+    waiting: int
+    usd: float
+    budget_usd: float | None
+    held: bool
 
 
 @dataclass(frozen=True)
@@ -49,6 +71,7 @@ class FleetStatus:
     up: int
     wanted: int | None
     node_usd_hour: float | None
+    users: tuple[UserRow, ...] = ()
 
 
 def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
@@ -63,10 +86,12 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
     size = fleet.spec.fleet
     waiting, trouble, wanted, nowhere = 0, "", None, Controller("", fleet.port, "")
+    queued: tuple[Queued, ...] = ()
     try:
         slurm = fleet.slurm()
         states = slurm.nodes()
-        for one in slurm.queue():
+        queued = slurm.queue()
+        for one in queued:
             tasks |= dict.fromkeys(node_list(one.node), f"{one.job}/{one.number}")
             waiting += not one.node
         missing, held = load_of(fleet, slurm)
@@ -83,10 +108,28 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         usd += session.cost(session.records.current, session.clock.now())
     up = sum(fleet.life(name) is not NodeLife.NONE for name in names)
+    users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
     return FleetStatus(
         fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, trouble,
-        size, up, wanted, fleet.price().node.billed_usd,
+        size, up, wanted, fleet.price().node.billed_usd, users,
     )  # fmt: skip
+
+
+def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Reporter) -> Iterator[UserRow]:
+    team = fleet_orders.read_team(fleet.head.store)
+    if not team.users:
+        return
+    found, held = account(choice, reporter), fleet_orders.over_budget(fleet.head.store)
+    for login, user in team.users.items():
+        mine = [one for one in queued if one.account == login]
+        costs = [
+            found.bill.jobs.get(job.order.name, Amount()) for job in found.jobs if job.order.user == login
+        ]
+        running = sum(bool(one.node) for one in mine)
+        yield UserRow(
+            login, user.share, user.nodes, sum(one.seconds for one in costs), running, len(mine) - running,
+            sum(one.usd for one in costs), user.budget_usd, login in held,
+        )  # fmt: skip
 
 
 def _nodes_of(session: Session) -> Sight[tuple[Node, ...]]:

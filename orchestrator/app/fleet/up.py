@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.down import end_node
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.reporter import Reporter
@@ -15,6 +16,7 @@ from orchestrator.errors import (
 )
 from orchestrator.planning.fleet import node_names
 from orchestrator.planning.fleet_size import NodeLife, first_nodes, nodes_missing, wanted_nodes
+from orchestrator.planning.fleet_team import team_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ def fleet_up(
     show_price(fleet.price())
     fleet.write_code()
     bring_up(choice, reporter, session=fleet.head)
+    # From now on it counts for everybody, and for the watch of another computer.
+    fleet_orders.write_team(fleet.head.cloud.store, team_of(fleet.spec.fleet))
     reporter.now("Slurm is brought to the VM")
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
@@ -53,6 +57,7 @@ def fleet_up(
     found = for_each(
         {name: partial(bring_up, choice, one.reporter, session=one) for name, one in sessions.items()}
     )
+    reckon(Accounts(choice, reporter))
     slurm = fleet.slurm()
     for name, held in slurm.sights().items():
         # A watch that was killed had begun to let it go.

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import Sizing
 from orchestrator.app.reporter import Reporter
@@ -21,6 +22,8 @@ from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.planning.fleet import Controller
 
 TEND_SECONDS = 15.0
+RECKON_SECONDS = 60.0
+"""Between two looks at what users have spent: all that jobs have done is read for it."""
 
 
 class Losses:
@@ -72,6 +75,8 @@ class FleetWatch(WatchAll[Reporter]):
     def __init__(self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter]) -> None:
         self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
         self._losses, self._said = losses, ""
+        self._choice, self._reckon_at = choice, 0.0
+        self._accounts: Accounts | None = None
 
         def screen(_: Reporter, session: Session) -> _NodeScreen:
             return _NodeScreen(session.spec.name, losses)
@@ -104,6 +109,10 @@ class FleetWatch(WatchAll[Reporter]):
             slurm = self._fleet.slurm()
             self._losses.report(slurm)
             slurm.tend()
+            if self._fleet.head.clock.monotonic() >= self._reckon_at:
+                self._accounts = self._accounts or Accounts(self._choice, Reporter())
+                reckon(self._accounts)
+                self._reckon_at = self._fleet.head.clock.monotonic() + RECKON_SECONDS
             self._fleet.submit_missing(slurm)
             if self._sizing is not None:
                 self._sizing.look(slurm)

@@ -17,6 +17,10 @@ from orchestrator.cli.options import (
 )
 from orchestrator.domain.units import Duration
 
+user_option = click.option(
+    "--user", metavar="LOGIN", envvar="TPUCTL_USER",
+    help="Login to act as, for a fleet with users. Default: the account of the credentials.",
+)  # fmt: skip
 which_argument = click.argument("which", metavar="JOB[/TASK]")
 
 
@@ -130,7 +134,11 @@ def down(choice: Choice, yes: bool, delete_data: bool) -> None:
     metavar="TIME",
     help="With --dry-run: how long a task takes, for example 30m, to tell the cost.",
 )
-def submit(choice: Choice, job: Path, dry_run: bool, takes: str | None) -> None:
+@user_option
+@click.option("--priority", help="One of fleet.priorities.  [default: that of the file, or normal]")
+def submit(
+    choice: Choice, job: Path, dry_run: bool, takes: str | None, user: str | None, priority: str | None
+) -> None:
     """
     Send a job to the fleet: JOB is a file with its name, its tasks and the section `job` (docs/fleet.md).
 
@@ -144,7 +152,9 @@ def submit(choice: Choice, job: Path, dry_run: bool, takes: str | None) -> None:
         seconds = float(Duration.parse(takes)) if takes else None
     except ValueError as error:
         raise click.UsageError(f"--takes: {error}") from None
-    done = jobs.submit(choice, job, EventPrinter(), dry_run=dry_run, takes=seconds)
+    done = jobs.submit(
+        choice, job, EventPrinter(), dry_run=dry_run, takes=seconds, user=user, priority=priority
+    )
     view.show_submitted(done, as_json=choice.as_json)
 
 
@@ -218,50 +228,54 @@ def report(choice: Choice, output: Path | None) -> None:
 @command.command("cancel", cls=Command)
 @deployment_options
 @which_argument
-def cancel(choice: Choice, which: str) -> None:
+@user_option
+def cancel(choice: Choice, which: str, user: str | None) -> None:
     """End a job, or one task of it, for good; a task that runs saves first. What it has saved stays."""
     from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_cancelled(which, jobs.cancel(choice, which, EventPrinter()), as_json=choice.as_json)
+    view.show_cancelled(which, jobs.cancel(choice, which, EventPrinter(), user), as_json=choice.as_json)
 
 
 @command.command("retry", cls=Command)
 @deployment_options
 @which_argument
-def retry(choice: Choice, which: str) -> None:
+@user_option
+def retry(choice: Choice, which: str, user: str | None) -> None:
     """Queue again what has failed or was cancelled; it goes on from its checkpoint. All else is left alone."""
     from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_retried(which, jobs.retry(choice, which, EventPrinter()), as_json=choice.as_json)
+    view.show_retried(which, jobs.retry(choice, which, EventPrinter(), user), as_json=choice.as_json)
 
 
 @command.command("hold", cls=Command)
 @deployment_options
 @click.argument("job")
-def hold(choice: Choice, job: str) -> None:
+@user_option
+def hold(choice: Choice, job: str, user: str | None) -> None:
     """Let no task of JOB begin until it is released; tasks that run go on."""
     from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    changed = jobs.hold(choice, job, EventPrinter(), held=True)
+    changed = jobs.hold(choice, job, EventPrinter(), held=True, user=user)
     view.show_held(job, held=True, changed=changed, as_json=choice.as_json)
 
 
 @command.command("release", cls=Command)
 @deployment_options
 @click.argument("job")
-def release(choice: Choice, job: str) -> None:
+@user_option
+def release(choice: Choice, job: str, user: str | None) -> None:
     """Let the tasks of a JOB that was held begin."""
     from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    changed = jobs.hold(choice, job, EventPrinter(), held=False)
+    changed = jobs.hold(choice, job, EventPrinter(), held=False, user=user)
     view.show_held(job, held=False, changed=changed, as_json=choice.as_json)
 
 

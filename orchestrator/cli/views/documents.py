@@ -121,6 +121,10 @@ KINDS: Mapping[str, Any] = {
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
         "waiting": int, "running": int, "usd": float, "trouble": str,
         "up": int, "most": int, "wanted": maybe(int), "node_usd_hour": maybe(float),
+        "users": [{
+            "login": str, "share": int, "nodes": maybe(int), "seconds": float, "running": int, "waiting": int,
+            "usd": float, "budget_usd": maybe(float), "held": bool,
+        }],
     },
     "fleet-plan": {
         "name": str, "nodes": int, "node_usd_hour": maybe(float), "vm_usd_hour": maybe(float), "ttl_s": float,
@@ -134,7 +138,7 @@ KINDS: Mapping[str, Any] = {
     "fleet-queue": {
         "jobs": [
             {
-                "name": str, "submitted_at": float, "hold": str, "waits_for": [str],
+                "name": str, "submitted_at": float, "user": str, "priority": str, "hold": str, "waits_for": [str],
                 "tasks": [
                     {
                         "number": int, "state": str, "node": str, "restarts": int, "parameters": table(str),

@@ -1,17 +1,18 @@
 """Show a fleet, its queue and its jobs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from orchestrator.app.fleet.down import FleetDown
 from orchestrator.app.fleet.jobs import Submitted
 from orchestrator.app.fleet.plan import FleetPlan
 from orchestrator.app.fleet.results import FetchedTask
 from orchestrator.app.fleet.sessions import FleetPrice
-from orchestrator.app.fleet.status import FleetStatus
+from orchestrator.app.fleet.status import FleetStatus, UserRow
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.cli.views.fleet_account import put_table
-from orchestrator.domain.amounts import size_text, usd_text
+from orchestrator.domain.amounts import size_text, span_text, usd_text
 from orchestrator.pricing.cost import Hourly
 
 
@@ -97,6 +98,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
             "running": status.running, "usd": round(status.usd, 4), "trouble": status.trouble,
             "up": status.up, "most": status.size.nodes, "wanted": status.wanted,
             "node_usd_hour": status.node_usd_hour,
+            "users": [{**asdict(one), "usd": round(one.usd, 4)} for one in status.users],
         }  # fmt: skip
         print_json("fleet-status", body)
         return
@@ -105,6 +107,17 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         ("NODE", "TPU", "ZONE", "SLURM", "TASK"),
         *((n.name, n.tpu, n.zone or "-", n.slurm or "-", n.task or "-") for n in status.nodes),
     ])  # fmt: skip
+    if status.users:
+        put_table([
+            ("USER", "SHARE", "USED", "RUNNING", "WAITING", "COST", "NOTE"),
+            *(
+                (
+                    one.login, _share(one, status.users), span_text(one.seconds), str(one.running or "-"),
+                    str(one.waiting or "-"), f"${one.usd:.2f}", _user_note(one),
+                )
+                for one in status.users
+            ),
+        ])  # fmt: skip
     put(f"Slurm does not answer: {status.trouble}" if status.trouble
         else f"{status.running} tasks run, {status.waiting} wait")  # fmt: skip
     put(_size_text(status))
@@ -122,6 +135,18 @@ def _size_text(status: FleetStatus) -> str:
         why = f"{up}, {status.wanted} are wanted{spare}; nodes without a task are deleted after {size.idle}"
     price = "no known price" if status.node_usd_hour is None else f"{usd_text(status.node_usd_hour)} an hour"
     return f"{why}. An idle node costs {price}"
+
+
+def _share(user: UserRow, users: Sequence[UserRow]) -> str:
+    return f"{user.share / sum(one.share for one in users):.0%}"
+
+
+def _user_note(user: UserRow) -> str:
+    if user.held:
+        return f"budget of {user.budget_usd:g} USD spent"
+    parts = [f"{user.nodes} nodes at most"] if user.nodes is not None else []
+    parts += [f"budget {user.budget_usd:g} USD"] if user.budget_usd is not None else []
+    return ", ".join(parts)
 
 
 def show_down(down: FleetDown, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from orchestrator.domain.amounts import span_text, usd_text
 from orchestrator.planning.fleet import JobRow, TaskRow
 from orchestrator.planning.fleet_bill import Account, Amount, lost_steps
 from orchestrator.planning.fleet_gate import Gate, Hold
+from orchestrator.planning.fleet_team import NORMAL
 from orchestrator.report.results_table import ResultsTable, Value
 
 GAP = 2
@@ -108,7 +109,8 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
                 }
             )  # fmt: skip
         jobs.append(
-            {"name": job.name, "submitted_at": job.submitted_at, "hold": found.gates[job.name].hold.value,
+            {"name": job.name, "submitted_at": job.submitted_at, "user": found.orders[job.name].user,
+             "priority": found.orders[job.name].priority or NORMAL, "hold": found.gates[job.name].hold.value,
              "waits_for": list(found.gates[job.name].waits), "tasks": tasks, "usd": round(amount.usd, 6),
              "node_seconds": round(amount.seconds, 1), "eta_s": account.eta.get(job.name)}
         )  # fmt: skip
@@ -119,6 +121,8 @@ def _note(gate: Gate) -> str:
     """Say why no task of a job begins, empty when they may."""
     if gate.hold is Hold.ASKED:
         return "is held; next: tpuctl fleet release"
+    if gate.hold is Hold.BUDGET:
+        return f"does not begin: {gate.cause} has spent the budget (docs/fleet.md)"
     if gate.hold is Hold.AFTER:
         return (
             f"does not begin, because {gate.cause} has not ended well; next: tpuctl fleet retry {gate.cause}"
@@ -167,9 +171,18 @@ def _usd(account: Account, usd: float) -> str:
 
 
 def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
+    team = found.team.needs_database
     shown = [state for state in STATES if state not in RARE or any(job.count(state) for job in found.jobs)]
     rows: list[Sequence[str]] = [
-        ("JOB", "TASKS", *(state.upper() for state in shown), "RESTARTS", "COST", "LEFT")
+        (
+            "JOB",
+            *(("USER", "PRIORITY") if team else ()),
+            "TASKS",
+            *(state.upper() for state in shown),
+            "RESTARTS",
+            "COST",
+            "LEFT",
+        )
     ]
     for job in found.jobs:
         counts = (str(job.count(state) or "-") for state in shown)
@@ -178,7 +191,10 @@ def _job_rows(found: Queue, account: Account) -> list[Sequence[str]]:
         over = all(task.state in OVER for task in job.tasks)
         eta = account.eta.get(job.name)
         remaining = "-" if over else "not known" if eta is None else span_text(eta)
-        rows.append((job.name, str(len(job.tasks)), *counts, str(restarts or "-"), f"${usd:.2f}", remaining))
+        order = found.orders[job.name]
+        whose = (order.user or "-", order.priority or NORMAL) if team else ()
+        costs = (str(restarts or "-"), f"${usd:.2f}", remaining)
+        rows.append((job.name, *whose, str(len(job.tasks)), *counts, *costs))
     return rows
 
 

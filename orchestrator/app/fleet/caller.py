@@ -1,0 +1,56 @@
+"""
+Who asks: the login that jobs of a fleet belong to, and whether a job is the caller's.
+
+This keeps people from using each other's share by accident. It is no border: whoever may write the bucket may
+write anything there.
+"""
+
+from orchestrator.app.choice import Choice
+from orchestrator.app.login_here import account_here
+from orchestrator.errors import UsageError
+from orchestrator.planning.fleet import Order
+from orchestrator.planning.fleet_team import Team
+
+
+def caller(choice: Choice, team: Team, named: str | None) -> str:
+    """
+    Return the login of the caller; empty for a fleet without users.
+
+    It is that of the credentials, on the local cloud the one *named*. Raise UsageError for one that has no share,
+    or that is named but somebody else's.
+    """
+    if not team.users:
+        if named:
+            raise UsageError(
+                "this fleet has no users", hint="leave --user out, or write fleet.users and run: tpuctl fleet up",
+                changed="nothing was changed", code="TPU-101",
+            )  # fmt: skip
+        return ""
+    known = "" if choice.cloud == "local" else account_here().lower()
+    if named and known and named.lower() != known and not choice.account_override:
+        raise UsageError(
+            f"you are logged in as {known}, not as {named}",
+            hint="leave --user out; or add --account-override to act for somebody else",
+            changed="nothing was changed", code="TPU-139",
+        )  # fmt: skip
+    login = (named or known).lower()
+    if login not in team.users:
+        who = f"{login} is no user of this fleet" if login else "who asks is not known"
+        raise UsageError(
+            f"{who}; its users are {', '.join(team.users)}",
+            hint="add --user LOGIN" if not login else "add the login to fleet.users and run: tpuctl fleet up",
+            changed="nothing was changed", code="TPU-139",
+        )  # fmt: skip
+    return login
+
+
+def check_owner(choice: Choice, team: Team, named: str | None, order: Order) -> None:
+    """Raise UsageError when a job belongs to somebody else."""
+    if not team.users or choice.account_override:
+        return
+    login = caller(choice, team, named)
+    if order.user not in ("", login):
+        raise UsageError(
+            f"{order.name} belongs to {order.user}, and you are {login}",
+            hint="add --account-override to act for somebody else", changed="nothing was changed", code="TPU-139",
+        )  # fmt: skip

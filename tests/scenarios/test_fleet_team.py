@@ -1,0 +1,93 @@
+"""A fleet that several people share: whose job it is, what goes first, and what a budget holds."""
+
+import json
+
+import pytest
+
+from tests.scenarios.test_fleet import Owner
+
+
+@pytest.fixture
+def team(cloud):
+    """Give the computer of a fleet with two users and a priority; alice has submitted a job."""
+    users = {"alice": {"share": 2}, "bob": {"budget_usd": 100}}
+    fleet = {"fleet__users": users, "fleet__priorities": {"urgent": {"over": "normal", "preempts": True}}}
+    owner = Owner(cloud, **fleet)
+    owner.up("--yes")
+    for name in ("first", "second"):
+        job = {"name": name, "job": {"source": "src", "command": "python3 train.py"}}
+        (owner.folder / f"{name}.yaml").write_text(json.dumps(job))
+    owner.fleet("submit", str(owner.folder / "first.yaml"), "--user", "alice")
+    return owner
+
+
+def submissions(cloud):
+    """Return what was asked of Slurm for each submission, behind the numbers of the tasks."""
+    return [words[4:] for words in cloud.slurm if words[0] == "submit"]
+
+
+def test_a_job_belongs_to_the_login_of_who_submits_it(cloud, team):
+    """Slurm counts it for that share, and the queue names it."""
+    team.fleet("submit", str(team.folder / "second.yaml"), "--user", "bob", "--priority", "urgent")
+    assert submissions(cloud) == [
+        ("--account=alice", "--qos=normal"), ("--account=bob", "--qos=urgent"),
+    ]  # fmt: skip
+    assert [team.job(name)["user"] for name in ("first", "second")] == ["alice", "bob"]
+    assert [team.job(name)["priority"] for name in ("first", "second")] == ["normal", "urgent"]
+    assert "PRIORITY" in team.run("queue").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("submit", "second.yaml"), "who asks is not known"),
+        (("submit", "second.yaml", "--user", "carol"), "carol is no user of this fleet"),
+        (("submit", "first.yaml", "--user", "bob"), "submitted before"),
+        (("submit", "second.yaml", "--user", "bob", "--priority", "high"), "no priority 'high'"),
+        (("cancel", "first", "--user", "bob"), "first belongs to alice"),
+        (("retry", "first", "--user", "bob"), "first belongs to alice"),
+        (("hold", "first", "--user", "bob"), "first belongs to alice"),
+    ],
+)
+def test_nobody_uses_the_share_of_somebody_else_by_accident(cloud, team, words, said):
+    """Nothing is changed, and the error says who is who."""
+    before = cloud.objects(".tpuctl/orders/")
+    words = [str(team.folder / word) if word.endswith(".yaml") else word for word in words]
+    refused = team.run(*words)
+    assert (refused.code != 0, said in refused.err) == (True, True), refused.err
+    assert (cloud.objects(".tpuctl/orders/"), team.job("first")["hold"]) == (before, "")
+    assert team.states("first") != ["cancelled"]
+
+
+def test_who_knows_it_may_act_for_somebody_else(cloud, team):
+    """The owner of a fleet has to."""
+    team.fleet("hold", "first", "--user", "bob", "--account-override")
+    assert team.job("first")["hold"] == "held"
+
+
+def test_a_budget_that_is_spent_holds_the_queue_of_its_user_until_it_is_raised(cloud, team):
+    """Tasks of others go on; a higher budget counts from the next `up`."""
+    team.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 0}})
+    team.up("--yes")
+    team.fleet("submit", str(team.folder / "second.yaml"), "--user", "bob")
+    assert submissions(cloud)[-1][0] == "--hold"
+    assert [team.job(name)["hold"] for name in ("first", "second")] == ["", "budget"]
+    (_, bob) = team.fleet("status", "--json")["users"]
+    assert (bob["login"], bob["held"], bob["budget_usd"]) == ("bob", True, 0)
+    assert "second does not begin: bob has spent the budget" in team.run("queue").out
+    team.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 5}})
+    team.up("--yes")
+    assert team.job("second")["hold"] == ""
+
+
+def test_users_count_from_the_next_up_and_need_a_database(cloud):
+    """Without users there is none, and everybody may submit."""
+    owner = Owner(cloud)
+    owner.up("--yes")
+    assert "database" not in [words[0] for words in cloud.slurm]
+    owner.edit(fleet__users={"alice": {}})
+    assert owner.run("queue").code == 0
+    assert not owner.fleet("status", "--json")["users"]
+    owner.up("--yes")
+    assert "database" in [words[0] for words in cloud.slurm]
+    assert [user["login"] for user in owner.fleet("status", "--json")["users"]] == ["alice"]
