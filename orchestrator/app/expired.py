@@ -33,11 +33,15 @@ def remember(session: Session) -> None:
     store_account(session.folder, session.choice.cloud)
     # The project as it is now: the login's may be another one when the ttl is over.
     spec = replace(session.spec, project=session.project)
-    stored = json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
-    write_atomically(session.folder / SPEC_FILE, stored)
+    write_atomically(session.folder / SPEC_FILE, stored_spec(spec))
     # With --set the deployment is not what the file says, so the file's mark would stand for something else.
     if not session.choice.settings:
         keep_mark(session.choice.cloud, session.spec.project, session.path, session.folder)
+
+
+def stored_spec(spec: Spec) -> bytes:
+    """Return the bytes of a stored spec."""
+    return json.dumps(with_checksum(dump(spec)), indent=1, sort_keys=True).encode()
 
 
 def sweep_expired(session: Session) -> None:

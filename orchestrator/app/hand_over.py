@@ -1,11 +1,14 @@
 """Put the loop of `tpuctl watch` on the VM, and take it back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.app.choice import Choice
+from orchestrator.app.expired import stored_spec
+from orchestrator.app.known import spec_in
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
-from orchestrator.app.state_folders import RECORD_KEY
+from orchestrator.app.state_folders import RECORD_KEY, SPEC_FILE
 from orchestrator.app.workers import look
 from orchestrator.config.adapter import document_of
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
@@ -39,15 +42,19 @@ class Moved:
     digest: str | None = None
 
 
-def hand_over(choice: Choice, reporter: Reporter) -> Moved:
+def hand_over(
+    choice: Choice, reporter: Reporter, session: Session | None = None, parts: Sequence[str] = ()
+) -> Moved:
     """
     Bring the loop to the VM, start it and wait until it holds the lease.
 
+    It is the loop of the file's deployment, or of a fleet: *session* is that of its VM, *parts* names its nodes.
+
     Raise UsageError when there is no VM that could run it, LeaseHeldError when somebody acts who goes on.
     """
-    session = Session(choice, reporter)
+    session = session or Session(choice, reporter)
     host, before = _contact(session)
-    packed = _packed(session)
+    packed = _packed(session, parts)
     # The same archive runs already: a restart would cost a gap in the watching and gain nothing.
     if before.digest == packed.digest and before.running:
         return Moved(host.name, running=True, changes=0, digest=packed.digest)
@@ -63,9 +70,9 @@ def hand_over(choice: Choice, reporter: Reporter) -> Moved:
     return Moved(host.name, running=True, changes=1, digest=packed.digest)
 
 
-def take_back(choice: Choice, reporter: Reporter) -> Moved:
-    """End the loop on the VM and keep cron from starting it."""
-    session = Session(choice, reporter)
+def take_back(choice: Choice, reporter: Reporter, session: Session | None = None) -> Moved:
+    """End the loop on the VM, that of *session* or of the file's deployment, and keep cron from starting it."""
+    session = session or Session(choice, reporter)
     host, before = _contact(session)
     with session.holding_lease(HAND_OVER):
         loop_on_vm.stop(session.cloud.remote, host)
@@ -127,7 +134,7 @@ def _host(session: Session) -> Host:
     return vm_host(session.cloud, world)
 
 
-def _packed(session: Session) -> loop_on_vm.Packed:
+def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
     """Return what goes to the VM: tpuctl itself, the deployment file with all overrides in it, and the key."""
     local = session.choice.cloud == "local"
     project = session.project
@@ -139,6 +146,7 @@ def _packed(session: Session) -> loop_on_vm.Packed:
         cloud=session.choice.cloud,
         project=project,
         deployment=spec.name,
+        fleet=int(spec.fleet is not None),
         ssh_port=session.cloud.ssh_port if local else 22,
     )
     return loop_on_vm.pack(
@@ -150,8 +158,20 @@ def _packed(session: Session) -> loop_on_vm.Packed:
             # The private key leaves this computer here, for the VM only: the job's machines never get it.
             "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
             RECORD_KEY: (session.key, 0o600),
+            **_parts(session, parts),
         }
     )
+
+
+def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+    """Return what the loop must know of a fleet's deployments: what `up` wanted, and the keys to the machines."""
+    found: dict[str, tuple[bytes, int]] = {}
+    for name in names:
+        folder = session.folder.parent / name
+        spec = replace(spec_in(folder / SPEC_FILE), service_account=session.blueprint.service_account)
+        found[f"parts/{name}/{SPEC_FILE}"] = stored_spec(spec), 0o600
+        found[f"parts/{name}/id_ed25519"] = (folder / "id_ed25519").read_bytes(), 0o600
+    return found
 
 
 def _wait(session: Session, host: Host) -> None:

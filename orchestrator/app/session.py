@@ -283,16 +283,16 @@ class Session:
 
     def watcher(
         self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind), *,
-        patience: float | None = None,
+        patience: float | None = None, stays: frozenset[Kind] = frozenset(),
     ) -> "Watcher":  # fmt: skip
         """
-        Return the loop over passes; *approve* and *only* limit what a pass may do, as in `Deployment`.
+        Return the loop over passes; *approve*, *only* and *stays* limit what a pass may do, as in `Deployment`.
 
         *patience* is the number of seconds for which the cloud may fail to answer before the loop ends.
         """
         from orchestrator.engine.loop import Watcher
 
-        return Watcher(replace(self.deployment, approve=approve, only=only), patience)
+        return Watcher(replace(self.deployment, approve=approve, only=only, stays=stays), patience)
 
     @cached_property
     def lease(self) -> Lease:

@@ -155,13 +155,14 @@ def must_be_up(session: Session) -> None:
 
 
 def turn(
-    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool = False
-) -> Generator[Pause, None, Pass | None]:
+    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool = False,
+    stays: frozenset[Kind] = frozenset(),
+) -> Generator[Pause, None, Pass | None]:  # fmt: skip
     """Make passes until the end; None when a `push` has gone first and it is our turn again."""
     mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER, PUSH))
     try:
         with session.holding_lease(mine, yields), session.reporter:
-            return (yield from _passes(session, screen, metrics, stopped, loop=loop))
+            return (yield from _passes(session, screen, metrics, stopped, stays, loop=loop))
     except LeaseHeldError as held:
         # The loop on the VM ends here and cron starts it again; a person's watch waits only for a push.
         if loop or held.asker != PUSH:
@@ -190,13 +191,14 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
 
 
 def _passes(
-    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool
-) -> Passes:
+    session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event,
+    stays: frozenset[Kind], *, loop: bool,
+) -> Passes:  # fmt: skip
     must_be_up(session)
     if not loop:
         # A person who runs it again has mended what was refused, or wants to know whether it still is.
         session.records.update_later(lambda record: replace(record, refusals=()))
-    watcher, publication = session.watcher(), Publication(session, metrics)
+    watcher, publication = session.watcher(stays=stays), Publication(session, metrics)
 
     def stop() -> None:
         stopped.set()

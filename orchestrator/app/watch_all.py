@@ -13,6 +13,7 @@ from orchestrator.app.session import Session, Together
 from orchestrator.app.state_folders import known_files
 from orchestrator.app.watch import Screen, turn
 from orchestrator.clock import SystemClock
+from orchestrator.domain.plan import Kind
 from orchestrator.engine.endings import raise_outcome
 from orchestrator.engine.loop import Passes
 from orchestrator.engine.many_loops import Chore, ManyLoops, Member
@@ -45,15 +46,15 @@ class WatchAll(Generic[R]):
     Watch until all have ended or somebody calls `stop`; what others bring up later is not seen.
 
     With *only* it watches the deployments of these names; those of one fleet have one budget. A *chore* is done
-    beside the passes.
+    beside the passes. With *loop* it runs on a VM that it watches, and leaves that to whoever comes after.
     """
 
     def __init__(
         self, choice: Choice, reporter_of: Callable[[str], R], screen_of: Callable[[R, Session], Screen],
-        only: Container[str] | None = None, chore: Chore | None = None,
+        only: Container[str] | None = None, chore: Chore | None = None, *, loop: bool = False,
     ) -> None:  # fmt: skip
         self._choice, self._reporter_of, self._screen_of = choice, reporter_of, screen_of
-        self._only = only
+        self._only, self._loop = only, loop
         clock = SystemClock()
         self._lists = ZoneLists(FRESH, clock.monotonic)
         self._together: dict[str, Together] = {}
@@ -96,6 +97,10 @@ class WatchAll(Generic[R]):
         for path in known_files(self._choice.cloud):
             if self._only is not None and path.parent.name not in self._only:
                 continue
+            if self._loop:
+                # What a VM remembers may be older than what `up` did from elsewhere: the bucket says it.
+                found.append(path)
+                continue
             try:
                 record = decode((path.parent / "record.json").read_bytes(), path.parent.name)
             except FileNotFoundError:
@@ -117,9 +122,13 @@ class WatchAll(Generic[R]):
             together = self._together.setdefault(fleet_of(spec), Together()) if fleet_of(spec) else None
             session = Session(self._choice, reporter, spec, lists=self._lists, together=together)
             screen = self._screen_of(reporter, session)
-            result = yield from turn(session, screen, None, stopped)
+            # The VM runs this very loop, which has yet to see the others end.
+            stays = frozenset({Kind.VM} if self._loop else ())
+            result = yield from turn(session, screen, None, stopped, loop=self._loop, stays=stays)
             if result is not None:
-                raise_outcome(result)
+                # The loop has nobody to tell; what has ended unhappily has ended.
+                if not self._loop:
+                    raise_outcome(result)
                 return result
 
     def _note(self, member: Member, end: Pass | TpuctlError) -> None:

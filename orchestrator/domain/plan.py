@@ -163,3 +163,7 @@ class Plan:
         ends = {Verb.DELETE, Verb.STOP}
         changes = tuple(c for c in self.changes if c.kind in kinds or c.verb in ends)
         return self if len(changes) == len(self.changes) else replace(self, changes=changes)
+
+    def leaving(self, kinds: frozenset[Kind]) -> "Plan":
+        """Return the plan without any change of these kinds."""
+        return replace(self, changes=tuple(c for c in self.changes if c.kind not in kinds))

@@ -29,7 +29,7 @@ class Deployment:
     *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
     *approve* raises when a plan must not be carried out. *create_budget* is shared with other deployments.
     *store_events* puts what *sink* has taken into the bucket now, not at the end of the pass. *only* names
-    the kinds of things that a pass may make.
+    the kinds of things that a pass may make, *stays* those that it leaves as they are.
     """
 
     spec: Spec
@@ -46,6 +46,7 @@ class Deployment:
     create_budget: CreateBudget = field(default_factory=Unlimited)
     store_events: Callable[[], None] = lambda: None
     only: frozenset[Kind] = frozenset(Kind)
+    stays: frozenset[Kind] = frozenset()
 
     @property
     def bucket(self) -> str:

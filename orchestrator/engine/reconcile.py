@@ -126,7 +126,8 @@ class Reconciler:
         except UNFORESEEN as error:
             world = self._without_reports(world, error)
             plan = decide(spec, world, record, spent)
-        return world, self._guarded(plan, world, record).making(self._deployment.only)
+        parts = self._deployment
+        return world, self._guarded(plan, world, record).making(parts.only).leaving(parts.stays)
 
     def _without_reports(self, world: World, error: Exception) -> World:
         """Return the world without what machines wrote, reported once; raise *error* if it already was without."""

@@ -65,7 +65,7 @@ def node_spec(spec: Spec, name: str, bucket: str, controller: Controller) -> Spe
         spec, name=name, vm="none", fleet=None, job=job,
         bucket=BucketSpec(name=bucket, adopt=True, prefix=f"{NODES}{name}"),
         # Its job is silent while tasks run.
-        watch=replace(spec.watch, stall=FOR_EVER),
+        watch=replace(spec.watch, stall=FOR_EVER, on_vm=False),
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def packed(text="first", loop=LOOP):
         archive.writestr("orchestrator/__init__.py", "")
         archive.writestr("orchestrator/__main__.py", loop)
     script = loop_script(
-        wheel="x.whl", lock="x.lock", cloud="local", project="it's", deployment="demo", ssh_port=2222
+        fleet=0, wheel="x.whl", lock="x.lock", cloud="local", project="it's", deployment="demo", ssh_port=2222
     )
     files = {"run-watch": (script.encode(), 0o700), "x.whl": (buffer.getvalue(), 0o600)}
     return loop_on_vm.pack(

@@ -151,6 +151,16 @@ def test_the_budget_is_that_of_the_whole_fleet(cloud):
     assert hours < 4
 
 
+def test_a_loop_on_the_vm_stops_that_machine_after_the_last_node_is_gone(cloud):
+    """Nobody else would delete a node that it has left."""
+    owner = Owner(cloud, watch__budget_usd=30, watch__poll="60s", watch__on_vm=True)
+    owner.up("--yes")
+    owner.run("watch", "--loop", patience=48 * 3600)
+    calls = [method for method, _ in cloud.mutations()]
+    ends = [call for call in calls if call.endswith(("nodes.delete", "instances.stop"))]
+    assert ends == ["tpu.nodes.delete"] * 3 + ["compute.instances.stop"]
+
+
 def test_ordinary_commands_do_not_take_a_fleet_for_a_deployment(cloud, owner):
     """`up` would make another TPU, `push` would restart Slurm."""
     for words in (("up",), ("plan",), ("push",), ("watch",)):

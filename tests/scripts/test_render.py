@@ -56,7 +56,7 @@ def test_rendered_scripts_are_clean(variant, tmp_path):
     begin = {f"begin {restart}": begin_script(restart=restart) for restart in (True, False)}
     if variant == "tpu":
         begin["loop"] = loop_script(
-            wheel="x.whl", lock="x.lock", cloud="gcp", project="it's", deployment="d", ssh_port=22
+            fleet=0, wheel="x.whl", lock="x.lock", cloud="gcp", project="it's", deployment="d", ssh_port=22
         )
     for field, text in {**dataclasses.asdict(scripts), **begin}.items():
         if field == "cron":

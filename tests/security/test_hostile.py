@@ -122,9 +122,11 @@ def test_every_variable_of_every_template_is_one_quoted_word():
                 )
                 assert getattr(one, field) == expected
                 count += 1
-        done = loop_script(wheel=text, lock=text, cloud=text, project=text, deployment=text, ssh_port=22)
+        done = loop_script(
+            fleet=0, wheel=text, lock=text, cloud=text, project=text, deployment=text, ssh_port=22
+        )
         calm_loop = loop_script(
-            wheel=plain, lock=plain, cloud=plain, project=plain, deployment=plain, ssh_port=22
+            fleet=0, wheel=plain, lock=plain, cloud=plain, project=plain, deployment=plain, ssh_port=22
         )
         assert done == calm_loop.replace(quote(plain), quote(text))
     assert count >= 300

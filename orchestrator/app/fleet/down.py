@@ -8,8 +8,11 @@ from functools import partial
 from orchestrator.app.choice import Choice
 from orchestrator.app.down import Down, take_down
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, for_each
+from orchestrator.app.hand_over import take_back
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.workers import look
+from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.delete import Sweep
 from orchestrator.errors import LeftoverError, TpuctlError
@@ -65,6 +68,7 @@ def fleet_down(
         f"- bucket {fleet.bucket} with all its data" if delete_data else f"  bucket {fleet.bucket} is kept"
     )
     approve(fleet.spec.name, delete_data)
+    _end_loop(fleet)
     if fleet.head.records.current.job.bundle:
         # First of all: from here on no watch, wherever it runs, asks for another node.
         with fleet.head.holding_lease("down"):
@@ -84,6 +88,15 @@ def fleet_down(
         fleet.spec.name, len(names), {fleet.spec.name: why} if why else {}, head.remaining_bucket,
         idle_cloud_stopped=not why and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
+
+
+def _end_loop(fleet: Fleet) -> None:
+    """End the loop on the VM first: it would hold each node for a moment. Without an answer the leases do it."""
+    if fleet.spec.watch.on_vm and isinstance(look(fleet.head).vm, Present):
+        try:
+            take_back(fleet.choice, fleet.reporter, fleet.head)
+        except TpuctlError as error:
+            fleet.reporter.say(f"the loop on the VM was not asked to end: {error.message}", style="warning")
 
 
 def _remaining(end: object) -> str:

@@ -10,9 +10,10 @@ from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import load_of
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.status import holder_of
 from orchestrator.app.workers import look
 from orchestrator.contract.node_list import node_list
-from orchestrator.domain.observation import Absent, Node, Present, Sight
+from orchestrator.domain.observation import Absent, Node, Present, Sight, World
 from orchestrator.domain.spec import FleetSpec
 from orchestrator.engine import fleet_orders
 from orchestrator.errors import TpuctlError
@@ -58,6 +59,7 @@ class FleetStatus:
 
     *up* nodes exist or are asked for, *wanted* is how many the queue wants (None: not known). *node_usd_hour* is
     what a node costs, idle or not, None without a known price.
+    *watch* says where it is watched from: `vm`, `elsewhere`, or nothing when nobody does.
     """
 
     name: str
@@ -71,6 +73,7 @@ class FleetStatus:
     up: int
     wanted: int | None
     node_usd_hour: float | None
+    watch: str
     users: tuple[UserRow, ...] = ()
 
 
@@ -111,7 +114,8 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
     return FleetStatus(
         fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}), usd, trouble,
-        size, up, wanted, fleet.price().node.billed_usd, users,
+        size, up, wanted, fleet.price().node.billed_usd,
+        _watched_from(fleet.head, world), users,
     )  # fmt: skip
 
 
@@ -130,6 +134,11 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
             login, user.share, user.nodes, sum(one.seconds for one in costs), running, len(mine) - running,
             sum(one.usd for one in costs), user.budget_usd, login in held,
         )  # fmt: skip
+
+
+def _watched_from(head: Session, world: World) -> str:
+    holder = holder_of(head, world)
+    return str(holder["where"]) if holder and holder["alive"] else ""
 
 
 def _nodes_of(session: Session) -> Sight[tuple[Node, ...]]:

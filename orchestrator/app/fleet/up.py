@@ -27,6 +27,7 @@ class FleetUp:
     bucket: str
     up: tuple[str, ...]
     missing: dict[str, TpuctlError]
+    on_vm: bool
 
 
 def fleet_up(
@@ -65,7 +66,8 @@ def fleet_up(
             slurm.undrain(name)
     fleet.submit_missing(slurm)
     missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
-    return FleetUp(fleet.spec.name, fleet.bucket, tuple(n for n in wanted if n not in missing), missing)
+    there = tuple(name for name in wanted if name not in missing)
+    return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm)
 
 
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,16 +9,19 @@ from orchestrator.app.choice import Choice
 from orchestrator.app.fleet.account import Accounts, reckon
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import Sizing
+from orchestrator.app.hand_over import over
 from orchestrator.app.reporter import Reporter
 from orchestrator.app.session import Session
+from orchestrator.app.watch import turn
 from orchestrator.app.watch_all import WatchAll
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.engine.many_loops import Chore
+from orchestrator.engine.loop import run
+from orchestrator.engine.many_loops import Chore, Member
 from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.slurm import Slurm
-from orchestrator.errors import RemoteError, TpuctlError
+from orchestrator.errors import LeaseHeldError, RemoteError, TpuctlError
 from orchestrator.planning.fleet import Controller
 
 TEND_SECONDS = 15.0
@@ -72,7 +75,10 @@ class _NodeScreen:
 class FleetWatch(WatchAll[Reporter]):
     """Watch all nodes and the VM of one fleet, and give Slurm what it cannot know or has forgotten."""
 
-    def __init__(self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter]) -> None:
+    def __init__(
+        self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter], *,
+        loop: bool = False,
+    ) -> None:  # fmt: skip
         self._fleet, self._reporter, losses = Fleet(choice, reporter, reporter_of), reporter, Losses()
         self._losses, self._said = losses, ""
         self._choice, self._reckon_at = choice, 0.0
@@ -83,7 +89,7 @@ class FleetWatch(WatchAll[Reporter]):
 
         name, known = self._fleet.spec.name, self._fleet.known()
         chore = Chore(self._tend, TEND_SECONDS, losses.wake)
-        super().__init__(choice, reporter_of, screen, {name, *known}, chore)
+        super().__init__(choice, reporter_of, screen, {name, *known}, chore, loop=loop)
         size = self._fleet.spec.fleet
         # A fleet of a fixed size is as `fleet up` has made it.
         self._sizing = Sizing(self._fleet, self) if size and size.min_idle is not None else None
@@ -92,16 +98,29 @@ class FleetWatch(WatchAll[Reporter]):
         for_each({one: partial(self._count, one) for one in known if one not in self.names})
 
     def run(self) -> None:
-        """Make passes, and look after the queue beside them."""
+        """Make passes, and look after the queue beside them; the loop on the VM stops that when all has ended."""
+        if self._loop and over(self._fleet.head):
+            return
         try:
             super().run()
         finally:
             if self._sizing is not None:
                 self._sizing.end()
+        if self._loop and not self.stopped and not any(one.error for one in self.ended):
+            # By what all have cost together, as before.
+            spec = self._fleet.spec
+            head = Session(self._choice, self._reporter, spec, together=self._together.get(spec.name))
+            run(turn(head, _NodeScreen("", self._losses), None, threading.Event(), loop=True))
 
     def _count(self, name: str) -> None:
         session = self._fleet.node(name, Controller("", 0, ""))
         session.cost_at_most(session.records.current, session.clock.now())
+
+    def _note(self, member: Member, end: Pass | TpuctlError) -> None:
+        super()._note(member, end)
+        # Somebody works on the fleet, and may change which nodes it has: cron begins anew, with all of them.
+        if self._loop and isinstance(end, LeaseHeldError):
+            self.stop()
 
     def _tend(self) -> None:
         """Look after the queue."""

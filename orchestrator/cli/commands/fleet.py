@@ -16,6 +16,7 @@ from orchestrator.cli.options import (
     yes_option,
 )
 from orchestrator.domain.units import Duration
+from orchestrator.errors import UsageError
 
 user_option = click.option(
     "--user", metavar="LOGIN", envvar="TPUCTL_USER",
@@ -81,20 +82,39 @@ def status(choice: Choice) -> None:
 
 @command.command("watch", cls=Command)
 @deployment_options
-def watch(choice: Choice) -> None:
+@click.option("--on-vm", is_flag=True, help="Let the loop run on the VM, and leave. Needs watch.on_vm.")
+@click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
+@click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
+def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     """
     Keep the fleet alive: replace preempted nodes, queue their tasks again, until Ctrl-C or the end of the budget.
 
-    What is queued runs on without it; run it again to go on.
+    What is queued runs on without it; run it again to go on. With --on-vm the loop runs on the VM, beside Slurm,
+    and this computer is not needed. Run that again after a `fleet up` that has changed the fleet.
     """
+    from orchestrator.app.fleet.sessions import Fleet
     from orchestrator.app.fleet.watch import FleetWatch
+    from orchestrator.app.hand_over import hand_over, take_back
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
     from orchestrator.cli.views.job_progress import gentle
 
-    watching = FleetWatch(
-        choice, EventPrinter(as_json=choice.as_json), lambda name: NamedPrinter(name, as_json=choice.as_json)
-    )
+    printer = EventPrinter(as_json=choice.as_json)
+
+    def named(name: str) -> NamedPrinter:
+        return NamedPrinter(name, as_json=choice.as_json)
+
+    if stop and not on_vm:
+        raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+    if on_vm:
+        fleet = Fleet(choice, printer, named)
+        moved = (
+            take_back(choice, printer, fleet.head) if stop
+            else hand_over(choice, printer, fleet.head, [fleet.spec.name, *fleet.known()])
+        )  # fmt: skip
+        view.show_moved(moved, as_json=choice.as_json, command="tpuctl fleet watch")
+        return
+    watching = FleetWatch(choice, printer, named, loop=loop)
     view.say_names(watching.names)
     with suppress(KeyboardInterrupt), gentle(watching.stop):
         watching.run()

@@ -120,7 +120,7 @@ KINDS: Mapping[str, Any] = {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
         "waiting": int, "running": int, "usd": float, "trouble": str,
-        "up": int, "most": int, "wanted": maybe(int), "node_usd_hour": maybe(float),
+        "watch": str, "up": int, "most": int, "wanted": maybe(int), "node_usd_hour": maybe(float),
         "users": [{
             "login": str, "share": int, "nodes": maybe(int), "seconds": float, "running": int, "waiting": int,
             "usd": float, "budget_usd": maybe(float), "held": bool,

@@ -82,8 +82,8 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
         say(f"{text}, and tpuctl fleet watch, which brings nodes when tasks wait", style="green")
         return
     goes_on = ", which asks on for the others, also in other zones" if done.missing else ""
-    up = f"{done.name}: {len(done.up)} of {total} nodes are up"
-    say(f"{up}. Next: tpuctl fleet watch{goes_on}", style="green")
+    then = f"tpuctl fleet watch{' --on-vm' if done.on_vm else ''}"
+    say(f"{done.name}: {len(done.up)} of {total} nodes are up. Next: {then}{goes_on}", style="green")
 
 
 def show_status(status: FleetStatus, *, as_json: bool) -> None:
@@ -99,6 +99,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
             "up": status.up, "most": status.size.nodes, "wanted": status.wanted,
             "node_usd_hour": status.node_usd_hour,
             "users": [{**asdict(one), "usd": round(one.usd, 4)} for one in status.users],
+            "watch": status.watch,
         }  # fmt: skip
         print_json("fleet-status", body)
         return
@@ -120,6 +121,9 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         ])  # fmt: skip
     put(f"Slurm does not answer: {status.trouble}" if status.trouble
         else f"{status.running} tasks run, {status.waiting} wait")  # fmt: skip
+    if status.vm != "none":
+        watched = {"vm": "on the VM", "elsewhere": "by a command elsewhere"}
+        put(f"watched {watched[status.watch]}" if status.watch else "nobody watches: run tpuctl fleet watch")
     put(_size_text(status))
 
 

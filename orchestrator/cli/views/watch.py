@@ -57,16 +57,16 @@ def show_all(
     return worst or (130 if stopped else 0)
 
 
-def show_moved(moved: Moved, *, as_json: bool) -> None:
-    """Print whether the loop runs on the VM now."""
+def show_moved(moved: Moved, *, as_json: bool, command: str = "tpuctl watch") -> None:
+    """Print whether the loop of *command* runs on the VM now."""
     if as_json:
         print_json("watch-on-vm", {key: value for key, value in asdict(moved).items() if value is not None})
     elif not moved.running:
         say(f"no loop runs on {moved.vm} any more; the job continues")
-        talk("  next:  go on here with `tpuctl watch`, or there with `tpuctl watch --on-vm`")
+        talk(f"  next:  go on here with `{command}`, or there with `{command} --on-vm`")
     elif moved.changes:
         say(f"the loop runs on {moved.vm}; this computer is not needed any more", style="green")
-        talk("  next:  tpuctl status, logs and down work from anywhere")
-        talk("         take it back: tpuctl watch --on-vm --stop")
+        talk(f"  next:  {command.removesuffix('watch')}status, logs and down work from anywhere")
+        talk(f"         take it back: {command} --on-vm --stop")
     else:
         say(f"no changes: the loop runs on {moved.vm}")

@@ -37,7 +37,6 @@ def _fleet(spec: Spec, _: Catalog) -> Iterator[Problem]:
     refused = {
         "tpu.strategy": spec.tpu.strategy != "failover",
         "tpu.disks": bool(spec.tpu.disks),
-        "watch.on_vm": spec.watch.on_vm,
         "watch.deadline": spec.watch.deadline is not None,
         "sidecars.tensorboard": isinstance(spec.sidecars.tensorboard, TensorboardSpec),
         "sidecars.jupyter": spec.sidecars.jupyter != "none",
