@@ -52,6 +52,9 @@ def _size(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.fleet.min_idle is not None and not 0 <= spec.fleet.min_idle <= spec.fleet.nodes:
         text = f"{spec.fleet.min_idle} is not between 0 and fleet.nodes ({spec.fleet.nodes})"
         yield Problem("fleet.min_idle", text, "0 for no TPU while nothing waits; leave it out to keep all")
+    if spec.fleet.min_idle is not None and spec.watch.on_vm:
+        text = "the loop on the VM keeps the nodes that there are: only a watch on your computer follows the queue"
+        yield Problem("fleet.min_idle", text, "leave it out, or leave out watch.on_vm")
     if spec.fleet.min_idle is None and spec.fleet.idle != FleetSpec(0).idle:
         text = "has no effect: without fleet.min_idle all nodes are kept"
         yield Problem("fleet.idle", text, "write min_idle: 0 beside it, or leave it out", fatal=False)
@@ -95,5 +98,5 @@ RULES = (
         ("fleet.nodes", "name", "job", "vm", "bucket.adopt", "bucket.prefix", "tpu", "watch", "sidecars"),
         _fleet,
     ),
-    SettingRule(("fleet.nodes", "fleet.min_idle", "fleet.idle"), _size),
+    SettingRule(("fleet.nodes", "fleet.min_idle", "fleet.idle", "watch.on_vm"), _size),
 )
