@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.fleet_job import read_job
+from orchestrator.config.load import load
 
 FLEET = "name: grant\ntpu: {type: v2-8, zones: [us-central1-b]}\nfleet: {nodes: 2}\n"
 
@@ -118,3 +119,12 @@ def test_jobs_that_come_before_have_to_end_well_unless_the_file_says_any(tmp_pat
     """A list is the short form."""
     assert job_of(tmp_path, "name: a\njob: {command: x}\nafter: [b, c]\n").after == {"b": "ok", "c": "ok"}
     assert job_of(tmp_path, "name: a\njob: {command: x}\nafter: {b: any}\n").after == {"b": "any"}
+
+
+def test_the_loop_on_the_vm_keeps_the_nodes_that_there_are(tmp_path):
+    """A fleet that follows its queue is watched from the computer."""
+    text = FLEET.replace("{nodes: 2}", "{nodes: 2, min_idle: 0}") + "watch: {on_vm: true}\n"
+    (tmp_path / "tpuctl.yaml").write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path / "tpuctl.yaml")
+    assert [one.key for one in raised.value.complaints] == ["fleet.min_idle"]
