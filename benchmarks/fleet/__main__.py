@@ -67,7 +67,7 @@ def written(
     about = words(
         "Slurm 22.05 from Debian's packages, each machine a real slurmd with what it has started; a machine that",
         f"is lost is killed with all of it. One run on {os.cpu_count()} cores. This is the ground of",
-        "[decision 12](decisions/0012-slurm-for-a-fleet.md): tpuctl has no fleet yet.",
+        "[decision 12](decisions/0012-slurm-for-a-fleet.md): Slurm alone, without tpuctl's agent and bucket.",
     )
     items = [
         words(
