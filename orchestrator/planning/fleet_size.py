@@ -5,13 +5,16 @@ Pure. A node that goes is first drained in Slurm, so that no task begins on it, 
 says that it has none. So whatever is killed in between leaves a drained node, which the next look finds.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from orchestrator.contract.node_list import node_list
 from orchestrator.domain.spec import FleetSpec
 from orchestrator.planning.fleet import Order, Queued, unfinished
 from orchestrator.planning.fleet_gate import OPEN, gate
+from orchestrator.planning.fleet_team import Team
 
 IDLE_REASON = "tpuctl-idle-g"
 """Why Slurm has drained a node that goes, with the incarnation that it is said of; slurm.sh knows it too."""
@@ -81,17 +84,27 @@ class Resize:
 
 
 def nodes_missing(
-    orders: Collection[Order], ended: Mapping[str, Mapping[int, str]], queued: Iterable[Queued]
-) -> int:
-    """Return how many nodes the tasks want that may begin and have none in Slurm; a task may want several."""
+    orders: Collection[Order], ended: Mapping[str, Mapping[int, str]], queued: Collection[Queued],
+    team: Team | None = None, over_budget: Collection[str] = (),
+) -> int:  # fmt: skip
+    """
+    Return how many nodes the tasks want that may begin and have none in Slurm; a task may want several.
+
+    A user whose budget is spent wants none, and nobody more than the limit of nodes in *team* leaves.
+    """
     known = {order.name: order for order in orders}
-    running = {(one.job, one.number) for one in queued if one.node}
-    return sum(
-        order.slices[1] * ((order.name, number) not in running)
-        for order in orders
-        if gate(order, known, ended) == OPEN
-        for number in unfinished(order, ended.get(order.name, {}))
-    )
+    running = {(one.job, one.number): one.node for one in queued if one.node}
+    wanted, taken = Counter[str](), Counter[str]()
+    for order in orders:
+        for number in unfinished(order, ended.get(order.name, {})):
+            if (node := running.get((order.name, number))) is not None:
+                taken[order.user] += len(node_list(node))
+            elif gate(order, known, ended, over_budget) == OPEN:
+                wanted[order.user] += order.slices[1]
+    for login, user in team.users.items() if team else ():
+        if user.nodes is not None:
+            wanted[login] = min(wanted[login], max(0, user.nodes - taken[login]))
+    return wanted.total()
 
 
 def wanted_nodes(size: FleetSpec, waiting: int, busy: int) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.domain.spec import FleetSpec, JobSpec
+from orchestrator.domain.spec import FleetSpec, JobSpec, UserSpec
 from orchestrator.domain.units import Duration
 from orchestrator.planning.fleet import Order, Queued
 from orchestrator.planning.fleet_size import (
@@ -16,6 +16,7 @@ from orchestrator.planning.fleet_size import (
     nodes_missing,
     resize,
 )
+from orchestrator.planning.fleet_team import Team
 
 IDLE, BUSY, DOWN = (SlurmNode(frozenset({state})) for state in ("IDLE", "ALLOCATED", "DOWN"))
 GOING = SlurmNode(frozenset({"IDLE", "DRAIN"}), "tpuctl-idle-g1")
@@ -89,6 +90,18 @@ def test_a_task_waits_for_a_node_when_neither_a_mark_nor_slurm_says_otherwise():
     assert nodes_missing([replace(order, slices=(2, 4))], {}, queued) == 12
     later = replace(order, name="later", after={"sweep": "ok"})
     assert nodes_missing([order, later], {"sweep": {0: "done"}}, queued) == 2
+
+
+def test_nodes_are_wanted_for_users_who_may_use_them():
+    """Not for one whose budget is spent, and for nobody more than the limit leaves."""
+    one = Order("one", ({},) * 5, JobSpec("x"), "b", "", 0.0, user="bob")
+    two = replace(one, name="two", user="alice")
+    queued = [Queued("one", 0, "RUNNING", "7_0", node="demo-001")]
+    assert nodes_missing([one, two], {}, queued) == 9
+    assert nodes_missing([one, two], {}, queued, over_budget={"alice"}) == 4
+    team = Team({"bob": UserSpec(nodes=3)})
+    assert nodes_missing([one, two], {}, queued, team) == 7
+    assert nodes_missing([one], {}, queued, Team({"bob": UserSpec(nodes=1)})) == 0
 
 
 def test_a_short_task_between_two_looks_is_no_idleness():

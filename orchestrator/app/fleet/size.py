@@ -142,4 +142,5 @@ def load_of(fleet: Fleet, slurm: Slurm) -> tuple[int, dict[str, SlurmNode]]:
         name: replace(node, states=node.states | {"ALLOCATED"}) if name in taken else node
         for name, node in sights.items()
     }
-    return nodes_missing(orders, ended, queued), sights
+    team, over = fleet_orders.read_team(fleet.head.store), fleet_orders.over_budget(fleet.head.store)
+    return nodes_missing(orders, ended, queued, team, over), sights

@@ -73,6 +73,7 @@ def fleet_up(
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
     orders = fleet_orders.read_all(fleet.head.store)
-    waiting = nodes_missing(orders, fleet_orders.all_ended(fleet.head.store, orders), ())
+    ended, over = fleet_orders.all_ended(fleet.head.store, orders), fleet_orders.over_budget(fleet.head.store)
+    waiting = nodes_missing(orders, ended, (), team_of(fleet.spec.fleet), over)
     up = [name for name in names if fleet.life(name) is not NodeLife.NONE]
     return first_nodes(names, up, wanted_nodes(fleet.spec.fleet, waiting, 0))
