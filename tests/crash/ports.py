@@ -10,6 +10,7 @@ from orchestrator.domain.observation import Present
 
 READING = frozenset(
     {
+        "below",
         "observe",
         "inspect",
         "labelled",

@@ -72,7 +72,7 @@ class Queue:
             first()
         self.tick()
         if verb == "call":
-            return "".join(map(self._line, self.tasks)) if rest[0] == "squeue" else ""
+            return self._squeue(rest[rest.index("-O") + 1]) if rest[0] == "squeue" else ""
         return getattr(self, f"_{verb}", lambda *_: "")(*rest)
 
     def _engine(self):
@@ -100,9 +100,18 @@ class Queue:
     def _nodes(self, *names):
         return "\n".join(["1000000", *map(self._sight, names or self.nodes())]) + "\n"
 
-    def _line(self, task):
-        state = "RUNNING" if task.node else "PENDING"
-        return f"{task.job} {task.number} {state} {task.restarts} 7 100 (null) {task.node}\n"
+    def _squeue(self, columns):
+        widths = [(name, int(width)) for name, width in (one.split(":.") for one in columns.split(","))]
+
+        def line(task):
+            state = "RUNNING" if task.node else "PENDING"
+            cells = {
+                "Name": task.job, "ArrayTaskID": task.number, "State": state, "RestartCnt": task.restarts,
+                "ArrayJobID": 7, "PriorityLong": 100, "Dependency": "(null)", "NodeList": task.node,
+            }  # fmt: skip
+            return "".join(str(cells.get(name, "")).ljust(width)[:width] for name, width in widths) + "\n"
+
+        return "".join(map(line, self.tasks))
 
     def _sight(self, node):
         ready = any(n.startswith(f"{node}-tpu-") and s == "READY" for n, s in self.cloud.nodes().items())

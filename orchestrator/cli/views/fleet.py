@@ -123,7 +123,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         else f"{status.running} tasks run, {status.waiting} wait")  # fmt: skip
     if status.vm != "none":
         watched = {"vm": "on the VM", "elsewhere": "by a command elsewhere"}
-        put(f"watched {watched[status.watch]}" if status.watch else "nobody watches: run tpuctl fleet watch")
+        put(f"watched {watched[status.watch]}" if status.watch else "no watcher runs: tpuctl fleet watch")
     put(_size_text(status))
 
 
