@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import requests
+from filelock import FileLock
 
-from orchestrator.app import holder, session, status, watch_all
+from orchestrator.app import holder, process_lock, session, status, watch_all
 from orchestrator.app.fleet import sessions
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import InProcess
@@ -198,6 +199,7 @@ class Cloud:
                 (watch_all, "SystemClock", lambda: UserClock(self)),
                 (sessions, "SystemClock", lambda: UserClock(self)),
                 (session, "this_process", self._introduced),
+                (process_lock, "FileLock", self._file_lock),
                 (session, "process_ended", self._process_ended),
                 (status, "process_ended", self._process_ended),
                 (session.Session, "ssh", property(lambda _: Ssh(self))),
@@ -211,6 +213,12 @@ class Cloud:
         me = self.acting[-1]
         made = replace(holder.this_process(*words), who=f"somebody@{me.user.name}")
         me.holders.add(made.id)
+        return made
+
+    def _file_lock(self, *words, **options):
+        """Note whose it is: the system frees the locks of a process that is killed, Python does not."""
+        made = FileLock(*words, **options)
+        self.acting[-1].locks.append(made)
         return made
 
     def _process_ended(self, other):

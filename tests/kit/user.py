@@ -1,6 +1,5 @@
 """A user at one computer: a folder with tpuctl.yaml, a state folder of its own, and the commands that are typed."""
 
-import gc
 import json
 import os
 import signal
@@ -41,6 +40,7 @@ class Process:
     interrupt_at: float = float("inf")
     ends_at: float = float("inf")
     leases: list = field(default_factory=list)
+    locks: list = field(default_factory=list)
     holders: set = field(default_factory=set)
     calls: int = 0
     dead: bool = False
@@ -184,9 +184,9 @@ class User:
             # Who was killed has put nothing back; the next one's Ctrl-C would go to the dead.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        if process.dead and "fleet" in words:
-            # Passes that stood still beside the one that was killed hold locks until they are collected.
-            gc.collect()
+        if process.dead:
+            for lock in process.locks:
+                lock.release(force=True)
         return Said(code, out.getvalue(), err.getvalue(), process.calls)
 
     def _environment(self):
