@@ -262,12 +262,17 @@ authenticate() {
   setsid flock -n "$here/munge.lock" munged --force --foreground --socket="$short/munge.sock" --key-file="$here/munge.key" \
     --pid-file="$here/munge.pid" --log-file="$here/log/munged.log" --seed-file="$here/munge.seed" \
     </dev/null >>"$here/log/munged.out" 2>&1 &
+  wait_for_socket munge munged
+}
+
+wait_for_socket() {
+  # Until the socket $1 is there, for half a minute; its program $2 says why it is not.
   local tries
-  for ((tries = 0; tries < 100; tries++)); do
-    [ ! -S "$here/munge.sock" ] || return 0
+  for ((tries = 0; tries < 300; tries++)); do
+    [ ! -S "$here/$1.sock" ] || return 0
     sleep 0.1
   done
-  fail "munged does not start: $(tail -n 2 "$here/log/munged.out")"
+  fail "$2 does not start: $(tail -n 2 "$here/log/$2.out")"
 }
 
 settings() {
@@ -329,12 +334,7 @@ mariadb() {
   setsid flock -n "$here/mariadbd.lock" mariadbd "${common[@]}" --skip-networking "--socket=$short/mariadbd.sock" \
     "--pid-file=$here/mariadbd.pid" --max-connections=20 --innodb-lock-wait-timeout=900 \
     </dev/null >>"$here/log/mariadbd.out" 2>&1 &
-  local tries
-  for ((tries = 0; tries < 300; tries++)); do
-    [ ! -S "$here/mariadbd.sock" ] || return 0
-    sleep 0.1
-  done
-  fail "MariaDB does not answer: $(tail -n 2 "$here/log/mariadbd.out")"
+  wait_for_socket mariadbd mariadbd
 }
 
 shares() {

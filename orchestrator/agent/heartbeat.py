@@ -145,9 +145,8 @@ class HeartbeatWriter:
         """
         asked, wanted = time.monotonic(), self._status.changes
         if not at_once:
-            time.sleep(
-                self._gathers()
-            )  # Only one write a second is allowed, so news of that second is gathered.
+            # Only one write a second is allowed, so news of that second is gathered.
+            time.sleep(self._gathers())
         with self._lock:
             if self._reported >= wanted if at_once else self._reported_at >= asked:
                 return

@@ -171,6 +171,7 @@ def leave_with(worker0: Worker0, share: Share, poll: float) -> None:
 
     def watch() -> None:
         while True:
+            # A thread of its own that ends with the process: nothing else wakes it.
             time.sleep(poll)
             try:
                 now, why = worker0.look()
@@ -199,6 +200,7 @@ def follow(environ: Mapping[str, str]) -> int:
                 _run(environ, settings, share)
         except (AgentError, OSError) as error:
             say(f"looking for a task to follow: {error}")
+        # It lives as long as the machine, whose end is a signal.
         time.sleep(settings.poll)
 
 
