@@ -15,7 +15,7 @@ from orchestrator.contract.object_names import (
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.record_format import adapter
-from orchestrator.errors import ConflictError, PreconditionError, TpuctlError
+from orchestrator.errors import ConflictError, NotFoundError, PreconditionError, TpuctlError
 from orchestrator.planning.fleet import Order
 from orchestrator.planning.fleet_team import Team
 
@@ -55,8 +55,16 @@ def read(store: Store, name: str) -> Order | None:
 
 
 def read_all(store: Store) -> tuple[Order, ...]:
-    """Return all jobs."""
-    names = [one.name[len(ORDERS) : -len(".json")] for one in store.list(ORDERS)]
+    """Return all jobs. Raise NotFoundError for a fleet that is not up: it has no bucket."""
+    try:
+        found = store.list(ORDERS)
+    except NotFoundError as error:
+        raise NotFoundError(
+            "the fleet is not up: it has no bucket",
+            hint="run: tpuctl fleet up",
+            changed="nothing was changed",
+        ) from error
+    names = [one.name[len(ORDERS) : -len(".json")] for one in found]
     return tuple(order for name in names if (order := read(store, name)) is not None)
 
 

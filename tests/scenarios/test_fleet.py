@@ -294,3 +294,10 @@ def test_several_slices_are_asked_for_in_one_zone_and_never_more_than_there_are(
     assert words[-2:] == ("--nodes=2-4", "'--constraint=[europe-west4-b|europe-west4-a]'")
     path.write_text(json.dumps({**job, "slices": 3}))
     assert "was submitted before" in owner.run("fleet", "submit", str(path)).err  # it would be another job
+
+
+def test_a_fleet_that_is_not_up_says_so(owner):
+    """And how it gets there."""
+    for words in (("queue",), ("report",), ("cost",)):
+        said = owner.run("fleet", *words)
+        assert (said.code, "run: tpuctl fleet up" in said.err) == (1, True), (words, said.err)

@@ -26,7 +26,9 @@ def show_price(price: FleetPrice) -> None:
     total = head + price.nodes * node
     say(f"Price: {least}{usd_text(total)} an hour{where}", style="bold")
     kind = f"{spec.tpu.type} {'spot' if spec.tpu.spot else 'on demand'}"
-    say(f"  {price.nodes} TPUs {kind} in {price.node.zone}: {usd_text(node)} each; VM: {usd_text(head)}")
+    say(
+        f"  {_count(price.nodes, 'TPU')} {kind} in {price.node.zone}: {usd_text(node)} each; VM: {usd_text(head)}"
+    )
     say(f"  until ttl ({spec.watch.ttl}): at most {usd_text(total * spec.watch.ttl / 3600)}")
     if unknown:
         say(f"  no price is known for: {', '.join(unknown)}")
@@ -181,7 +183,11 @@ def show_submitted(done: Submitted, *, as_json: bool) -> None:
 
 
 def _tasks(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
+    return _count(count, "task")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def show_cancelled(which: str, tasks: int, *, as_json: bool) -> None:
