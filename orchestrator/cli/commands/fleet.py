@@ -277,7 +277,12 @@ def retry(choice: Choice, which: str, user: str | None) -> None:
 @user_option
 def hold(choice: Choice, job: str, user: str | None) -> None:
     """Let no task of JOB begin until it is released; tasks that run go on."""
-    _hold(choice, job, user, held=True)
+    from orchestrator.app.fleet import jobs
+    from orchestrator.cli.views import fleet as view
+    from orchestrator.cli.views.event_lines import EventPrinter
+
+    changed = jobs.hold(choice, job, EventPrinter(), held=True, user=user)
+    view.show_held(job, held=True, changed=changed, as_json=choice.as_json)
 
 
 @command.command("release", cls=Command)
@@ -286,16 +291,12 @@ def hold(choice: Choice, job: str, user: str | None) -> None:
 @user_option
 def release(choice: Choice, job: str, user: str | None) -> None:
     """Let the tasks of a JOB that was held begin."""
-    _hold(choice, job, user, held=False)
-
-
-def _hold(choice: Choice, job: str, user: str | None, *, held: bool) -> None:
     from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    changed = jobs.hold(choice, job, EventPrinter(), held=held, user=user)
-    view.show_held(job, held=held, changed=changed, as_json=choice.as_json)
+    changed = jobs.hold(choice, job, EventPrinter(), held=False, user=user)
+    view.show_held(job, held=False, changed=changed, as_json=choice.as_json)
 
 
 @command.command("logs", cls=Command)
