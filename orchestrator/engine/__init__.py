@@ -1,1 +1,1 @@
-"""The loop: observe, decide (in planning), act. Knows the world only through orchestrator.domain.ports."""
+"""Run the loop: observe, decide (in planning), act. Reach the cloud only through `orchestrator.domain.ports`."""

@@ -1,9 +1,10 @@
 """
-Take over a TPU, VM or bucket that somebody else has made, and give it back.
+Take over a TPU, VM or bucket that tpuctl did not create, and give it back.
 
-A TPU in an order in which a kill at any line never lets the deployment delete a TPU that does not run our agent,
-and never lets two TPUs run the job under one number. A VM is labelled before all else, so that `down` finds
-whatever a kill has left on it; with the label `pending` nothing else is done with it.
+The steps for a TPU are ordered so that a kill at any line never makes the deployment delete a TPU that does
+not run our agent, and never lets two TPUs run the job under the same incarnation. A VM is labelled first, so
+that `down` finds what a killed command left on it; while its label says `pending`, only giving it back is
+allowed.
 """
 
 import shlex
@@ -35,20 +36,20 @@ from orchestrator.planning.race import accepted, asked_for
 from orchestrator.scripts.render import begin_script, stop_seconds
 
 UPDATE_SECONDS = 180.0
-"""Seconds for which an update of a node is waited for: our choice."""
+"""Seconds to wait for the update of a node or VM (our choice; Google documents no limit)."""
 SSH_SECONDS = 180.0
-"""Seconds until the machines' guest agent must have taken our key: our choice."""
+"""Seconds to wait until the guest agent has installed our SSH key (our choice)."""
 
 
 def take_bucket(deployment: Deployment, found: ForeignBucket, at_down: str) -> None:
     """
-    Label a bucket as the deployment's; what its machines may do there comes with the next `up`.
+    Label a bucket as the deployment's. The next `up` grants the machines access to it.
 
-    Raise ConflictError when somebody has changed its settings since it was looked at, perhaps to adopt it.
+    Raise ConflictError if the bucket's settings have changed since *found* was read.
     """
     bucket = found.bucket
     change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "adopted", bucket.location)
-    # Only here: nothing of ours is written into a bucket that does not carry the label.
+    # Not in the bucket's own journal: nothing is written into a bucket before it carries our label.
     entry = deployment.journal.intend(change, in_bucket=False)
     labels = {**names.labels(deployment.spec, "bucket"), names.ADOPTED_LABEL: at_down}
     try:
@@ -61,9 +62,10 @@ def take_bucket(deployment: Deployment, found: ForeignBucket, at_down: str) -> N
 
 def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
     """
-    Label a VM, put our key on it, prepare it over SSH, and only then count it as the deployment's.
+    Label a VM, add our SSH key, prepare it over SSH, and only then record it as the deployment's.
 
-    *at_down* is what `down` is to do with it. Raise what went wrong; what was begun is found by its label.
+    *at_down* is the value of `names.ADOPTED_LABEL`: what `down` does with the VM. Raise the TpuctlError of
+    the step that failed; `down` finds a half-prepared VM by its label.
     """
     vm, labels = found.vm, names.labels(deployment.spec, "vm")
     change = Change(Kind.VM, Verb.UPDATE, vm.name, "adopted", vm.zone)
@@ -71,7 +73,7 @@ def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
     deployment.lease.keep()
     entry = deployment.journal.intend(change, in_bucket=True)
     try:
-        # Of two deployments at the same moment one is refused here: the labels are another version then.
+        # The label fingerprint is the lock: of two deployments that adopt the VM at once, one is refused.
         pending = {**labels, names.ADOPTED_LABEL: names.ADOPTING}
         settle(deployment, vms.mark(vm.name, vm.zone, pending, found.version))
         settle(deployment, vms.admit(vm.name, vm.zone, key))
@@ -88,7 +90,7 @@ def take_vm(deployment: Deployment, found: ForeignVm, at_down: str) -> None:
 
 
 def _prepare_vm(deployment: Deployment, vm: Vm) -> None:
-    """Look whether the VM has what our scripts need, then run the startup script there: no boot has run it."""
+    """Check that the VM has what our scripts need, then run the startup script, which no boot has run."""
     host = _reached(deployment, lambda: [_vm_host(deployment, vm)])
     needs = f"deployment={shlex.quote(deployment.spec.name)}\n{_NEEDS}"
     (looked,) = deployment.cloud.remote.run_elevated(host, needs, 60.0)
@@ -106,7 +108,7 @@ def _vm_host(deployment: Deployment, vm: Vm) -> Host:
 
 
 def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Host]:
-    """Return machines that take our key; raise RemoteError when they do not after SSH_SECONDS."""
+    """Return the hosts that *find* yields once all accept our key; raise RemoteError after SSH_SECONDS."""
     trouble: TpuctlError | None = None
     hosts: list[Host] = []
 
@@ -116,7 +118,7 @@ def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Hos
             hosts = find()
             deployment.cloud.remote.run(hosts, "true", 30.0)
         except RemoteError as error:
-            # The guest agent takes a moment until it has our key.
+            # Expected at first: the guest agent needs some seconds to install the key.
             trouble = error
             return False
         return True
@@ -127,7 +129,7 @@ def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Hos
 
 
 def run_everywhere(deployment: Deployment, hosts: Sequence[Host], script: str) -> None:
-    """Run a script that prepares machines. Raise RemoteError."""
+    """Run *script* as root on every host. Raise RemoteError for the first host on which it fails."""
     seconds = START_SECONDS + stop_seconds(deployment.spec)
     for host, one in zip(hosts, deployment.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
         if one.exit_code != 0:
@@ -139,7 +141,7 @@ def _last_line(done: RunResult) -> str:
 
 
 def settle(deployment: Deployment, operation: Operation) -> None:
-    """Wait for an update; raise TransientError when its end is not seen, or what it ended with."""
+    """Wait UPDATE_SECONDS for an update; raise TransientError if it fails or does not end in time."""
     last, adapter = "", deployment.cloud.nodes if operation.kind is Kind.NODE else deployment.cloud.vms
     what = f"{'TPU' if operation.kind is Kind.NODE else 'VM'} {operation.name}"
 
@@ -157,20 +159,20 @@ def settle(deployment: Deployment, operation: Operation) -> None:
 
 @dataclass(frozen=True)
 class Adoption:
-    """Hold the parts that act on one machine; *ssh_key* is the line for its metadata."""
+    """Adopt or release one machine; *ssh_key* is the line to add to its metadata."""
 
     deployment: Deployment
     ssh_key: str
 
     def take(self, found: ForeignNode, world: World, at_down: str = "yes") -> int:
         """
-        Prepare the machines, let the job start there, then label the TPU; return its incarnation.
+        Prepare the TPU's workers, start the agent there, label the TPU, and return its new incarnation.
 
-        Raise what went wrong, with what is changed.
+        Raise the TpuctlError of the step that failed, after its result is in the journal.
         """
         deployment, node = self.deployment, found.node
         number = newest_incarnation(deployment.records.current) + 1
-        # Before all else: a TPU that is made after a kill from here on gets a larger number, and fences this one.
+        # Take the number first: after a kill from here on, any new TPU has a larger number and fences this one.
         deployment.lease.keep()
         deployment.records.update(lambda r: replace(r, node=replace(r.node, highest=number)))
         change = Change(Kind.NODE, Verb.UPDATE, node.name, "adopted", node.zone, number, type=found.type)
@@ -196,7 +198,7 @@ class Adoption:
         return number
 
     def release(self, machine: Node | Vm) -> None:
-        """Take our key off a machine that is its owner's again, and the labels, by which it is found until then."""
+        """Return a machine to its owner: remove our SSH key and, last, the labels by which a retry finds it."""
         deployment, name, zone = self.deployment, machine.name, machine.zone
         vms, is_vm = deployment.cloud.vms, isinstance(machine, Vm)
         number = None if isinstance(machine, Vm) else machine.incarnation
@@ -216,7 +218,7 @@ class Adoption:
         deployment.sink(Event(deployment.clock.now(), kind, f"{what} {name} is not part of it any more"))
 
     def stop_job(self, machine: Node | Vm, world: World) -> None:
-        """Stop what runs of us on the machines, and keep cron from starting it. Raise RemoteError."""
+        """Stop our agent on the machine for good, its cron entry included. Raise RemoteError."""
         deployment = self.deployment
         is_vm = isinstance(machine, Vm)
         hosts = (
@@ -232,7 +234,7 @@ class Adoption:
                 raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
 
     def _prepare(self, node: Node, number: int, world: World) -> None:
-        """Run the startup script over SSH on every worker: no boot has run it there."""
+        """Run the startup script over SSH on every worker, because no boot has run it there."""
         deployment = self.deployment
         scripts = deployment.blueprint.scripts(
             "tpu", deployment.records.current, incarnation=number, node=node.name, zone=node.zone
@@ -259,7 +261,7 @@ other=$(sed -n 's/^TPUCTL_DEPLOYMENT=//p' "$root/job.env" 2>/dev/null | tr -d "'
 [ -z "$other" ] || [ "$other" = "$deployment" ] ||
   { echo "$root is of the deployment $other: rename that folder" >&2; exit 1; }
 """
-"""Look whether a VM has what our scripts need. Cron, since it is what starts them after a reboot."""
+"""Check that a VM has what our scripts need; cron is needed to start them after a reboot."""
 _STOP = """\
 set -u
 root=$1
@@ -284,7 +286,7 @@ fi
 mv "$root" "$root.released-$(date +%s)"
 """
 """
-Stop what is ours for good: the agent is asked, and lets the job save.
+Stop the agent for good, after the job has saved.
 
-The folder is moved aside, not deleted: to another deployment its checkpoints would look like its own.
+The folder is renamed, not deleted, so that another deployment does not take its checkpoints for its own.
 """

@@ -1,4 +1,8 @@
-"""Make the changes of a plan: intent, record, call, result. Only `delete` and `adopt` change resources, too."""
+"""
+Make the changes of a plan: intent, record, call, result.
+
+Besides this module only `delete` and `adopt` change resources.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,12 +38,12 @@ from orchestrator.planning.race import accepted, refused
 from orchestrator.planning.sidecars import with_settings
 
 REMOTE_PAUSE = 3.0
-"""Seconds before machines that could not be reached are tried again."""
+"""Seconds before unreachable machines are tried again."""
 UNCHANGED = "no TPU was created"
 
 
 class Actor:
-    """Make the changes of a plan, each written to the journal first."""
+    """Make the changes of a plan, each one written to the journal before its call."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -53,18 +57,19 @@ class Actor:
 
     def act(self, plan: Plan, world: World) -> tuple[FailedChange, ...]:
         """
-        Make all changes and return those that failed. Kinds of resources run in parallel, each in order.
+        Make all changes and return those that failed.
 
-        The first VM is created before the first TPU: if it is refused for good, no TPU is billed in vain.
+        Resources of different kinds are changed in parallel, those of one kind in order. The first VM is
+        created before the first TPU: if the VM is refused for good, no TPU is billed beside it.
         """
-        # The budget is taken here, not when planning: another deployment may have been faster since.
+        # The budget is taken here and not when planning, because another deployment may have used it since.
         changes = [change for change in plan.changes if not self._held(change)]
-        # From here on a kill at any line is safe: whoever comes next finds in the record what may exist.
+        # From here on a kill at any line is safe: the record lists everything that may exist.
         self._intend(changes)
         first = self._first_vm(changes)
         failures = self._side_by_side(first, world)
         changes = [change for change in changes if change not in first]
-        # A refusal that waiting does not cure: a TPU would be billed beside a VM that never comes.
+        # The VM will never come, so a TPU would be billed for nothing.
         final = next((f for f in failures if f.error.retry in {Retry.PERMANENT, Retry.QUOTA}), None)
         if final is not None:
             tpus = [change for change in changes if change.asks_for_tpu]
@@ -73,7 +78,7 @@ class Actor:
         later = self._side_by_side(changes, world)
         going = [c.name for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
         for failure in later:
-            # Google's text is about a limit, which would read as if somebody had to raise it.
+            # Google's text asks for a higher limit, but the quota is free as soon as the deletion ends.
             if going and failure.change.asks_for_tpu and failure.error.retry is Retry.QUOTA:
                 failure.error.message = (
                     f"the quota is still held by {going[0]}, which is being deleted; next try in a moment"
@@ -81,13 +86,13 @@ class Actor:
         return failures + later
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
-        """Return the create of a VM that this deployment never had, if a TPU is asked for at the same time."""
+        """Return the create of the deployment's first VM if the same plan requests a TPU, else an empty list."""
         if self._records.current.vm.accepted or not any(change.asks_for_tpu for change in changes):
             return []
         return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
 
     def _not_asked(self, change: Change, cause: FailedChange) -> FailedChange:
-        """Record that a TPU was not requested, as a refusal of its zone for the same reason."""
+        """Record that a TPU was not requested because the VM was refused, as a refusal of the TPU's zone."""
         error = cause.error
         why = type(error)(
             f"TPU {change.name} was not requested: {error.message}",
@@ -105,19 +110,19 @@ class Actor:
 
     def _intend(self, changes: list[Change]) -> None:
         """
-        Save what was learned and every intent in one write, before any call that they cover.
+        Save what was learned and all intents in one write, before any call that they cover.
 
-        Raise what the write meets: then nothing was called.
+        Raise LeaseHeldError, DiskError or the bucket's error; no call has been made then.
         """
         if not changes:
             return
         self._lease.keep()
-        # One write for all of them: the object takes one a second, and each call has to wait for its intent.
+        # One write for all intents: the object takes one write a second, and every call waits for its intent.
         queued, now = self._blueprint.spec.tpu.request != "node", self._clock.now()
         self._records.update(lambda record: intended(record, changes, queued=queued, now=now))
 
     def _make(self, change: Change, world: World) -> FailedChange | None:
-        # Not inside the try: a lease in doubt ends the pass, and is no refusal of the cloud.
+        # Outside the try: a lost lease must end the pass, not be recorded as a refusal by the cloud.
         self._lease.keep()
         in_bucket = isinstance(world.bucket, Present)
         if in_bucket and self._lease.token is None:
@@ -125,14 +130,14 @@ class Actor:
             raise TransientError(gone, changed="nothing more was created or deleted")
         entry = ""
         try:
-            # The intent is durable before the call: a create without one could not be found after a kill.
+            # The intent must be durable before the call, or a killed create could not be found again.
             entry = self._journal.intend(change, in_bucket=in_bucket)
             text = self._call(change, world)
-        # Another tpuctl is at work: nothing more may be written, not even the result.
+        # Another tpuctl is at work: not even the result may be written.
         except LeaseHeldError:
             raise
         except FAULTS as fault:
-            # A fault of ours fails this change only: among the others may be a deletion.
+            # A fault of ours fails this change only, because one of the others may be a deletion that stops a bill.
             error = as_error(fault)
             self._refused(change, error, world)
             if entry:
@@ -144,13 +149,13 @@ class Actor:
         return None
 
     def _held(self, change: Change) -> bool:
-        """Say whether the budget holds a create back after all: another deployment was faster since the look."""
+        """Say whether the create budget is used up after all, by another deployment since the plan was made."""
         if not change.asks_for_tpu:
             return False
         return self._deployment.create_budget.take(change.zone, self._clock.now()) > 0
 
     def _close(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
-        """Write the result. A result that cannot be written leaves an open intent, which is the safe side."""
+        """Write the result. If that fails, the intent stays open, which only makes the next process look again."""
         try:
             self._journal.result(entry, outcome, in_bucket=in_bucket)
         except TpuctlError as error:
@@ -186,7 +191,7 @@ class Actor:
             )
         self._cloud.buckets.create(order)
         mark, now = grants_mark(self._blueprint.spec), self._clock.now()
-        # The first write of the record in the bucket decides which of two first commands goes on.
+        # This write is a compare-and-swap: of two first `up` commands, only one continues after it.
         self._records.update(
             lambda record: replace(
                 forgiven(record, Kind.BUCKET),
@@ -207,8 +212,7 @@ class Actor:
 
     def _create_vm(self, change: Change, world: World) -> str:
         order = self._blueprint.vm_order(self._records.current)
-        # Only noted, not written: a kill here loses no more than the answer, and the VM is found by its
-        # label.
+        # Need not be durable: after a kill the VM is found by its label.
         self._remember(self._cloud.vms.create(order))
         self._records.update_later(
             lambda record: replace(
@@ -222,7 +226,7 @@ class Actor:
         return f"Starting VM {change.name} ({change.why})"
 
     def _stop_vm(self, change: Change, world: World) -> str:
-        # The loop may run on that VM, and ends with it: what it has to say is stored first.
+        # The loop may run on this VM and ends with it, so its last events are stored before the call.
         self._say(change, f"Stopping VM {change.name}, its disk stays ({change.why})")
         self._deployment.store_events()
         self._remember(self._cloud.vms.stop(change.name, change.zone))
@@ -236,10 +240,11 @@ class Actor:
         order = self._blueprint.node_order(self._records.current, change.zone, change.incarnation or 0)
         check_disks(self._cloud.vms, order)
         try:
-            # The name is new for each incarnation, so the call can be repeated without making a second TPU.
+            # Each incarnation has its own name, so repeating the call cannot create a second TPU.
             operation = self._nodes.create(order)
         except ConflictError as error:
-            # The name is taken: by our own call of before whose answer was lost, if the node has our label.
+            # The name is taken. If that node has our label, our own earlier call created it and its answer was
+            # lost.
             if error.aborted or not self._ours(change.name, change.zone):
                 raise
             operation = None
@@ -257,9 +262,10 @@ class Actor:
 
     def _ours(self, name: str, zone: str) -> bool:
         """
-        Say whether the node of that name carries our label: then a lost answer left it, and it is adopted.
+        Say whether the node of that name carries our label, so that a create whose answer was lost made it.
 
-        Raise TransientError when nobody can tell. A list is not asked: it may be older than the node.
+        Raise TransientError if the node cannot be read. It is read by name, because a list may be older than
+        it.
         """
         observed = self._nodes.observe(name, zone)
         if isinstance(observed, Present):
@@ -289,9 +295,9 @@ class Actor:
 
     def _update_sidecars(self, change: Change, world: World) -> str:
         """
-        Tell the VM or worker 0 of the TPU about its sidecars.
+        Update the settings of the sidecars on the VM, or on worker 0 of the TPU.
 
-        A failure is said and not repeated: sidecars keep nobody from watching the job.
+        A failure is reported and not retried by the loop: sidecars are not needed to run the job.
         """
         on_vm = change.name == names.vm_name(self._blueprint.spec)
         role = "vm" if on_vm else "tpu"
@@ -317,18 +323,18 @@ class Actor:
 
     def _remember(self, operation: Operation | None) -> None:
         if operation is not None:
-            # The record keeps it, so that the next process polls it too: only the operation tells why a
-            # create failed.
+            # Durable in the record, so that the next process polls it too: only the operation says why a create
+            # failed.
             stamped = replace(operation, started_at=operation.started_at or self._clock.now())
             self._records.update_later(
                 lambda record: replace(record, operations=(*record.operations, stamped))
             )
 
     def _refused(self, change: Change, error: TpuctlError, world: World | None) -> None:
-        """Remember a refusal, so that the next pass waits, goes elsewhere or gives up."""
+        """Record a refusal, so that the next pass waits, tries another zone or gives up."""
         now = self._clock.now()
         if change.kind is Kind.JOB:
-            # Failures of long ago say nothing about this machine's reach today.
+            # Failures of long ago say nothing about whether this machine can be reached now.
             known = self._records.current
             recent = now - known.ssh.next_try_at < latest_try(self._blueprint.spec)
             since = known.ssh.failed_since if recent else None
@@ -340,7 +346,7 @@ class Actor:
         elif change.verb in MAKING:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
             retry = refusal_of(retry, flex=change.flex_start)
-            # Quota that our own dying TPU still holds says nothing of the zone's capacity.
+            # Not a refusal of the zone: the quota is still held by our own TPU, which is being deleted.
             beside = any(node.zone == change.zone for node in (world.known_nodes if world else ()))
             refusal = Refusal(
                 now, change.zone, retry, error.message, change.kind, error.hint,
@@ -351,9 +357,10 @@ class Actor:
 
 def check_disks(vms: Vms, order: NodeOrder) -> None:
     """
-    Raise when a disk of *order* is not in its zone (UsageError), or somebody has one that it wants to write.
+    Check the disks of *order*: each is in the order's zone, and no other machine writes to it.
 
-    The second passes: the TPU before this one keeps its disks until it is gone.
+    Raise UsageError for a disk elsewhere or missing, TransientError while one is in use: the TPU before this
+    one keeps its disks until it is deleted.
     """
     for disk in order.disks:
         sight = vms.disk_users(disk.name, order.zone)
@@ -366,7 +373,7 @@ def check_disks(vms: Vms, order: NodeOrder) -> None:
             )
         if isinstance(sight, Unknown):
             if sight.denied:
-                continue  # Then the create itself shows it.
+                continue  # Unknown is no reason to refuse: the create itself fails if the disk is wrong.
             raise TransientError(f"disk '{disk.name}' in {order.zone}: {sight.why}", changed=UNCHANGED)
         if disk.writable and sight.value:
             raise ConflictError(

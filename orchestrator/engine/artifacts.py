@@ -1,4 +1,4 @@
-"""Find the pushed files again: on this computer, else in the bucket."""
+"""Find the bundle and the agent that were pushed: on this computer, else in the bucket."""
 
 import hashlib
 import re
@@ -15,29 +15,29 @@ from orchestrator.errors import NotFoundError, TpuctlError
 
 DIGEST = re.compile("[0-9a-f]{64}")
 LARGEST_CODE = 4 << 30
-"""Most bytes of a bundle."""
+"""Largest bundle in bytes."""
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Name what is pushed: the code bundle and the agent."""
+    """Hold the files of one push: the code bundle and the agent."""
 
     bundle: Path
     agent: Path
 
 
 def bundle_file(folder: Path, digest: str) -> Path:
-    """Return where the bundle with this sha256 is kept."""
+    """Return the path for the bundle with this sha256."""
     return folder / f"{checked_digest(digest)}.tar.gz"
 
 
 def agent_file(folder: Path, digest: str) -> Path:
-    """Return where the agent with this sha256 is kept."""
+    """Return the path for the agent with this sha256."""
     return folder / f"agent-{checked_digest(digest)}.pyz"
 
 
 def checked_digest(digest: str) -> str:
-    """Return *digest*; raise TpuctlError when it is no sha256, so that no path is made of anything else."""
+    """Return *digest* if it is a sha256 in hex; raise TpuctlError otherwise, because it becomes part of a path."""
     if not DIGEST.fullmatch(digest):
         raise TpuctlError(
             cut(f"the record names code by {digest!r}, which is no sha256", 200),
@@ -49,7 +49,7 @@ def checked_digest(digest: str) -> str:
 
 def is_whole(path: Path, digest: str) -> bool:
     """Say whether *path* is a plain file with this sha256."""
-    # A link could lead to any file of this user, which would then be sent to machines.
+    # A link could lead to any file of this user, which would then be sent to the machines.
     if path.is_symlink() or not path.is_file():
         return False
     found = hashlib.sha256()
@@ -60,26 +60,26 @@ def is_whole(path: Path, digest: str) -> bool:
 
 
 def upload(artifacts: Artifacts, folder: Path, store: Store) -> None:
-    """Bring agent and bundle to the bucket, and the pinned uv for machines where *folder* has it."""
+    """Upload agent and bundle to the bucket, and the pinned uv archive if *folder* has it."""
     for path in (artifacts.agent, artifacts.bundle):
         store.upload(f"{BUNDLES}{path.name}", path)
     for digest in PROGRAMS.values():
         name = object_name(digest)
         path = folder / Path(name).name
-        # 17 MB: a bucket that has them is not sent them again.
+        # The archive has 17 MB, so it is uploaded once only.
         if path.exists() and not store.list(name):
             store.upload(name, path)
 
 
 def find_artifacts(record: Record, folder: Path, store: Store) -> Artifacts:
     """
-    Return the record's bundle and agent, fetched from the bucket when this computer lacks them.
+    Return the record's bundle and agent, downloaded from the bucket if this computer lacks them.
 
-    Raise NotFoundError when neither has them.
+    Raise NotFoundError if the bucket lacks them too.
     """
     bundle, agent = bundle_file(folder, record.job.bundle), agent_file(folder, record.job.agent)
     for path, digest in ((bundle, record.job.bundle), (agent, record.job.agent)):
-        # A file that is not what its name says never leaves this computer.
+        # Check before sending: a damaged or replaced file must not reach the machines.
         if not is_whole(path, digest):
             write_atomically(path, _fetch(store, f"{BUNDLES}{path.name}", digest))
     return Artifacts(bundle, agent)
@@ -92,7 +92,7 @@ def _fetch(store: Store, name: str, digest: str) -> bytes:
             f"the code {digest[:12]} is neither on this computer nor in the bucket",
             hint="run `tpuctl up` from the folder that holds tpuctl.yaml",
         )
-    # What runs on machines comes from the bucket, which machines may write: only the digest makes it ours.
+    # Machines can write to the bucket, so only the digest proves that the file is the one we pushed.
     if hashlib.sha256(stored.data).hexdigest() != digest:
         raise TpuctlError(
             f"{name} in the bucket is damaged", hint="run: tpuctl up", changed="nothing was pushed"

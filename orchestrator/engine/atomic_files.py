@@ -1,4 +1,4 @@
-"""Files of this computer: replaced or appended to, durable, and with the disk's refusals in words."""
+"""Replace or append to local files durably, and translate disk errors."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, 
 
 
 def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
-    """Return what *error* means when it is about this computer's disk, else None."""
+    """Return the DiskError for an *error* of this computer's disk (full, read-only, quota), else None."""
     where = path or error.filename
     full = error.errno in NO_ROOM
     if not full and not (where and error.errno in NO_WAY):
@@ -31,7 +31,7 @@ def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
 
 @contextmanager
 def _on_disk(path: Path) -> Iterator[None]:
-    """Make the file's folder for this user alone; raise what the disk refuses as DiskError."""
+    """Create the file's folder with mode 0700, and raise OSErrors of the block as DiskError."""
     try:
         private_folder(path.parent)
         yield
@@ -44,9 +44,9 @@ def _on_disk(path: Path) -> Iterator[None]:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """
-    Replace *path* by *data*, readable by the owner only, synced to disk before the rename.
+    Replace *path* by *data*, mode 0600, synced to disk before the rename.
 
-    Raise DiskError when the disk does not take it; then the old content is still there.
+    Raise DiskError if the disk refuses; the old content is still there then.
     """
     with _on_disk(path), replacing(path, 0o600) as file:
         file.write(data)
@@ -56,19 +56,19 @@ def append_synced(path: Path, line: bytes) -> None:
     """
     Append *line* and sync it to disk before returning.
 
-    What a kill or a full disk left of an earlier line is ended first, so that it spoils no other. Raise
-    DiskError when the disk does not take it; a part of the line may be there.
+    An unfinished line of an earlier write (after a kill or on a full disk) is ended first. Raise DiskError if
+    the disk refuses; part of the line may have been written.
     """
     with _on_disk(path):
         new = not path.exists()
         with path.open("a+b") as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
-                # In append mode every write goes to the end, wherever the read above has left the position.
+                # Append mode writes at the end wherever the read above has moved the position.
                 line = line if file.read(1) == b"\n" else b"\n" + line
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         if new:
-            # A power cut must not take the folder's entry of a file whose content is safe.
+            # Sync the folder too, or a power cut could lose the entry of a file whose content is on disk.
             sync_folder(path.parent)

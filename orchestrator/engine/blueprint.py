@@ -1,4 +1,4 @@
-"""What we order from the cloud: bodies of bucket, VM and node, from the spec and the record."""
+"""Build the orders for bucket, VM and node from the spec and the record."""
 
 from dataclasses import asdict, dataclass
 
@@ -19,12 +19,12 @@ from orchestrator.scripts.render import MachineTarget, Scripts, machine_scripts,
 
 ROOT = "/opt/tpuctl"
 LOOP_MARGIN = 3600.0
-"""Seconds by which a VM may outlive the deployment, so that a loop on it can end the deployment itself."""
+"""Seconds that a VM may outlive the deployment, so that a loop on the VM can still end the deployment."""
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Build what is sent to Google for one deployment, from the file and the record."""
+    """Build what is sent to Google for one deployment, from the deployment file and the record."""
 
     spec: Spec
     account: CloudAccount
@@ -32,21 +32,21 @@ class Blueprint:
 
     @property
     def bucket(self) -> str:
-        """Return the name of the file's bucket, or the one derived from project and deployment."""
+        """Return the bucket's name from the deployment file, or the one derived from project and deployment."""
         return names.bucket_name(self.spec, self.account.project)
 
     @property
     def service_account(self) -> str:
-        """Return the account of TPU machines; never empty, because empty would mean every API of the project."""
+        """Return the service account of TPU machines; never empty, which would allow every API of the project."""
         return self.spec.service_account or self.account.default_service_account
 
     @property
     def vm_account(self) -> str:
-        """Return the VM's account, by default that of the project's machines."""
+        """Return the VM's service account, by default that of the TPU machines."""
         return vm_account(self.spec) or self.account.default_service_account
 
     def bucket_order(self) -> BucketOrder:
-        """Return the bucket to create, with the accounts that may write to it."""
+        """Return the bucket to create, and the accounts that may write to it."""
         return BucketOrder(
             name=self.bucket,
             location=names.home_region(self.spec),
@@ -58,7 +58,7 @@ class Blueprint:
         )
 
     def vm_order(self, record: Record) -> VmOrder:
-        """Return the VM to create; raise UsageError for a deployment without one."""
+        """Return the VM to create; raise UsageError if the deployment has none."""
         vm = self.spec.vm
         if not isinstance(vm, VmSpec):
             raise UsageError("this deployment has no VM", hint="remove `vm: none` from tpuctl.yaml")
@@ -73,7 +73,7 @@ class Blueprint:
             metadata=self._metadata(scripts),
             service_account=self.vm_account,
             scopes=vm_scopes(self.spec),
-            # Google ends the VM then, even if tpuctl never runs again.
+            # Google deletes or stops the VM at this time even if tpuctl never runs again.
             ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
             external_ip=vm.external_ip,
             interface=self._interface,
@@ -86,9 +86,9 @@ class Blueprint:
         tpu = self.spec.tpu
         name = names.node_name(self.spec, incarnation)
         scripts = self.scripts("tpu", record, incarnation=incarnation, node=name, zone=zone)
-        # The file decides what is paid for: the record only chooses among the types that the file allows.
+        # The file decides what is paid for; the record only chooses among the types that the file allows.
         tpu_type = current_type(self.spec, record)
-        # The record alone makes nothing expensive: it counts only while the file has a deadline.
+        # A record alone must not select on-demand capacity: it counts only while the file has a deadline.
         on_demand = incarnation in record.deadline.on_demand and self.spec.watch.deadline is not None
         flex = (
             on_demand
@@ -108,7 +108,7 @@ class Blueprint:
             scopes=node_scopes(self.spec),
             interface=self._interface,
             secure_boot=self.spec.secure_boot,
-            # A request for the deadline is a plain one: a reservation is taken through the queue only.
+            # On-demand requests for the deadline bypass the queue; only the queue can take a reservation.
             reservation="" if on_demand else tpu.reservation or "",
             run_seconds=LONGEST_RUN if flex else self._run_seconds,
             disks=data_disks(self.spec),
@@ -149,14 +149,14 @@ class Blueprint:
             round=race_to_win(record, incarnation or record.node.incarnation) if role == "tpu" else 0,
             disks=data_disks(self.spec) if role == "tpu" else (),
             expires_at=record.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
-            # Bucket and machines of a new deployment are made side by side: roles come with its beginning.
+            # Bucket and machines of a new deployment are created in parallel, so its roles may not be granted yet.
             granted_at=record.bucket.granted_at or record.started_at,
             tpu_type=record.node.type if role == "tpu" else "",
         )
         return machine_scripts(self.spec, target)
 
     def all_scripts(self, record: Record) -> dict[str, str]:
-        """Return every script of the TPU workers and of the VM by name, for people to read."""
+        """Render all scripts of the TPU workers and of the VM, by name, for people to read."""
         node = names.node_name(self.spec, record.node.incarnation)
         roles = {"tpu": self.scripts("tpu", record, node=node, zone=record.node.zone)}
         if self.spec.vm != "none":
@@ -171,13 +171,13 @@ class Blueprint:
         return sidecar_script(self.spec, role, self.bucket)
 
     def vm_job_env(self, record: Record, node: Node) -> str:
-        """Return the job.env of a job on the VM that uses *node*, as the 2020 articles set it by hand."""
+        """Return the job.env of a job that runs on the VM and uses *node* over the network."""
         address = node.workers[0].internal_ip if node.workers else ""
         scripts = self.scripts("vm", record, node=node.name, zone=node.zone, address=address)
         return scripts.job_env
 
     def _metadata(self, scripts: Scripts) -> dict[str, str]:
-        # Under OS Login the guest agent ignores keys in the metadata.
+        # With OS Login the guest agent ignores SSH keys in the metadata.
         logins = (
             {"enable-oslogin": "TRUE"}
             if self.spec.os_login
@@ -187,7 +187,7 @@ class Blueprint:
             "startup-script": scripts.startup,
             "shutdown-script": scripts.shutdown,
             "enable-guest-attributes": "TRUE",
-            # Whoever may edit the project's metadata would have a shell on every machine otherwise.
+            # Otherwise anybody who can edit the project's metadata would get a shell on every machine.
             "block-project-ssh-keys": "TRUE",
             **logins,
         }

@@ -1,4 +1,4 @@
-"""Reading what machines write to the bucket: in parallel, and no more than `contract/limits.py` allows."""
+"""Read objects that machines write: in parallel, within the limits of `contract/limits.py`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,13 +12,13 @@ PARALLEL = 16
 
 def read_first(store: Store, listed: Sequence[StoredObject], limit: Limit) -> dict[str, StoredObject | None]:
     """
-    Return the first of the *listed* objects by name, None for one that is gone; beyond *limit* none is read.
+    Return the first of the *listed* objects by name; None for one that is gone. Objects beyond *limit* are skipped.
 
-    Of an object that is larger than allowed only its beginning comes, which no parser takes for the whole.
+    An object larger than its limit is cut, so that its parser rejects it.
     """
     names, remaining = [], limit.together
     for one in listed[: limit.many]:
-        # By the listed size: an object that grows meanwhile is cut by the limit of its own read.
+        # By the listed size; an object that grows meanwhile is cut by the limit of its own read.
         remaining -= min(one.size, limit.each)
         if remaining < 0:
             break

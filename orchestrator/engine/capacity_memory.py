@@ -1,7 +1,7 @@
 """
-The memory of zones in an object of its own, so that a lost record does not take it along.
+Keep the capacity memory of zones in an object of its own, so that it survives a lost record.
 
-The record holds it as well, and is newer: the object is written once a minute at most, after changes.
+The record holds the same data and is newer: the object is written after changes, at most once a minute.
 """
 
 from dataclasses import replace
@@ -17,11 +17,15 @@ from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 
 SCHEMA = 1
 SPACING = 60.0
-"""Least seconds between two writes."""
+"""Shortest time between two writes, in seconds."""
 
 
 class CapacityMemory:
-    """Read the object once, and again when somebody else has written it; nothing that fails here stops a pass."""
+    """
+    Read and write the capacity memory. Failures are ignored: the memory only improves the choice of a zone.
+
+    The object is read at the first pass, and again after another deployment has written it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +35,7 @@ class CapacityMemory:
         self._tried_at = float("-inf")
 
     def recalled(self, record: Record, world: World) -> Record:
-        """Return the record with what the object knows better."""
+        """Return the record with the newer of each zone's entry, from the object or from the record."""
         if not self._unread or not isinstance(world.bucket, Present):
             return record
         try:
@@ -47,13 +51,13 @@ class CapacityMemory:
         return record if places is record.places else replace(record, places=places)
 
     def keep(self, places: Places, now: float) -> None:
-        """Write what the record knows, where that is new and the last try is a minute ago."""
-        # Never before the object was read: an empty memory would overwrite what others have learned.
+        """Write *places* if they have changed and the last attempt is at least SPACING ago. *now* is in seconds."""
+        # Not before the first read: an empty memory would overwrite what other deployments have learned.
         if self._unread or places == self._stored or 0 <= now - self._tried_at < SPACING:
             return
         self._tried_at = now
         try:
-            # With its generation: what another deployment has learned since is read first, not overwritten.
+            # The precondition keeps us from overwriting what another deployment has written since our read.
             self._generation = self._store.write(CAPACITY, encoded(places), if_generation=self._generation)
         except PreconditionError:
             # Another deployment's write, or one of ours whose answer was lost.
@@ -65,13 +69,13 @@ class CapacityMemory:
 
 
 def encoded(places: Places) -> bytes:
-    """Return the object's bytes."""
+    """Return the object's content: JSON with a checksum."""
     body = {"schema": SCHEMA, "places": adapter(Places).dump_python(places, mode="json")}
     return bytes_with_checksum(body)
 
 
 def decoded(data: bytes) -> Places:
-    """Read the object; one that is damaged, or of another version, knows nothing."""
+    """Parse the object; return no places if it is damaged or of another version."""
     try:
         body = verified(data)
         places: Places = adapter(Places).validate_python(body["places"]) if body["schema"] == SCHEMA else ()

@@ -1,4 +1,4 @@
-"""Tell the bytes of checkpoints in the bucket, so that two runs can be compared."""
+"""Fingerprint the checkpoints in the bucket, so that a rehearsal can compare two runs byte by byte."""
 
 import tempfile
 import zipfile
@@ -12,11 +12,11 @@ from orchestrator.engine.checkpoints import StoredCheckpoint
 
 ARCHIVES = (".npz", ".pt", ".pth", ".pth.tar", ".keras", ".ckpt", ".zip", ".bin", ".pkl")
 NEWEST = 3
-"""Checkpoints that are read: the two runs need one step in common."""
+"""Number of the newest checkpoints to read; two runs can be compared if they have one step in common."""
 
 
 def read_prints(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> dict[int, Prints]:
-    """Return the fingerprints of the newest complete checkpoints, by step. Raises TpuctlError."""
+    """Return the fingerprints of the newest complete checkpoints, by step. Raise TpuctlError."""
     complete = [one for one in checkpoints if one.complete]
     newest: dict[int, StoredCheckpoint] = {}
     for one in complete:
@@ -33,14 +33,14 @@ def _prints(store: Store, checkpoint: StoredCheckpoint) -> Prints:
 
 
 def _relative(name: str, checkpoint: StoredCheckpoint) -> str:
-    """Return a file's name without what another run has otherwise: the incarnation."""
+    """Return a file's name without its incarnation, which differs between two runs."""
     parts = name[len(CHECKPOINTS) :].split("/")
     return "/".join(parts if checkpoint.incarnation is None else parts[2:])
 
 
 def _print(store: Store, name: str, sha256: str) -> FilePrint | None:
     if not name.endswith(ARCHIVES):
-        # A recorded sha256 saves the download; whether the bytes still fit it is `checkpoints --verify`.
+        # Trust the recorded sha256 to save the download; `checkpoints --verify` compares it with the bytes.
         known = sha256 or store.sha256(name)
         return FilePrint(known) if known else None
     with tempfile.TemporaryDirectory(prefix="tpuctl-prints-") as folder:
@@ -51,9 +51,9 @@ def _print(store: Store, name: str, sha256: str) -> FilePrint | None:
 
 def _members(path: Path) -> dict[str, int] | None:
     """
-    Return each member's CRC-32 of a zip archive, None for any other file.
+    Return the CRC-32 of each member of a zip archive, None if *path* is no zip archive.
 
-    The archive's own folder (PyTorch names it after the file) is left out of the names.
+    The archive's top folder is left out of the names, because PyTorch names it after the file.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,7 +1,7 @@
 """
-The checkpoints in the bucket: complete or not and why, and which one the next start would resume from.
+List the checkpoints in the bucket: which are complete, and which one the next start resumes from.
 
-The rules are those of `contract`, which the agents follow too: a second copy here could only differ.
+Completeness is judged by `contract`, by the same code as on the machines.
 """
 
 import re
@@ -35,11 +35,11 @@ _WHY_ASIDE = {
 @dataclass(frozen=True)
 class StoredCheckpoint:
     """
-    Describe one checkpoint in the bucket. Size in bytes, *saved_at* by the bucket's clock.
+    Describe one checkpoint in the bucket: size in bytes, *saved_at* by the bucket's clock.
 
-    *incarnation* is None where the job wrote to the bucket itself. *objects* are its files by object name,
-    each with the sha256 it must have, empty where none was recorded. *format* is what it was recognised as.
-    *counted* says that *step* may be a number of saves: they tell no step.
+    *incarnation* is None if the job wrote to the bucket itself. *objects* maps each object name to its
+    sha256, empty if none was recorded. *format* is the format that was recognised. With *counted* the format
+    has no step numbers, and *step* counts saves.
     """
 
     step: int
@@ -56,9 +56,9 @@ class StoredCheckpoint:
 
 def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoint]:
     """
-    Return all checkpoints, newest first. Raises TpuctlError when the bucket cannot be read.
+    Return all checkpoints, newest first; the next start resumes from the first complete one.
 
-    The first complete one is what the next start resumes from.
+    Raise TpuctlError if the bucket cannot be read.
     """
     held = store.list(CHECKPOINTS)
     found = _written_by_the_job(store, spec, held) if spec.dir == "bucket" else _committed(store, held)
@@ -66,7 +66,7 @@ def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoin
 
 
 def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
-    """Read every byte of a checkpoint, in parallel, and return what is not as it was saved."""
+    """Read every byte of a checkpoint, in parallel, and return a line for each difference from its manifest."""
 
     def fault(named: tuple[str, str]) -> str:
         name, wanted = named
@@ -76,12 +76,12 @@ def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
 
     with threads.pool(PARALLEL) as pool:
-        # Every byte is read: this costs traffic where the bucket is far, so no pass does it.
+        # Reads everything, which is slow and may cost traffic, so no pass calls it.
         return [text for text in pool.map(fault, checkpoint.objects) if text]
 
 
 def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpoint]:
-    """Yield what agents committed, and what they began to upload."""
+    """Yield the checkpoints that agents have committed or begun to upload."""
     groups: dict[tuple[int, int], list[StoredObject]] = defaultdict(list)
     for one in held:
         match = _COMMITTED.match(one.name)
@@ -94,7 +94,7 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
         read = {name: body.data if (body := bodies.get(name)) else None for name in mine}
         verdict = judge({one.name: one.size for one in group}, read)
         why = verdict.why
-        # Not read is not missing: it is said, since the checkpoint may be as good as any.
+        # Unreadable is not missing: it is reported as such, because the checkpoint may be complete.
         if verdict.checkpoint is None and any(name not in bodies for name in mine):
             why = why or "there are too many manifests: not all were read"
         elif verdict.checkpoint is None and not verdict.manifests:
@@ -127,7 +127,7 @@ def _aside(group: list[StoredObject]) -> str:
 def _written_by_the_job(
     store: Store, spec: CheckpointSpec, held: list[StoredObject]
 ) -> Iterator[StoredCheckpoint]:
-    """Yield what the framework finished itself, judged by the names of its objects."""
+    """Yield the checkpoints that the framework wrote to the bucket itself, judged by their object names."""
     by_name = {one.name[len(CHECKPOINTS) :]: one for one in held}
     names = sorted(by_name)
     format_ = format_of(spec.format, spec.marker)
@@ -147,7 +147,7 @@ def _written_by_the_job(
 
 
 def _belonging(names: list[str], known: Collection[str], step: StoredStep) -> list[str]:
-    """Return the objects of a step. Outputs have no folder of their own: all that lies there is it."""
+    """Return the objects of a step. Outputs have no folder for each step, so all objects belong to it."""
     if not step.name:
         return names
     if step.objects:
@@ -156,7 +156,7 @@ def _belonging(names: list[str], known: Collection[str], step: StoredStep) -> li
 
 
 def _below(names: list[str], start: str) -> range:
-    """Return where the names lie that begin with *start*, of sorted *names*: machines may write very many."""
+    """Return the index range of sorted *names* that begin with *start*, by bisection: there may be very many."""
     end = start[:-1] + chr(ord(start[-1]) + 1) if start else ""
     return range(bisect_left(names, start), bisect_left(names, end) if end else len(names))
 
@@ -164,7 +164,7 @@ def _below(names: list[str], start: str) -> range:
 def _level(
     names: list[str], known: Collection[str], above: str, read: Callable[[str], bytes | None]
 ) -> Listing:
-    """Return one level of the bucket, out of the sorted names of all objects."""
+    """Return one folder level of the bucket, computed from the sorted names of all objects."""
     files: list[str] = []
     folders: list[str] = []
     here = _below(names, above)

@@ -1,4 +1,4 @@
-"""The create budget in a file that all deployments of one project on this computer share."""
+"""Keep the create budget in a file that all deployments of a project on this computer share."""
 
 import json
 import os
@@ -23,48 +23,48 @@ from orchestrator.planning.create_budget import (
 from orchestrator.private_folders import private_folder
 
 LOCK_SECONDS = 10.0
-"""Seconds to wait for the file; afterwards the create is made, since a lock must not stop a deployment."""
+"""Seconds to wait for the file's lock. After that the create is made: a lock must not stop a deployment."""
 
 
 def limit_of(environ: Mapping[str, str]) -> int:
-    """Return how many creates a minute are allowed: TPUCTL_CREATES_A_MINUTE, or the default."""
+    """Return the allowed creates per minute: TPUCTL_CREATES_A_MINUTE, or the default."""
     text = environ.get("TPUCTL_CREATES_A_MINUTE", "")
-    # A typing error must not switch the limit off.
+    # An invalid value must not switch the limit off.
     return int(text) if text.isdigit() else A_MINUTE
 
 
 class CreateBudgetFile:
-    """Keep the ledger in the file *path*; one that cannot be read counts as empty."""
+    """Share the ledger in the file *path* with other processes; an unreadable file counts as empty."""
 
     def __init__(self, path: Path, limit: int | None = None) -> None:
         self._path = path
         self._limit = min(MOST_A_MINUTE, max(1, limit_of(os.environ) if limit is None else limit))
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """Return until when zones are held back; one that is free is left out."""
+        """Return until when zones are held back, in seconds since the epoch; zones that are free are left out."""
         ledger = self._read()
         times = {zone: free_at(ledger, zone, now, self._limit) for zone in zones}
         return {zone: at for zone, at in times.items() if at > now}
 
     def take(self, zone: str, now: float) -> float:
-        """Take one create in *zone*: return 0, or until when it is held back, in which case none was taken."""
+        """Take one create in *zone* and return 0, or return until when the zone is held back and take none."""
         with self._locked():
             ledger = self._read()
             until = free_at(ledger, zone, now, self._limit)
-            # Asked again under the lock: between the plan and this call others may have used the budget up.
+            # Checked again under the lock: another process may have used the budget since the plan was made.
             if until > now:
                 return until
             self._write(with_create(ledger, zone, now))
         return 0.0
 
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
-        """Tell all others that *zone* has no TPU of that type."""
+        """Record for all deployments that *zone* had no capacity for *tpu_type* at time *at*."""
         with self._locked():
             self._write(with_stockout(self._read(), zone, tpu_type, at))
 
     def stockouts(self, tpu_type: str, now: float) -> Places:
-        """Return what all of them know of stockouts of one type."""
-        # Nothing of the future counts: another computer's clock may have written it.
+        """Return the stockouts of *tpu_type* that any deployment on this computer has recorded."""
+        # Times in the future are ignored: another computer's clock may have written them.
         return tuple(
             p for p in self._read().stockouts if p.type == tpu_type and now - SHARED < p.out_at <= now
         )
@@ -87,19 +87,19 @@ class CreateBudgetFile:
     def _write(self, ledger: Ledger) -> None:
         rows = [[p.zone, p.type, p.out_since, p.out_at] for p in ledger.stockouts]
         body = {"schema": 1, "creates": [list(create) for create in ledger.creates], "stockouts": rows}
-        with suppress(DiskError):  # It spares the API's patience, not anybody's money: nothing waits for it.
+        with suppress(DiskError):  # a lost ledger costs refused calls, no money
             write_atomically(self._path, json.dumps(body).encode())
 
 
 class _Locked:
-    """Hold the file's lock, or go on without it when it cannot be had in time."""
+    """Hold the file's lock for a block, or continue without it after LOCK_SECONDS."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path.parent
         self._lock = FileLock(path)
 
     def __enter__(self) -> None:
-        # A Timeout of the lock is an OSError too.
+        # The lock's Timeout is an OSError too.
         with suppress(OSError):
             private_folder(self._folder)
             self._lock.acquire(timeout=LOCK_SECONDS)

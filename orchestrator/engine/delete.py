@@ -1,4 +1,4 @@
-"""Delete everything that carries our label, and prove it by listing."""
+"""Delete everything that carries the deployment's label, and prove it by listing."""
 
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -36,18 +36,18 @@ from orchestrator.planning.tpu import CREATE_DEADLINE, DELETE_AGAIN, DELETE_SETT
 M = TypeVar("M", Node, Vm)
 
 RECORD_SECONDS = 60.0
-"""Seconds for which a bucket that does not take the closed record is asked again."""
+"""Seconds to retry the write of the closed record."""
 DEADLINE = 600.0
-"""Seconds after which `down` stops waiting and prints what is left."""
+"""Seconds until `down` stops waiting and prints what is left."""
 
 
 def closing(record: Record) -> Record:
-    """Return the record of a deployment that is going: nothing is to watch, so nothing is brought back."""
+    """Return the record of a deployment that is being deleted, so that no loop recreates anything."""
     return replace(record, job=replace(record.job, bundle="", uploaded="", settings_due=False))
 
 
 def closed(record: Record, now: float) -> Record:
-    """Return the record of a deployment whose machines are gone; the next `up` begins a new time to live."""
+    """Return the record of a deployment whose machines are deleted; the next `up` starts a new time to live."""
     spans = tuple(replace(s, until=s.until or now) for s in record.spans)
     disks = tuple(replace(s, until=s.until or now) for s in record.disks)
     record = closing(record)
@@ -70,7 +70,7 @@ def closed(record: Record, now: float) -> Record:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Name one resource that is still there, or that nobody could look for."""
+    """Describe one resource that still exists, or one kind of resource that could not be listed."""
 
     kind: str
     name: str
@@ -80,11 +80,11 @@ class Leftover:
 
 class Sweep:
     """
-    Find and delete the machines of one deployment, whatever the record says.
+    Find and delete the machines of one deployment by their label, whatever the record says.
 
-    If *under_lease*, it stops when another tpuctl takes the lease; `down --take-over` goes on. With
-    *spares_adopted* it deletes an adopted machine only if its name is in *approved*, and returns any other as
-    a leftover: its labels may come late, from a command that was killed. Those in *given_back* are not ours.
+    *under_lease* stops the sweep when another tpuctl takes the lease; `down --take-over` continues without
+    it. With *spares_adopted* an adopted machine is deleted only if its name is in *approved*, and is returned
+    as a leftover otherwise: a killed command may have set its labels late. Names in *given_back* are ignored.
     """
 
     def __init__(self, deployment: Deployment, *, under_lease: bool = True) -> None:
@@ -101,7 +101,7 @@ class Sweep:
         self._journal = deployment.journal
         self._clock = deployment.clock
         self._sink = deployment.sink
-        # Without a record something may be in the queue all the same, so it is listed then too.
+        # A lost record says nothing about the queue, so the queue is listed then too.
         queued = record.node.queued or record.node.incarnation == 0
         self._nodes = nodes_of(
             deployment.cloud, spec, replace(record, node=replace(record.node, queued=queued))
@@ -113,12 +113,12 @@ class Sweep:
         self._deletions: dict[str, Operation] = {}
         self._gone: set[str] = set()
         self._missing: dict[str, float] = {}
-        # What the record says exists: a first list that does not show it may be older than the machine.
+        # Machines that the record knows: the first list may be too old to show them.
         asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.rivals)
         accepted = {names.node_name(spec, one.incarnation) for one in asked_for if one.accepted}
         self._known = {s.name for s in record.spans if s.until is None}
         self._known |= accepted - {s.name for s in record.spans}
-        # A create whose answer was lost may still take effect; it is waited for, not forgotten.
+        # A create whose answer was lost may still take effect, so the sweep waits for it.
         unsure = [r.requested_at for r in record.race.rivals if not r.accepted]
         if not record.node.accepted and not record.refusals and record.node.requested_at > 0:
             unsure.append(record.node.requested_at)
@@ -128,7 +128,7 @@ class Sweep:
         """
         Record that the deployment is being deleted, so that no other command recreates anything.
 
-        If the bucket cannot be written, deletion goes on; the end is recorded when everything is gone.
+        If the bucket refuses the write, the deletion continues; `close` records the end of it.
         """
         try:
             self._records.update(closing)
@@ -137,12 +137,12 @@ class Sweep:
             self._sink(Event(self._clock.now(), "failure", f"the record: {error.message}"))
 
     def _raise_if_lease_lost(self, error: TpuctlError) -> None:
-        """Raise *error* if another tpuctl has taken the lease, unless the user chose to go on without it."""
+        """Raise *error* if another tpuctl has taken the lease, unless the user chose to continue without it."""
         if self._under_lease and isinstance(error, LeaseHeldError):
             raise error
 
     def close(self) -> Leftover | None:
-        """Record that the machines are gone; return the record as a leftover if that fails for RECORD_SECONDS."""
+        """Record that all machines are deleted; return the record as a leftover if that fails."""
         now, why = self._clock.now(), ""
 
         def recorded() -> bool:
@@ -159,7 +159,7 @@ class Sweep:
         return None if done else Leftover("record", RECORD, "", f"it could not be closed: {why}")
 
     def find(self) -> tuple[Leftover, ...]:
-        """List what carries our label in every zone ever used; a list that failed is an entry of its own."""
+        """List everything with our label in every zone ever used; a list that failed is an entry of its own."""
         return tuple(leftover for leftover, _ in self._listed())
 
     def _listed(self) -> list[tuple[Leftover, Node | Vm | None]]:
@@ -172,21 +172,21 @@ class Sweep:
                 where = ", ".join(self._zones)
                 found.append((Leftover(kind, "?", where, f"not known: {sight.why}"), None))
             elif isinstance(sight, Present):
-                # A list may still show the labels of what has been given back.
+                # A list may still show the old labels of a machine that was given back.
                 mine = [one for one in sight.value if one.name not in self.given_back]
                 found += [(Leftover(kind, one.name, one.zone, one.state.name), one) for one in mine]
         return found
 
     def adopted(self) -> tuple[Node | Vm, ...]:
-        """Return the machines of our label that tpuctl has not made."""
+        """Return the machines with our label that were adopted, not created by tpuctl."""
         machines = (machine for _, machine in self._listed() if machine is not None)
         return tuple(one for one in machines if one.labels.get(names.ADOPTED_LABEL))
 
     def elsewhere(self) -> tuple[Survey[Node], Survey[Vm]]:
         """
-        List the TPUs and VMs that carry our label in zones that neither the file nor the record names.
+        List TPUs and VMs with our label in zones that neither the file nor the record names.
 
-        They are reported and not deleted: nobody has written down that they are this deployment's.
+        They are reported and never deleted: no record says that this deployment created them.
         """
 
         def others(survey: Survey[M]) -> Survey[M]:
@@ -198,7 +198,7 @@ class Sweep:
         return others(self._nodes.everywhere(label, value)), others(self._cloud.vms.everywhere(label, value))
 
     def machines(self) -> tuple[Leftover, ...]:
-        """Delete all machines and return what is left after at most the deadline."""
+        """Delete all machines and return what is left after DEADLINE seconds."""
         leftovers: tuple[Leftover, ...] = ()
         machines: list[Node | Vm] = []
 
@@ -210,14 +210,14 @@ class Sweep:
             for machine in machines:
                 if not self._spared(machine):
                     self._delete(machine)
-            # Whatever may still come is counted too: an empty list alone ends nothing.
+            # Count what may still appear: one empty list does not end the sweep.
             doubts = self._not_certain({m.name for m in machines}, complete=len(machines) == len(listed))
             leftovers = (*(leftover for leftover, _ in listed), *self._on_their_way(), *doubts)
-            # What is spared stays as long as nobody is asked about it.
+            # Spared machines stay until the user approves their deletion, so waiting for them is pointless.
             return not leftovers or (all(map(self._spared, machines)) and len(machines) == len(leftovers))
 
         done = wait_until(all_gone, self._clock, DEADLINE, 1.0)
-        # The service drops the deletion of a TPU that is being created, so its creation is waited for.
+        # Google drops the deletion of a TPU that is still being created, so wait for the creation to end.
         if not done and any(machine.state is NodeState.CREATING for machine in machines):
             wait_until(all_gone, self._clock, CREATE_DEADLINE - DEADLINE, 1.0)
         return leftovers
@@ -227,7 +227,7 @@ class Sweep:
         return adopted and self.spares_adopted and machine.name not in self.approved
 
     def _still_ours(self) -> None:
-        """Stop when somebody took the lease over; a bucket that does not answer, or not us, stops no deletion."""
+        """Raise LeaseHeldError if another tpuctl has the lease; a bucket that does not answer stops no deletion."""
         try:
             self._lease.keep()
         except (TransientError, AuthError):
@@ -235,21 +235,22 @@ class Sweep:
 
     def _not_certain(self, here: set[str], *, complete: bool) -> list[Leftover]:
         """
-        Return what an empty list does not prove to be gone: one list may be older than what it lists.
+        Return the machines that are out of sight but not proven deleted: a list may be older than a machine.
 
-        What the record knows or a list has shown is gone when the operation of its deletion has succeeded, or
-        when it is missing twice, half a minute apart. *complete* says that no list has failed.
+        A machine counts as deleted when its delete operation has succeeded and it is not found by name, or
+        when two complete lists, CONFIRMED_AFTER seconds apart, lack it. *complete* says that no list of this
+        round failed.
         """
         now = self._clock.now()
         self._known = (self._known | here) - self.given_back
         running = {n: o for n, o in self._deletions.items() if now - o.started_at < DELETE_AGAIN}
-        # One that is done at once stays for the next list, which may be the first to be without it.
+        # Keep an operation that has ended until a list lacks its machine.
         self._deletions = {n: o for n, o in running.items() if n in here or not self._done(o)}
         ended = {n: o for n, o in running.items() if n not in self._deletions}
         self._gone |= {n for n, o in ended.items() if self._succeeded(o) and self._absent(o)}
         under_way = [o for n, o in self._deletions.items() if n not in here]
         doubtful = sorted(self._known - here - self._gone - set(self._deletions))
-        # A list that failed is no witness: it neither shows nor misses anything.
+        # A failed list proves nothing, neither presence nor absence.
         missed = [name for name in doubtful if complete or name in self._missing]
         self._missing = {name: self._missing.get(name, now) for name in missed}
         unsure = [name for name, since in self._missing.items() if now - since < CONFIRMED_AFTER]
@@ -259,8 +260,8 @@ class Sweep:
         ]
 
     def _on_their_way(self) -> tuple[Leftover, ...]:
-        """Return what was ordered and is not listed yet: it would appear after `down` had said that all is gone."""
-        # An operation that the API calls running for ever is not waited for: the list shows what it made.
+        """Return the creates that still run: their machines would appear after `down` has reported success."""
+        # Not beyond CREATE_DEADLINE: an operation can stay open for ever, and the list shows what it made.
         recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_DEADLINE]
         self._coming = [o for o in recent if not self._done(o)]
         coming = [
@@ -281,7 +282,7 @@ class Sweep:
         return result.done and result.retry is None and not result.forgotten
 
     def _absent(self, operation: Operation) -> bool:
-        """Say whether the API knows no such machine: a deletion that succeeded may have had no effect."""
+        """Say whether the machine is not found by name: Google may report success for a deletion without effect."""
         return isinstance(self._adapter(operation.kind).observe(operation.name, operation.zone), Absent)
 
     def _polled(self, operation: Operation) -> OperationResult:
@@ -291,7 +292,7 @@ class Sweep:
         return self._nodes if kind is Kind.NODE else self._cloud.vms
 
     def _delete(self, machine: Node | Vm) -> None:
-        """Ask for one deletion; again only after a minute, since a deletion takes its time."""
+        """Request one deletion; repeat the request a minute later at the earliest."""
         name, zone, now = machine.name, machine.zone, self._clock.now()
         if machine.state in {NodeState.DELETING, VmState.DEPROVISIONING} and name not in self._asked:
             self._asked[name] = now
@@ -301,16 +302,16 @@ class Sweep:
             return
         self._asked[name] = now
         kind, what = (Kind.NODE, "TPU") if isinstance(machine, Node) else (Kind.VM, "VM")
-        # The intent is on this computer before the call. A bucket out of reach must stop no deletion.
+        # The intent is local only: an unreachable bucket must not stop a deletion.
         entry = self._journal.intend(Change(kind, Verb.DELETE, name, "down", zone), in_bucket=False)
         try:
             operation = self._adapter(kind).delete(name, zone)
             if operation is None:
-                self._gone.add(name)  # The API says without doubt that it is not there.
+                self._gone.add(name)  # The API answered 404: it does not exist.
             else:
                 self._deletions[name] = replace(operation, started_at=self._clock.now())
         except FAULTS as fault:
-            # One machine that cannot be deleted keeps no other from it; the next round asks again.
+            # One failed deletion must not stop the others; the next round repeats it.
             error = as_error(fault)
             self._journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
             self._sink(Event(self._clock.now(), "delete-failed", f"{what} {name}: {error.message}"))

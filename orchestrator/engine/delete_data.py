@@ -1,4 +1,4 @@
-"""Delete the bucket with its data, or what is ours in it, or give it back to its owner."""
+"""Delete the bucket with its data, or only our folder in it, or return it to its owner."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,11 @@ from orchestrator.engine.record_format import decode
 from orchestrator.errors import TpuctlError, TransientError
 
 BUCKET_SECONDS = 20.0
-"""Seconds for which a bucket whose objects are not to be deleted yet is asked again."""
+"""Seconds to retry the deletion of a bucket with objects that cannot be deleted yet."""
 
 
 class DataSweep:
-    """Hold the deployment whose data goes; *close* records that its machines are gone, and says what is left."""
+    """Delete the data of one deployment; *close* records that its machines are deleted and returns a leftover."""
 
     def __init__(self, deployment: Deployment, close: Callable[[], Leftover | None]) -> None:
         self._deployment = deployment
@@ -26,9 +26,10 @@ class DataSweep:
 
     def delete(self, name: str) -> Leftover | None:
         """
-        Delete our bucket with its data; return it when it is still there or is not ours.
+        Delete the deployment's bucket with its data; return it as a leftover if it stays.
 
-        One that was adopted goes only if that was said, and if nothing of others is in it.
+        A bucket without our label stays. An adopted one is deleted only if it was adopted with that setting
+        and holds no object of others.
         """
         observed = self._deployment.cloud.buckets.observe(name)
         if isinstance(observed, Unknown):
@@ -51,7 +52,7 @@ class DataSweep:
         return self._delete(observed.value)
 
     def _delete(self, bucket: Bucket) -> Leftover | None:
-        """Delete the bucket with all that is in it."""
+        """Delete the bucket with all objects."""
         change = Change(Kind.BUCKET, Verb.DELETE, bucket.name, "down --delete-data", bucket.location)
         entry = self._deployment.journal.intend(change, in_bucket=False)
         trouble: TpuctlError | None = None
@@ -61,7 +62,8 @@ class DataSweep:
             try:
                 self._deployment.cloud.buckets.delete(bucket.name)
             except TransientError as error:
-                # An object that was written a moment ago may not be deleted yet: one change a second.
+                # Cloud Storage allows one change a second for each object, so an object just written refuses
+                # deletion.
                 trouble = error
                 return False
             return True
@@ -77,11 +79,11 @@ class DataSweep:
         return None
 
     def _folder(self, bucket: str) -> Leftover | None:
-        """Delete what is ours in our folder of a shared bucket, and return that folder when it could not be."""
+        """Delete our objects in our folder of a shared bucket; return the folder as a leftover if that fails."""
         prefix = names.prefix_of(self._deployment.spec)
         place = f"gs://{bucket}/{prefix}"
         try:
-            # The record is the proof that this folder is ours, so it goes last: who is killed here goes on with it.
+            # The record proves that the folder is ours, so it goes last: a killed `down` can be repeated.
             held = self._deployment.cloud.store.read(RECORD)
             if held is None:
                 return None
@@ -97,8 +99,8 @@ class DataSweep:
         return None
 
     def _give_back(self, bucket: Bucket) -> Leftover | None:
-        """Take our labels and the machines' rights off a bucket that is its owner's; no object is touched."""
-        # While it is still ours: the next deployment that uses it begins where this one has ended.
+        """Remove our labels and the machines' access from an adopted bucket; leave all objects as they are."""
+        # Before the labels go: the next deployment in this bucket starts from a closed record.
         if (unclosed := self._close()) is not None:
             return unclosed
         change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "released", bucket.location)
@@ -115,7 +117,11 @@ class DataSweep:
         return None
 
     def _foreign_object(self) -> str:
-        """Return the name of an object that tpuctl does not write, empty without one; why, where none can look."""
+        """
+        Return a name for the first object that tpuctl did not write, empty if there is none.
+
+        If the bucket cannot be listed, return the reason, so that the bucket is kept.
+        """
         try:
             names_there = (one.name for one in self._deployment.cloud.store.list(""))
             return next((f"the object {name!r}" for name in names_there if not name.startswith(OURS)), "")

@@ -1,4 +1,4 @@
-"""Bring code and agent to the machines over SSH and start the job there."""
+"""Copy code and agent to the machines over SSH and start the job there."""
 
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.plan import Change, Verb
@@ -11,13 +11,13 @@ from orchestrator.errors import RemoteError
 from orchestrator.scripts.render import begin_script, stop_seconds
 
 SIDECARS_DEADLINE = 60.0
-"""Seconds for one machine to stop its old sidecars and start the new ones."""
+"""Seconds for one machine to restart its sidecars."""
 START_SECONDS = 130.0
-"""Seconds for one machine to take the agent and start the job, the wait for its boot included."""
+"""Seconds for one machine to install the agent and start the job, including the wait for its boot."""
 
 
 def node_hosts(cloud: Cloud, node: Node, world: World) -> list[Host]:
-    """Return the workers of *node* with their pinned host keys; raise NotFoundError while one has none."""
+    """Return the workers of *node* with their pinned host keys; raise NotFoundError if one has no key yet."""
     return [
         worker_host(cloud, world, node, worker, worker_keys(cloud, node, worker.index))
         for worker in node.workers
@@ -29,13 +29,13 @@ def deliver(
     change: Change,
 ) -> str:  # fmt: skip
     """
-    Push the bundle to every machine of the job, start it there and return what was done, in words.
+    Copy the bundle to every machine of the job, start it there, and return a sentence for the user.
 
-    Raise RemoteError when one machine failed: a slice runs on all of its workers or not at all.
+    Raise RemoteError if one machine failed: a slice runs on all of its workers or not at all.
     """
     on_vm = blueprint.spec.job.run_on == "vm"
     hosts = [vm_host(cloud, world)] if on_vm else node_hosts(cloud, node, world)
-    # The code first, everywhere: a machine that starts the job with code that others lack ruins a gang.
+    # Code goes to all machines first: a worker that starts with code that another one lacks breaks the gang.
     results = cloud.remote.push(hosts, artifacts.bundle, record.job.bundle, ROOT)
     failed = [r for r in results if r.error]
     if failed:
@@ -44,10 +44,10 @@ def deliver(
             hint="run the same command again; tpuctl status shows the machines",
             changed="machines hold the old code or the new one, never a mix",
         )
-    # The settings after the code: the agent reads them when it is started below, and not before.
+    # Settings go after the code, because the agent reads them when it is started below.
     env = blueprint.vm_job_env(record, node) if on_vm else _job_env(blueprint, record, node)
     cloud.remote.put(hosts, artifacts.agent.read_bytes(), "agent.pyz", 0o644)
-    # 0600: values of job.env are the user's, and other users of the machine need none of them.
+    # Mode 0600: job.env may hold secrets of the user.
     cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)
     script = begin_script(restart=on_vm or change.verb is Verb.UPDATE)
     seconds = START_SECONDS + stop_seconds(blueprint.spec)
@@ -62,9 +62,9 @@ def deliver(
 
 def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) -> None:
     """
-    Bring the settings of the sidecars to a machine that runs, and start there what has changed.
+    Copy the settings of the sidecars to a running machine and restart those that have changed.
 
-    Raise RemoteError when that failed; the job is not touched.
+    Raise RemoteError if that fails; the job is not touched.
     """
     cloud.remote.put([host], blueprint.sidecars(role).encode(), "run-sidecars.local", 0o700)
     (done,) = cloud.remote.run_elevated([host], 'exec "$1/run-sidecars.local" apply', SIDECARS_DEADLINE)

@@ -1,4 +1,4 @@
-"""One deployment with everything that acts on it."""
+"""Bundle one deployment with the parts that act on it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ class Deployment:
     """
     Hold the parts that a pass needs.
 
-    *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
-    *approve* raises when a plan must not be carried out. *create_budget* is shared with other deployments.
-    *store_events* puts what *sink* has taken into the bucket now, not at the end of the pass. *only* names
-    the kinds of things that a pass may make, *stays* those that it leaves as they are.
+    *bundles* is the folder of built bundles and agents. *spent* returns the estimated cost in USD up to a
+    time. *approve* raises if a plan must not be carried out. *create_budget* is shared with other
+    deployments. *store_events* uploads the events of *sink* at once instead of at the end of the pass. *only*
+    names the kinds of resources that a pass may create, *stays* those that it must not change.
     """
 
     spec: Spec
@@ -50,5 +50,5 @@ class Deployment:
 
     @property
     def bucket(self) -> str:
-        """Return the bucket's name."""
+        """Return the name of the deployment's bucket."""
         return self.blueprint.bucket

@@ -1,4 +1,4 @@
-"""Raise the error that belongs to an end: what happened, what was changed, and the next command."""
+"""Raise the error for the way a command ended: what happened, what was changed, and the next command."""
 
 from orchestrator.domain.first_seen import BUCKET_ABSENT
 from orchestrator.domain.observation import Absent
@@ -22,7 +22,7 @@ from orchestrator.planning.unclaimed import FETCH
 
 
 def raise_blind(result: Pass) -> None:
-    """Raise the error for a cloud that refuses to be looked at."""
+    """Raise AuthError if the cloud permanently refuses to be observed."""
     unseen = blind(result)
     if unseen is not None:
         raise AuthError(
@@ -33,7 +33,7 @@ def raise_blind(result: Pass) -> None:
 
 
 def raise_bucket_gone(result: Pass, record: Record) -> None:
-    """Raise when the bucket that held the job's data has been gone for two looks."""
+    """Raise TpuctlError if a bucket that held the job's data was absent in two observations."""
     gone = isinstance(result.world.bucket, Absent) and record.bucket.observed
     if gone and lasted(record, result.world, BUCKET_ABSENT, CONFIRMED_AFTER):
         raise TpuctlError(
@@ -44,7 +44,11 @@ def raise_bucket_gone(result: Pass, record: Record) -> None:
 
 
 def raise_outcome(result: Pass) -> None:
-    """Raise the error that belongs to an unhappy end; a deployment that is done raises nothing."""
+    """
+    Raise the error for an unhappy outcome of the plan; return if the deployment is done or still running.
+
+    Raise UnclaimedError, JobFailedError, UsageError (TPU-140) or SpendStopError.
+    """
     outcome, reason = result.plan.outcome, result.plan.reason
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
@@ -76,7 +80,11 @@ def raise_outcome(result: Pass) -> None:
 
 
 def raise_hopeless(record: Record) -> None:
-    """Raise when asking the cloud again is pointless: permission, quota, an answer that nobody knows."""
+    """
+    Raise the error for a refusal that another request cannot cure: permission, quota, an unknown answer.
+
+    Raise QuotaError, AuthError, ConflictError or TpuctlError.
+    """
     refusal = hopeless(record)
     if refusal is None:
         return
@@ -92,7 +100,7 @@ def raise_hopeless(record: Record) -> None:
 
 
 def raise_stockout(record: Record, zones: tuple[str, ...]) -> None:
-    """Raise when every zone has refused for want of machines."""
+    """Raise CapacityError if every one of *zones* has refused for lack of capacity."""
     nodes = [r for r in record.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
     refused = {r.zone for r in nodes}
     if set(zones) <= refused:

@@ -1,4 +1,4 @@
-"""Keep events in the bucket, for reports. They are a story, not a truth: the loop never reads them."""
+"""Store events in the bucket for reports. The loop never reads them, so none of them affects a decision."""
 
 import threading
 from collections.abc import Callable
@@ -17,9 +17,9 @@ PASSING = frozenset({"waiting", "progress", "failure"})
 
 class EventLog:
     """
-    Hand each event on, and store those worth keeping. A bucket that refuses loses the story only.
+    Pass each event on, and store those worth keeping; a bucket that refuses them only shortens the report.
 
-    *usable* says whether the bucket is known to be there and ours.
+    *usable* returns whether the bucket is known to exist and to be ours.
     """
 
     def __init__(self, store: Store, onward: Sink, usable: Callable[[], bool]) -> None:
@@ -30,8 +30,8 @@ class EventLog:
         self._pending: list[Event] = []
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
-        # Shown first: people must learn of it also when no bucket takes it.
+        """Pass *event* on, then queue it for the bucket."""
+        # Shown first: the user must see it even if the bucket refuses it.
         self._onward(event)
         if event.kind in PASSING:
             return
@@ -39,31 +39,31 @@ class EventLog:
             self._pending.append(event)
 
     def flush(self) -> None:
-        """Store what has come since the last time; what cannot be stored now is kept for the next time."""
+        """Store the queued events; those that fail stay queued for the next time."""
         if not self._usable():
             return
         with self._lock:
             waiting, self._pending = self._pending, []
         for number, event in enumerate(waiting):
             try:
-                # The number keeps events of one millisecond apart.
+                # The counter separates events of the same millisecond.
                 self._store.write(
                     f"{EVENTS}{event.at * 1000:.0f}-{number:02d}-{event.kind}.json", event.to_json()
                 )
             except TpuctlError:
                 with self._lock:
-                    # In their order: what came meanwhile waits behind what could not be stored.
+                    # Keep the order: new events go behind those that could not be stored.
                     self._pending = [*waiting[number:], *self._pending]
                 return
 
 
 def read_events(store: Store) -> list[Event]:
-    """Return all stored events in order of time; an unreadable one is left out."""
+    """Return all stored events in order of time; unreadable ones are left out. Raise TpuctlError."""
     return new_events(store, set())
 
 
 def new_events(store: Store, known: set[str]) -> list[Event]:
-    """Return the stored events whose objects are not in *known*, and add these to it."""
+    """Return the stored events whose object names are not in *known*, and add these names to it."""
     fresh = [found for found in store.list(EVENTS) if found.name not in known]
     known.update(found.name for found in fresh)
     bodies = read_first(store, fresh[-limits.EVENTS.many :], limits.EVENTS)

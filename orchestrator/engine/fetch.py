@@ -1,4 +1,4 @@
-"""Copy a checkpoint or unclaimed files out of the bucket: whole and as they were saved, or not at all."""
+"""Download a checkpoint or unclaimed files from the bucket: complete and verified, or not at all."""
 
 import json
 import os
@@ -18,17 +18,16 @@ from orchestrator.engine.checkpoints import PARALLEL, StoredCheckpoint
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 
 PART = ".part"
-"""
-End of the name of the folder that is filled; it stays after an interrupt, and the next time goes on in it.
-"""
+"""Suffix of the folder that is being filled; it stays after an interrupt, and the next fetch resumes in it."""
 
 
 @dataclass(frozen=True)
 class Parcel:
     """
-    Hold what is copied: *files* by object name, sha256 (empty: none was recorded) and place below the folder.
+    Describe a download: *files* by object name, each with its sha256 (empty: none recorded) and target path.
 
-    *what* names it for people, *details* is stored beside the files, *again* says what to do when it is damaged.
+    *what* names it for people, *details* is stored beside the files, *again* says what to do if it is
+    damaged.
     """
 
     what: str
@@ -44,18 +43,18 @@ class Parcel:
 
 
 class _GrownError(Exception):
-    """Raise when a download is longer than its listed size."""
+    """Signal that a download is longer than its listed size."""
 
 
 class _Room:
-    """Hold the bytes that room was looked for: a machine may replace an object once it has been listed."""
+    """Limit all downloads to the size that the disk was checked for: a machine may replace a listed object."""
 
     def __init__(self, size: int) -> None:
         self._remaining = size
         self._lock = threading.Lock()
 
     def take(self, size: int) -> None:
-        """Take *size* bytes of it. Raise _GrownError when that is more than is left."""
+        """Count *size* bytes. Raise _GrownError if that is more than remains."""
         with self._lock:
             self._remaining -= size
             if self._remaining < 0:
@@ -63,7 +62,7 @@ class _Room:
 
 
 def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
-    """Return the newest complete checkpoint, or that of *step*; raise NotFoundError when there is none."""
+    """Return the newest complete checkpoint, or that of *step*; raise NotFoundError if there is none."""
     whole = [one for one in found if one.complete and step in {None, one.step}]
     if whole:
         return whole[0]
@@ -72,7 +71,7 @@ def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
 
 
 def parcel_of(one: StoredCheckpoint) -> Parcel:
-    """Return what is copied of a checkpoint. Raise UsageError when a name would lead out of the folder."""
+    """Return the download for a checkpoint. Raise UsageError if an object name leads out of the folder."""
     digests = dict(one.objects)
     return Parcel(
         what=f"step {one.step}",
@@ -85,9 +84,10 @@ def parcel_of(one: StoredCheckpoint) -> Parcel:
 
 def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]) -> None:
     """
-    Write the files of a parcel into *folder*, which appears when all of them are there and right.
+    Download a parcel into *folder*, which appears only when all files are complete and verified.
 
-    *report* is called with each file. Raise TransientError when the bytes are not those that were saved.
+    *report* is called with the name of each file. Raise TransientError if the bytes are not those that were
+    saved.
     """
     part = folder.with_name(folder.name + PART)
     _check_place(folder, part)
@@ -98,8 +98,8 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
             shutil.rmtree(part)
         else:
             _drop_foreign(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})
-            # The rename comes last: the folder appears when every file in it was checked.
-            # Opened to others only now: while it is checked nobody else may write into it.
+            # The rename is last, so *folder* holds verified files only. Other users get access only now: they could
+            # have replaced a file while it was verified.
             part.chmod(0o777 & ~_umask())
             part.rename(folder)
     except OSError as error:
@@ -115,9 +115,9 @@ def fetch(store: Store, one: Parcel, folder: Path, report: Callable[[str], None]
 
 
 def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callable[[str], None]) -> list[str]:
-    """Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays."""
+    """Download all files in parallel; return a line for each damaged one. Files of an earlier try are kept."""
     room = _Room(one.size)
-    # Few files come in several streams each: a checkpoint is often one large file.
+    # A checkpoint is often one large file, so few files are downloaded in several streams each.
     streams = max(1, PARALLEL // max(1, len(one.files)))
 
     def copy(file: tuple[str, str, str]) -> str:
@@ -135,29 +135,29 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, report: Callabl
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
 
     part.parent.mkdir(parents=True, exist_ok=True)
-    # Until it is whole nobody else may put anything there: a planted link would lead a file elsewhere.
+    # Mode 0700 until complete: a planted link could redirect a download to another file.
     part.mkdir(mode=0o700, exist_ok=True)
-    # Somebody may have been quicker in a folder that all may write.
+    # In a shared folder another user may have created it first.
     _check_place(folder, part)
     (part / FETCHED).write_text(json.dumps(one.details) + "\n")
     pool = threads.pool(PARALLEL)
     try:
         return [text for text in pool.map(copy, one.files) if text]
     finally:
-        # After Ctrl-C nothing new is begun: a checkpoint may have thousands of files.
+        # After Ctrl-C no further file is started: a checkpoint may have thousands.
         pool.shutdown(cancel_futures=True)
 
 
 def _drop_foreign(part: Path, ours: set[Path]) -> None:
-    """Delete what an earlier try for another step has left."""
+    """Delete the files that an earlier try for another step has left in *part*."""
     for path in part.rglob("*"):
         if path.is_file() and path not in ours:
             path.unlink()
 
 
 def places_of(one: StoredCheckpoint) -> dict[str, str]:
-    """Return where each object goes below the folder: workers get folders of their own where there are several."""
-    # Some programs write an empty object for a folder.
+    """Return the target path of each object; with several workers each one has its own folder."""
+    # Some programs write an empty object to stand for a folder.
     names = [name for name, _ in one.objects if not name.endswith("/")]
     if one.incarnation is not None:
         start = folder_name(one.step, one.incarnation) + ("w0/" if one.workers == 1 else "")
@@ -169,7 +169,7 @@ def places_of(one: StoredCheckpoint) -> dict[str, str]:
 
 
 def inside(place: str) -> str:
-    """Return *place*; raise UsageError when the name of an object would lead out of the folder."""
+    """Return *place*; raise UsageError if it is absolute or leads out of the folder."""
     parts = place.split("/")
     if PurePosixPath(place).is_absolute() or any(part in {"", ".", ".."} or "\0" in part for part in parts):
         raise UsageError(
@@ -180,7 +180,7 @@ def inside(place: str) -> str:
 
 
 def _check_place(folder: Path, part: Path) -> None:
-    """Raise UsageError when *folder* exists, or *part* is not what an earlier try has left."""
+    """Raise UsageError if *folder* exists, or if *part* was not left by an earlier fetch of this user."""
     foreign = os.path.lexists(part) and not _is_ours(part)
     if os.path.lexists(folder) or foreign:
         raise UsageError(
@@ -190,7 +190,7 @@ def _check_place(folder: Path, part: Path) -> None:
 
 
 def _is_ours(part: Path) -> bool:
-    """Say whether *part* is a folder that only this user could fill, with files of an earlier try and no links."""
+    """Say whether *part* is a folder that only this user can write to, without links."""
     found = part.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         return False
@@ -202,15 +202,15 @@ def _is_ours(part: Path) -> bool:
 
 
 def _umask() -> int:
-    # The mask can be read only by setting it: for a moment files of other threads are made stricter, not
-    # wider.
+    # The umask can only be read by setting it. For that moment other threads create files with a stricter mode,
+    # never with a wider one.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _check_room(one: Parcel, folder: Path, part: Path) -> None:
-    """Raise UsageError when the disk has no room for the checkpoint."""
+    """Raise UsageError if the disk has too little room for the parcel."""
     above = next(one for one in folder.absolute().parents if one.is_dir())
     there = sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) if part.exists() else 0
     free = shutil.disk_usage(above).free + there

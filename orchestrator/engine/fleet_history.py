@@ -1,4 +1,4 @@
-"""What the tasks of a fleet did, from marks and reports in the bucket. Machines write those: each is judged."""
+"""Read what the tasks of a fleet did from objects that machines write; each object is validated."""
 
 import re
 from collections import defaultdict
@@ -18,20 +18,20 @@ from orchestrator.planning.fleet_use import JobHistory, Start, TaskEnd
 AT_ONCE = 16
 MOST_STARTS = 200_000
 MOST_OF_A_TASK = 1000
-"""Starts of one task that are looked at, the newest; a task that begins more often is given up long before."""
+"""Newest starts of one task to read; a task that fails more often is given up long before."""
 _START = re.compile(r"(0|[1-9]\d{0,4})\.([1-9]\d{0,8})\.([a-z][-a-z0-9]{0,62})")
 _COLLECTED = re.compile(r"(0|[1-9]\d{0,4})\.([1-9]\d{0,8})\.(\d)")
 
 
 class FleetHistory:
-    """Read it again and again; what cannot change any more is not read anew."""
+    """Read the history repeatedly; objects that can no longer change are read once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._final: dict[tuple[str, int, int], Heartbeat | None] = {}
 
     def read(self, orders: Iterable[Order], nodes: Collection[str]) -> tuple[JobHistory, ...]:
-        """Return the history of each job; only starts on *nodes* count, which are those of the fleet."""
+        """Return the history of each job; only starts on *nodes*, the fleet's own, are counted."""
         with threads.pool(AT_ONCE) as pool:
             jobs = list(pool.map(lambda order: self._marks(order, nodes), orders))
             wanted = [(job, start) for job in jobs for starts in job.starts.values() for start in starts]
@@ -56,7 +56,7 @@ class FleetHistory:
         )
 
     def _marks(self, order: Order, nodes: Collection[str]) -> JobHistory:
-        """Return a job with the starts and ends that two lists show."""
+        """Return a job with the starts and ends of its tasks, from two lists of the bucket."""
         prefix, tasks = f"{JOBS}{order.name}/{STARTS}", len(order.parameters)
         found: dict[int, dict[int, Start]] = defaultdict(dict)
         for one in self._store.list(prefix, MOST_STARTS):
@@ -80,11 +80,11 @@ class FleetHistory:
         return JobHistory(order, starts, ends)
 
     def _beat(self, job: JobHistory, start: Start) -> Heartbeat | None:
-        """Return the last valid report of a start, or None."""
+        """Return the last valid heartbeat of a start, or None."""
         key = (job.order.name, start.task, start.incarnation)
         if key in self._final:
             return self._final[key]
-        # As a look at the task alone: the report names its incarnation and worker, which must be right.
+        # The incarnation and worker in the report must match the object's name.
         store = self._store.below(task_folder(job.order.name, start.task))
         found = store.read(f"{HEARTBEAT}{start.incarnation}/0", limit=REPORTS.each + 1)
         beat = None
@@ -100,7 +100,7 @@ class FleetHistory:
 
 
 def read_collected(store: Store, order: Order) -> dict[int, dict[str, bytes]]:
-    """Return the files that tasks have left for the table, by task and name; of each the newest start's."""
+    """Return the files that tasks left for the results table, by task and name; the newest start wins."""
     prefix, newest = f"{JOBS}{order.name}/{COLLECTED}", dict[tuple[int, int], tuple[int, str]]()
     for one in store.list(prefix, MOST_STARTS):
         name = _COLLECTED.fullmatch(one.name[len(prefix) :])

@@ -1,4 +1,4 @@
-"""The jobs of a fleet in its bucket: what was submitted and what has ended. Slurm's queue is a copy of it."""
+"""Store the jobs of a fleet in its bucket: submissions and ends. Slurm's queue is rebuilt from them."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -22,20 +22,20 @@ from orchestrator.planning.fleet_team import Team
 SCHEMA = 1
 TRIES = 5
 PHASES = ("done", "unclaimed", "failed")
-"""How a task can end. The first one counts where a start that was fenced too late has left another."""
+"""How a task can end, most important first: a start that was fenced too late may have written another end."""
 
 
 def create(store: Store, order: Order) -> Order:
     """
-    Write a new job before anything else knows of it; return it, or the same one that was submitted before.
+    Write a new job to the bucket and return it; return the stored one if the same job was submitted before.
 
-    Raise ConflictError when another job has the name.
+    Raise ConflictError if a different job has the name.
     """
     try:
         store.write(_name(order.name), encoded(order), if_generation=0)
     except PreconditionError:
         held = read(store, order.name)
-        # Submitted again, perhaps because the first try was killed half way: it goes on.
+        # The same submission again, perhaps after a kill: continue with the stored one.
         if held is not None and held == replace(
             order, script=held.script, submitted_at=held.submitted_at, cancelled=held.cancelled,
             held=held.held, into=held.into,
@@ -49,13 +49,13 @@ def create(store: Store, order: Order) -> Order:
 
 
 def read(store: Store, name: str) -> Order | None:
-    """Return a job, None when there is none of that name."""
+    """Return the job of that name, or None."""
     held = store.read(_name(name))
     return None if held is None else decoded(held.data, name)
 
 
 def read_all(store: Store) -> tuple[Order, ...]:
-    """Return all jobs. Raise NotFoundError for a fleet that is not up: it has no bucket."""
+    """Return all jobs. Raise NotFoundError if the fleet has no bucket, that is, is not up."""
     try:
         found = store.list(ORDERS)
     except NotFoundError as error:
@@ -69,7 +69,7 @@ def read_all(store: Store) -> tuple[Order, ...]:
 
 
 def change(store: Store, name: str, edit: Callable[[Order], Order]) -> Order | None:
-    """Change a job; whoever changes it meanwhile loses nothing. None when there is none of that name."""
+    """Change a job by compare-and-swap and return it; return None if there is none of that name."""
     for _ in range(TRIES):
         held = store.read(_name(name))
         if held is None:
@@ -82,34 +82,38 @@ def change(store: Store, name: str, edit: Callable[[Order], Order]) -> Order | N
 
 
 def ended(store: Store, job: str) -> dict[int, str]:
-    """Return how each task that has ended did."""
+    """Return the phase in which each ended task has ended, by task number."""
     found: dict[int, str] = {}
     prefix = f"{JOBS}{job}/{ENDS}"
     for one in store.list(prefix):
         number, _, phase = one.name[len(prefix) :].partition(".")
-        # Machines write here: what is no mark of ours means nothing.
+        # Machines write here, so names that do not fit are ignored.
         if number.isdecimal() and len(number) <= 5 and phase in PHASES:
             found[int(number)] = min(phase, found.get(int(number), phase), key=PHASES.index)
     return found
 
 
 def set_aside(store: Store, job: str, number: int) -> None:
-    """Take the mark of a task's failure away, so that the task may run again; what it says is kept beside."""
+    """Move the failure mark of a task aside, so that the task may run again; its content is kept."""
     name = f"{JOBS}{job}/{ENDS}{number}.failed"
     mark = store.read(name)
     if mark is not None:
-        with contextlib.suppress(PreconditionError):  # A try before this one was killed after it.
+        with contextlib.suppress(PreconditionError):  # An earlier call was killed after this step.
             store.write(f"{JOBS}{job}/{EARLIER_ENDS}{number}.{mark.generation}", mark.data, if_generation=0)
         store.delete(name, mark.generation)
 
 
 def all_ended(store: Store, orders: Iterable[Order]) -> dict[str, dict[int, str]]:
-    """Return the ends of all jobs, by name."""
+    """Return the ends of all jobs, by job name."""
     return {order.name: ended(store, order.name) for order in orders}
 
 
 def read_team(store: Store) -> Team:
-    """Return who may use the fleet, as its last `up` has said; everybody where it said nothing."""
+    """
+    Return the team that the fleet's last `up` stored, an empty one (everyone is admitted) if there is none.
+
+    Raise TpuctlError if it cannot be read.
+    """
     held = store.read(TEAM)
     if held is None:
         return Team()
@@ -125,14 +129,14 @@ def read_team(store: Store) -> Team:
 
 
 def write_team(store: Store, team: Team) -> None:
-    """Say who may use the fleet from now on."""
+    """Store who may use the fleet."""
     store.write(
         TEAM, bytes_with_checksum({"schema": SCHEMA, "team": adapter(Team).dump_python(team, mode="json")})
     )
 
 
 def over_budget(store: Store) -> frozenset[str]:
-    """Return the users who have spent their budgets, as the fleet's watch has reckoned."""
+    """Return the users whose budget is spent, as the fleet's watch last stored it."""
     held = store.read(SPENT)
     if held is None:
         return frozenset()
@@ -147,18 +151,18 @@ def over_budget(store: Store) -> frozenset[str]:
 
 
 def write_over_budget(store: Store, users: frozenset[str]) -> None:
-    """Say which users have spent their budgets, unless that is said already."""
+    """Store the users whose budget is spent; write nothing if that is stored already."""
     if users != over_budget(store):
         store.write(SPENT, bytes_with_checksum({"schema": SCHEMA, "over_budget": sorted(users)}))
 
 
 def encoded(order: Order) -> bytes:
-    """Return the object's bytes."""
+    """Return the content of the job's object."""
     return bytes_with_checksum({"schema": SCHEMA, "order": adapter(Order).dump_python(order, mode="json")})
 
 
 def decoded(data: bytes, name: str) -> Order:
-    """Read the object. Raise TpuctlError for one that is damaged, or a newer version's."""
+    """Parse a job's object. Raise TpuctlError if it is damaged or of a newer version."""
     try:
         body = verified(data)
         if body["schema"] != SCHEMA:

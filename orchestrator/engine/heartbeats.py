@@ -1,8 +1,8 @@
 """
 Read the workers' heartbeats from the bucket.
 
-Machines write them, and so may whatever runs there: each is held to its model, and one that does not fit says
-nothing but that it is there.
+Machines write them, and so can any program on a machine: each is validated against its model, and an invalid
+one only shows that it exists.
 """
 
 import json
@@ -32,23 +32,23 @@ from orchestrator.engine.bounded_read import read_first
 from orchestrator.errors import NotFoundError, TpuctlError
 
 MOST_ENTRIES = 64
-"""Most entries of a list or a table in a report."""
+"""Most entries of a list or a table in a heartbeat."""
 SLOWEST, FASTEST = 1e-7, 1e9
-"""Steps per second between which a reported rate is believed."""
+"""Range of believable rates, in steps per second."""
 SIGNED = frozenset({"loss", "exit_code", "rate"})
-# No leading zeros: two names for one worker would be two reports of which nobody knows the newer.
+# No leading zeros: two names for one worker would be two reports in an unknown order.
 _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
 
 
 def place_of(name: str) -> tuple[int, int] | None:
-    """Return incarnation and worker of a report by its object's name, None for another object."""
+    """Return (incarnation, worker) from the name of a heartbeat's object, None for another object."""
     found = _NAME.fullmatch(name)
     place = (int(found[1]), int(found[2])) if found else None
     return place if place is not None and place[1] < MOST_WORKERS else None
 
 
 def parse_heartbeat(stored: StoredObject) -> Heartbeat:
-    """Read one heartbeat; raise ValueError when it does not fit the model. Unknown fields are left out."""
+    """Parse one heartbeat; unknown fields are ignored. Raise ValueError if it does not fit the model."""
     if stored.size > REPORTS.each or len(stored.data) > REPORTS.each:
         raise ValueError(f"it has {max(stored.size, len(stored.data))} bytes")
     try:
@@ -62,7 +62,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
         raise ValueError(f"it has no {', '.join(missing)}")
     values = {name: read(name, body[name]) for name, read in _readers().items() if name in body}
     beat = Heartbeat(updated=stored.updated, **values)
-    # Every machine may write every report: one that speaks for another worker is believed in nothing.
+    # Any machine can write any report: one whose content contradicts its name is rejected.
     if (beat.incarnation, beat.worker) != place_of(stored.name):
         raise ValueError("it is another worker's")
     if not beat.worker < beat.workers <= MOST_WORKERS:
@@ -71,7 +71,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
 
 
 def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
-    """Return what an unreadable report still shows: which worker wrote it, and when."""
+    """Return a heartbeat of phase UNKNOWN for an unreadable report, with its worker and its time."""
     incarnation, worker = place_of(stored.name) or (0, 0)
     text = f"its report cannot be read: {cut(str(why), 200)}"
     return Heartbeat(incarnation, worker, Phase.UNKNOWN, stored.updated, workers=worker + 1, message=text)
@@ -79,7 +79,7 @@ def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
 
 @cache
 def _readers() -> Mapping[str, Callable[[str, Any], Any]]:
-    """Return what reads each field, by its type in Heartbeat: a field that is added is held to its type."""
+    """Return a reader for each field by its type in Heartbeat, so that no new field goes unchecked."""
     types = typing.get_type_hints(Heartbeat)
     return {f.name: _reader(types[f.name]) for f in fields(Heartbeat) if f.name != "updated"}
 
@@ -121,7 +121,7 @@ def _integer(name: str, value: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float | None:
-    """Return *value* as a number, or None if it is infinite or out of range; the heartbeat stays valid."""
+    """Return *value* as a number, None if it is infinite or out of range; the heartbeat stays valid."""
     if name.endswith("_at"):
         return _time(name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -161,7 +161,7 @@ def _table(name: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, 
 
 
 class Heartbeats:
-    """Read reports again and again; one that the list shows as it was is not read anew."""
+    """Read heartbeats repeatedly; an object whose generation has not changed is not read again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -169,28 +169,28 @@ class Heartbeats:
 
     def read(self, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:
         """
-        Return the last report of each worker of *incarnation*, or of all incarnations for None.
+        Return the last heartbeat of each worker of *incarnation*, or of all incarnations for None.
 
-        A report that cannot be read has the phase UNKNOWN: its worker is not absent, and no other one is in
-        doubt. When none can be read, all are Unknown.
+        An unreadable heartbeat has the phase UNKNOWN: its worker is not absent, and other workers are not
+        affected. If none is readable, the result is Unknown.
         """
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
             limit = ALL_REPORTS if incarnation is None else REPORTS
-            # The list shows generations and exact times; only reports that have changed are read.
+            # A list shows generations and exact times, so only changed objects are read.
             self._learn(self._store.list(prefix, limit.many), limit)
         except NotFoundError:
             return Present(())
         except TpuctlError as error:
             return Unknown(error.message, error.retry)
         found = sorted(self._known.values(), key=lambda b: (b.incarnation, b.worker))
-        # Not one that can be read: that is a fault of ours, or an attack, and no sign of silence.
+        # All are unreadable: a fault of ours or an attack, but no evidence that the workers are silent.
         if found and all(beat.phase is Phase.UNKNOWN for beat in found):
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))
 
     def _learn(self, listed: list[StoredObject], limit: Limit) -> None:
-        """Know what is listed, and only that; new reports are read within *limit*, the first workers' first."""
+        """Read new heartbeats among *listed* within *limit*, the first workers first; forget those not listed."""
         listed = [one for one in listed if place_of(one.name) is not None]
         known = {
             key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known
@@ -204,10 +204,10 @@ class Heartbeats:
                 too_many = ValueError("all reports together have too many bytes")
                 known[one.name, one.generation] = unreadable(one, too_many)
             elif found is not None:
-                # The list's time is exact, unless the report was replaced since.
+                # The time in the list is exact; a read has only seconds.
                 found = replace(found, updated=max(one.updated, found.updated))
                 known[found.name, found.generation] = _beat(found)
-        # Only what is listed now: a report that was deleted must not be remembered as alive.
+        # Forget objects that are not listed any more: a deleted report must not count as alive.
         self._known = known
 
 
@@ -219,5 +219,5 @@ def _beat(found: StoredObject) -> Heartbeat:
 
 
 def read_heartbeats(store: Store, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:
-    """Return the last report of each worker of *incarnation*, or of all incarnations for None, once."""
+    """Return the last heartbeat of each worker of *incarnation*, or of all incarnations for None, once."""
     return Heartbeats(store).read(incarnation)

@@ -8,21 +8,21 @@ from orchestrator.contract.object_names import LOGS
 from orchestrator.domain.ports import Store
 
 PIECE = 8 << 20
-"""Most bytes of a log that are read at once."""
+"""Most bytes of a log to read at once."""
 LONGEST_LINE = 1 << 20
-"""Bytes after which a line that does not end is given out in parts."""
+"""Bytes after which a line without an end is returned in parts."""
 ALL_RESTS = 64 << 20
-"""Bytes of all lines together that have not ended; beyond that they are given out in parts."""
+"""Bytes of all unfinished lines together, beyond which they are returned in parts."""
 TAIL = 64 << 10
-"""Bytes of a log that are read for its last lines."""
+"""Bytes at the end of a log that are read for its last lines."""
 _SEGMENT = re.compile(rf"{LOGS}g(\d{{1,9}})/w(\d{{1,4}})/(\d+)\.log", re.ASCII)
 
 
 class JobLog:
     """
-    Return what is new in the log at each read. Only whole lines are returned.
+    Return the new whole lines of the log at each read.
 
-    Parts of the log to which nothing was added after *since*, by the bucket's clock, are passed over.
+    Segments to which nothing was added after *since*, by the bucket's clock, are skipped.
     """
 
     def __init__(self, store: Store, worker: int | None = None, since: float = 0.0) -> None:
@@ -43,9 +43,9 @@ class JobLog:
                 self._read[name] = self._read.get(name, 0) + len(found.data)
                 before = self._rest.pop((incarnation, worker), b"")
                 self._held -= len(before)
-                # Split at the last line end: a character of several bytes is never cut before it is decoded.
+                # Split at the last line end before decoding, so that no multi-byte character is cut.
                 whole, _, rest = (before + found.data).rpartition(b"\n")
-                # A job may write without ever ending a line: what is held for it has a bound.
+                # Bound the memory: a job may write without ever ending a line.
                 if len(rest) > LONGEST_LINE or self._held + len(rest) > ALL_RESTS:
                     whole, rest = whole + b"\n" * bool(whole) + rest, b""
                 if rest:
@@ -55,14 +55,14 @@ class JobLog:
                     yield incarnation, worker, line.decode(errors="replace")
 
     def unfinished(self) -> Iterator[tuple[int, int, str]]:
-        """Yield the last lines that no line end has closed: a job that was killed, or draws over its own line."""
+        """Yield the last lines that have no line end, from a killed job or a progress bar."""
         for (incarnation, worker), rest in sorted(self._rest.items()):
             if rest:
                 yield incarnation, worker, rest.decode(errors="replace")
 
 
 class LogTail:
-    """Return the last lines of one worker's log at each read; what was read before is not read again."""
+    """Return the last lines of one worker's log at each read, without reading bytes twice."""
 
     def __init__(self, store: Store, worker: int, lines: int) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class LogTail:
         self._name, self._end, self._held = "", 0, b""
 
     def read(self) -> list[str]:
-        """Return the lines of the newest segment, at most as many as asked for, out of its last 64 kB."""
+        """Return the last lines of the newest segment, at most as many as requested, from its last TAIL bytes."""
         segments = log_segments(self._store, self._worker)
         if not segments:
             return []
@@ -93,9 +93,9 @@ def log_segments(
     store: Store, worker: int | None, since: float = 0.0
 ) -> list[tuple[tuple[int, int], str, int]]:
     """
-    Return ((incarnation, worker), object, size) of each part of the log that was added to after *since*.
+    Return ((incarnation, worker), object, size) of each log segment changed after *since*, in order.
 
-    They are in order; *worker* None is all.
+    *worker* None means all workers.
     """
     found = []
     for stored in store.list(LOGS):

@@ -1,4 +1,4 @@
-"""The intent journal: a record before each mutating call and one after it."""
+"""Keep the intent journal: an entry before each mutating call and one after it."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ class Journal:
     """
     Write intents and results to a synced local file and, once it exists, to the bucket.
 
-    *disk* says why the file here lacks the newest entry; it is empty when it does not.
+    *disk* says why the local file lacks the newest entry; it is empty if the file is up to date.
     """
 
     def __init__(self, path: Path, store: Store, clock: Clock) -> None:
@@ -36,20 +36,19 @@ class Journal:
         """
         Record that *change* is about to be made and return the entry's id.
 
-        Raise DiskError when it would be written nowhere. A deletion goes on all the same: it can be asked for
-        twice, and what is not deleted for want of a note goes on costing.
+        Raise DiskError if it can be written neither here nor in the bucket. A deletion continues without its
+        entry: it can be repeated, and an undeleted machine keeps costing money.
         """
         with self._lock:
             self._count += 1
             entry = f"{self._clock.now() * 1000:.0f}-{self._writer}-{self._count:04d}"
-        # A deletion may go without an intent: what is not deleted costs money, what is deleted twice does
-        # not.
+        # A deletion may go without an intent: what is not deleted costs money, deleting twice does not.
         needed = not in_bucket and change.verb is not Verb.DELETE
         self._write(entry, "intent", change.as_dict(), in_bucket=in_bucket, needed=needed)
         return entry
 
     def result(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
-        """Record how the call ended: `ok`, or the error's code and message."""
+        """Record the end of the call: `ok`, or the error's code and message."""
         self._write(entry, "result", {"outcome": outcome}, in_bucket=in_bucket, needed=False)
 
     def _write(self, entry: str, part: str, body: dict[str, Any], *, in_bucket: bool, needed: bool) -> None:
@@ -57,7 +56,7 @@ class Journal:
             with_checksum({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body})
         )
         with self._lock:
-            # First here and synced, then in the bucket: the copy there may lag, but never lead.
+            # Local file first and synced, then the bucket: the copy there may lag but never lead.
             self._append(line.encode() + b"\n", needed=needed)
             self._unsent.append((f"{JOURNAL}{entry}.{part}.json", line.encode()))
             if in_bucket:
@@ -73,8 +72,8 @@ class Journal:
             self.disk = error.message
 
     def _send(self) -> None:
-        """Write to the bucket what it does not have; what is older than the bucket goes there first."""
+        """Upload the entries that the bucket lacks, oldest first."""
         while self._unsent:
-            # In order, and each until it is taken: a journal with a gap would rebuild a wrong record.
+            # In order, and forgotten only when stored: a record rebuilt from a journal with a gap would be wrong.
             self._store.write(*self._unsent[0])
             self._unsent.pop(0)

@@ -1,12 +1,12 @@
 """
 Hold the lease, so that only one process at a time changes a deployment.
 
-The lease is an object in the bucket: created with "must not exist", renewed and released by its generation.
-Its age is measured by the bucket's clock only, so it does not matter if clocks differ. A holder that cannot
-renew it stops acting before another one may take it over. The new holder writes the record first, so that a
-late write of one that was paused is refused.
+The lease is an object in the bucket, created with "must not exist", renewed and released by its generation.
+Its age is measured by the bucket's clock only, so the clocks of computers may differ. A holder that cannot
+renew it stops acting before another process may take it over. The new holder writes the record first, so that
+a late write of a paused holder is refused.
 
-Cloud Storage allows one change of an object per second. So that the end of a command need not wait for that,
+Cloud Storage allows one change of an object per second. So that a command need not wait for that at its end,
 the holder may write a second object that names the released generation, instead of deleting the lease.
 """
 
@@ -30,11 +30,11 @@ from orchestrator.errors import (
 )
 
 YIELD_SECONDS = 90.0
-"""Seconds that a command waits for a holder that steps aside when asked."""
+"""Seconds that a command waits for a holder that releases the lease on request."""
 CLOCK_VALID = 3600.0
-"""Seconds after which the clock is set by the bucket's again."""
+"""Seconds after which the clock is compared with the bucket's again."""
 PATIENCE = 15.0
-"""Seconds for which a bucket that does not answer is asked for the lease again."""
+"""Seconds to retry when the bucket does not answer."""
 TOO_SOON = "TPU-402"
 
 
@@ -42,8 +42,8 @@ class Lease:
     """
     Acquire, renew and release the lease of one deployment for *me*, from any thread.
 
-    *process_ended* says whether another holder was a process of this computer that has ended: its lease is
-    taken over at once. *taken_over* says that the previous holder had not released the lease, so that its last
+    *process_ended* says whether another holder was a process of this computer that has ended; its lease is
+    taken over at once. *taken_over* says that the previous holder had not released the lease, so its last
     calls may still take effect.
     """
 
@@ -74,9 +74,10 @@ class Lease:
 
     def acquire(self) -> None:
         """
-        Take the lease, unless there is no bucket yet: then nobody can hold one.
+        Take the lease; return without one if there is no bucket yet.
 
-        Raise LeaseHeldError, which says who holds it since when. A holder that yields is waited for.
+        Raise LeaseHeldError, with the holder and the age of its renewal, after waiting YIELD_SECONDS for a
+        holder that yields to this command.
         """
         with self._lock:
             start = self._clock.monotonic()
@@ -100,18 +101,18 @@ class Lease:
                 self._clock.wait(1.0)
 
     def _attempt(self) -> tuple[Holder, float] | None:
-        """Try once; return the holder and the age of its last renewal when it has to be respected."""
+        """Try once; return None on success, else the holder and the age of its last renewal in seconds."""
         started = self._clock.monotonic()
         try:
             found = self._store.read(LEASE)
-            # A note beside the object counts as its deletion, which would have to wait for the object's rate.
+            # The release note counts as a deletion, which would have to wait for the object's rate limit.
             if found is None or is_released(self._store, found):
                 return self._take(found.generation if found else 0, started)
             holder = Holder.from_json(found.data)
-            # Ours from before, or of a process of this computer that is dead: nobody acts under it any more.
+            # Held by us before, or by a process of this computer that has ended: it cannot act any more.
             if holder.id == self.me.id or self._process_ended(holder):
                 return self._take(found.generation, started, over=True)
-            # By the bucket's clock alone: the clocks of two computers may differ by more than a lease lives.
+            # Only by the bucket's clock: clocks of two computers may differ by more than a lease lives.
             age = self._age(found)
             return self._take(found.generation, started, over=True) if age >= LIFE else (holder, age)
         except NotFoundError:
@@ -121,7 +122,7 @@ class Lease:
 
     def _take(self, generation: int, started: float, *, over: bool = False) -> tuple[Holder, float] | None:
         try:
-            # The generation decides: of all that take the lease at this moment, the bucket lets one through.
+            # A compare-and-swap: of all that try to take the lease now, the bucket lets one through.
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=generation)
         except PreconditionError:
             found = self._store.read(LEASE)
@@ -132,26 +133,26 @@ class Lease:
                 return (holder, 0.0)
             self._generation = found.generation  # Our own write, whose answer was lost.
         self._renewed = started
-        # Counted from before the call: an answer that comes late must not make the lease look fresher.
+        # Counted from before the call, or a late answer would make the lease look fresher than it is.
         self._lost = None
         self.taken_over = over
         self._set_clock()
         return None
 
     def _set_clock(self) -> None:
-        """Set the clock by the bucket's: the lease was written this moment."""
+        """Set our clock to the bucket's, using the time of the write that was just made."""
         if not isinstance(self._clock, SteadyClock):
             self._clock_set_at = self._clock.monotonic()
             return
         with contextlib.suppress(TpuctlError):
-            # Times in the record are by one clock, the bucket's, whichever computer writes them.
+            # All times in the record are by the bucket's clock, whichever computer writes them.
             written = self._times().get(LEASE)
             if written is not None and written.generation == self._generation:
                 self._clock.set(written.updated + self._clock.monotonic() - self._renewed)
                 self._clock_set_at = self._clock.monotonic()
 
     def _age(self, found: StoredObject) -> float:
-        """Return the seconds since the last renewal by the bucket's clock; what is written for it is our wish."""
+        """Return the seconds since the last renewal by the bucket's clock, found by writing our wish object now."""
         self._asked = True
         self._store.write(LEASE_WISH, self.me.to_json())
         times = self._times()
@@ -159,16 +160,16 @@ class Lease:
         return times.get(LEASE_WISH, lease).updated - lease.updated
 
     def _times(self) -> dict[str, StoredObject]:
-        """Return lease and wish without their data: a list has exact times, a read only whole seconds."""
+        """Return lease and wish without content; a list has times in microseconds, a read in seconds only."""
         return {one.name: one for one in self._store.list(LEASE)}
 
     def keep(self) -> None:
         """
-        Make sure that we may act now; renew when it is time. Without a bucket there is nothing to keep.
+        Make sure that we may act now, and renew the lease when it is due; return if there is no bucket.
 
-        Raise LeaseHeldError when somebody else has it, TransientError when it could not be renewed for so
-        long that somebody might, or when our clock was never compared with the bucket's; AuthError when
-        waiting will not help, since our credentials are refused.
+        Raise LeaseHeldError if another process has the lease; TransientError if it could not be renewed for
+        SAFE seconds, or our clock was never compared with the bucket's; AuthError if our credentials are
+        refused.
         """
         with self._lock:
             if self._lost is not None:
@@ -178,7 +179,7 @@ class Lease:
             if self._clock_set_at is None or self._clock.monotonic() - self._renewed >= RENEWAL:
                 self._renew()
             age = self._clock.monotonic() - self._renewed
-            # We stop acting well before LIFE is over: a call under way may still take a while to end.
+            # Stop well before LIFE has passed: a call under way may still take a while to take effect.
             if age >= SAFE:
                 raise _in_doubt("the lease in the bucket could not be renewed", self._refused)
             if self._clock_set_at is None:
@@ -192,16 +193,20 @@ class Lease:
             if self._clock_set_at is None or started - self._clock_set_at >= CLOCK_VALID:
                 self._set_clock()
         except PreconditionError:
-            # Somebody has written it since: we, if the answer was lost, or whoever took it over.
+            # Another generation: our own write whose answer was lost, or another process's.
             self._settle(started)
         except NotFoundError:
-            self._generation = None  # The bucket is gone, and with it everybody's lease.
+            self._generation = None  # The bucket is deleted, and every lease with it.
         except TpuctlError as error:
-            # Not lost: the lease is ours until SAFE, and the next renewal may go through.
+            # Not lost: the lease is ours until SAFE, and the next renewal may succeed.
             self._refused = error
 
     def _settle(self, started: float) -> None:
-        """Find out who wrote the lease: we, in a call whose answer was lost, or another holder."""
+        """
+        Find out who wrote the lease: we, in a call whose answer was lost, or another holder.
+
+        Raise LeaseHeldError if it was another holder.
+        """
         found = self._store.read(LEASE)
         holder = Holder.from_json(found.data) if found else Holder("", "another tpuctl", "?", 0.0)
         if found is None or holder.id != self.me.id:
@@ -215,8 +220,7 @@ class Lease:
         """
         Raise LeaseHeldError when a command that we yield to asks for the lease.
 
-        The wish of a command that has given up meanwhile does not count; a bucket that does not answer
-        asks for nothing.
+        A wish that was not renewed for LIFE seconds is ignored, as is a bucket that does not answer.
         """
         if self._generation is None or not self.me.yields:
             return
@@ -225,7 +229,7 @@ class Lease:
             lease = self._store.read(LEASE) if wish else None
         except TpuctlError:
             return
-        # An old wish is that of a command that gave up: whoever still waits has renewed it.
+        # An old wish is from a command that has given up; one that still waits renews its wish.
         if wish is None or lease is None or wish.updated < lease.updated - LIFE:
             return
         asker = Holder.from_json(wish.data)
@@ -240,23 +244,23 @@ class Lease:
 
     def wish(self) -> None:
         """
-        Ask the holder to step aside; a bucket that does not answer is asked in vain.
+        Ask the holder to step aside; ignore a bucket that does not answer.
 
-        The wish is forgotten with the lease in hand, so that a holder which comes back is not asked again.
+        The wish is deleted once we have the lease, so that a returning holder does not yield to it again.
         """
         self._asked = True
         with contextlib.suppress(TpuctlError):
             self._store.write(LEASE_WISH, self.me.to_json())
 
     def release(self) -> None:
-        """Give the lease back; what fails here is healed by its expiry."""
+        """Release the lease; if that fails, it expires after LIFE seconds."""
         with self._lock, contextlib.suppress(TpuctlError):
-            # First forgotten, then deleted: the renewing thread must not write it once more.
+            # Forget the generation before the delete, so that the renewing thread cannot write the lease again.
             generation, self._generation = self._generation, None
             if generation is None:
                 return
             try:
-                # With its generation: if it was taken over meanwhile, it is not ours to delete.
+                # With its generation: a lease that was taken over meanwhile is not ours to delete.
                 self._store.delete(LEASE, if_generation=generation, patient=False)
             except TpuctlError as error:
                 if error.code == TOO_SOON:
@@ -264,7 +268,7 @@ class Lease:
 
     @contextlib.contextmanager
     def renewing(self) -> Iterator[None]:
-        """Renew from a thread while the block runs, then release."""
+        """Renew the lease from a thread while the block runs, then release it."""
         over = threading.Event()
         thread = threading.Thread(target=self._renew_until, args=(over,), name="lease", daemon=True)
         thread.start()
@@ -296,14 +300,14 @@ def claim_record(
     A *fresh* record was read under this lease already.
     """
     if not fresh:
-        # Another command may have written it until the moment in which it gave the lease back.
+        # The previous holder may have written it until the moment in which it released the lease.
         records.load()
     check()
     records.claim(lease.token, over=lease.taken_over)
 
 
 def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:
-    """Return the error for a lease of which nobody knows whether it is ours still."""
+    """Return the error for a lease that may no longer be ours."""
     text = f"{message}: {cause.message}" if cause else message
     changed = "nothing is created or deleted meanwhile; what runs keeps running"
     if isinstance(cause, AuthError):

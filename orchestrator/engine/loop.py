@@ -1,4 +1,4 @@
-"""Repeat passes; the only place where the controller sleeps between them."""
+"""Repeat passes. This is the only place where the controller sleeps between them."""
 
 import contextlib
 import threading
@@ -34,17 +34,17 @@ T = TypeVar("T")
 
 SHORTEST_PAUSE = 0.2
 FIRST_REPAIR = 15.0
-"""Seconds at most, never more than a poll, until a broken pass is tried again; they double with each try."""
+"""Longest first pause after a broken pass, in seconds, never more than a poll; it doubles with each try."""
 LONGEST_REPAIR = 60.0
-"""Seconds between two tries when nothing has answered for long; the poll, where that is longer."""
+"""Longest pause between tries in seconds, or the poll if that is longer."""
 FIRST_REMARK = 2
-"""Failed tries after which it is said what to expect: a single one is mostly over with the next."""
+"""Failed tries before the user is told what to expect: a single failure is mostly cured by the next try."""
 FAULTS = 5
-"""Passes in a row that may break off over a fault of ours before the command ends with it."""
+"""Consecutive passes that may fail because of a fault of ours before the command ends with it."""
 OUTAGE = 900.0
-"""Seconds for which `up` and `push` wait for a cloud or network that does not answer; `watch` waits for ever."""
+"""Seconds that `up` and `push` wait for a cloud or network that does not answer; `watch` waits for ever."""
 BLIND_PASSES = 2
-"""Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
+"""Consecutive passes that may observe nothing for a permanent reason before the command stops."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Pause:
     Say when the next pass is due: after *seconds*, or when a worker of *incarnation* (0: none) wakes the loop.
 
     For *calm* seconds only a change in the list of TPUs can change the plan: a loop over many deployments may
-    delay the pass for that long, and read only the list meanwhile.
+    delay the pass that long, and read only the list meanwhile.
     """
 
     watcher: "Watcher"
@@ -62,21 +62,21 @@ class Pause:
     calm: float = 0.0
 
     def wait(self) -> None:
-        """Wait for as long."""
+        """Wait for *seconds* or the wake-up."""
         self.watcher.wait(self)
 
 
 Passes = Generator[Pause, None, Pass]
-"""Passes with their pauses; what it returns is the last pass."""
+"""A generator of passes: it yields the pauses between them and returns the last pass."""
 
 
 class Watcher:
     """
-    Repeat passes until *stop* is set, the deployment has ended, or *until* is content.
+    Repeat passes until *stop* is set, the deployment has ended, or *until* returns True.
 
-    *patience* is for how many seconds nothing may answer before the loop gives up; without it never, since
-    whoever protects a TPU must be there when the network is back. With *calm* a deployment that is calm waits,
-    as in a loop over many.
+    *patience* is the seconds without any answer after which the loop gives up; None means never, because a
+    loop that protects a TPU must still run when the network is back. With *calm* the loop delays passes of a
+    calm deployment, as a loop over many does.
     """
 
     def __init__(self, deployment: Deployment, patience: float | None = None, *, calm: bool = False) -> None:
@@ -98,15 +98,15 @@ class Watcher:
         self.stop = threading.Event()
 
     def run(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Pass:
-        """Run passes until *until* or the end, call each of *after* with each of them, and return the last one."""
+        """Run passes until *until* or the end, call *after* with each pass, and return the last pass."""
         return run(self.passes(until, *after))
 
     def passes(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Passes:
-        """Run passes as `run` does, but yield the pauses between them to the caller, who waits."""
+        """Run passes like `run`, but yield the pauses to the caller, who does the waiting."""
         try:
             return (yield from self._passes(until, after))
         finally:
-            # What the last pass has done. If this write fails, no more is lost than by a kill.
+            # Store what the last pass has done. If this write fails, no more is lost than by a kill.
             with contextlib.suppress(TpuctlError):
                 self._records.flush()
 
@@ -119,21 +119,21 @@ class Watcher:
                 continue
             for show in after:
                 self._shown(result, show)
-            # After the pass was shown: the user sees the observation that ends the loop.
+            # After the pass was shown, so that the user sees the observation that ended the loop.
             raise_bucket_gone(result, self._records.current)
-            # Several in a row: a single refusal may be a passing fault of the service.
+            # Several in a row, because a single refusal may be a passing fault of the service.
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
             ended = result.plan.outcome is not None and not result.plan.waiting and result.plan.empty
             if ended or until(result) or self.stop.is_set():
                 return result
-            # Between passes only: a pass that has begun is never left in the middle for another command.
+            # Yield to another command only between passes, never in the middle of one.
             self._lease.step_aside()
             yield from self._pauses(result)
 
     def wait(self, pause: Pause) -> None:
-        """Wait until the next pass is due; for a calm deployment, read the list of TPUs until it differs."""
+        """Wait until the next pass is due; for a calm deployment, poll the list of TPUs until it changes."""
         calm = pause.calm - pause.seconds if self._lets_calm_wait else 0.0
         woken = self._wake_object.pause(max(SHORTEST_PAUSE, pause.seconds), self.wake, pause.incarnation)
         while calm > SHORT and not woken and not self.wake.is_set() and not self.differs():
@@ -142,7 +142,7 @@ class Watcher:
             calm -= part
 
     def differs(self) -> bool:
-        """Say whether the list of TPUs differs from what the last pass saw; False if it cannot be read."""
+        """Say whether the list of TPUs differs from the one of the last pass; False if it cannot be read."""
         spec = self._deployment.spec
         sight = self._deployment.cloud.nodes.labelled(DEPLOYMENT_LABEL, spec.name, (self._zone,))
         return isinstance(sight, Present) and sight.value != self._listed
@@ -153,11 +153,11 @@ class Watcher:
         return float(self._deployment.spec.watch.listen)
 
     def woken(self, incarnation: int) -> bool:
-        """Say whether a worker of *incarnation* has written the wake object, or a command wants the lease."""
+        """Say whether a worker of *incarnation* has written the wake object, or another command wants the lease."""
         try:
             self._lease.step_aside()
         except LeaseHeldError:
-            # The pass that is due now raises it again, between passes.
+            # Ignored here: the next pass is due now and meets the same error.
             return True
         return self._wake_object.written(incarnation)
 
@@ -165,7 +165,7 @@ class Watcher:
         """
         Call *after* with a pass.
 
-        If our code fails there, the loop and the other callbacks go on: budget and ttl depend on the loop.
+        A fault in it stops neither the loop, which enforces budget and ttl, nor the other callbacks.
         """
         try:
             after(result)
@@ -176,7 +176,7 @@ class Watcher:
                 self._sink(Event(self._clock.now(), "failure", f"this pass could not be shown: {text}"))
 
     def _attempt(self) -> Pass | None:
-        """Make one pass; None when it broke off for a passing reason, such as a bucket that does not answer."""
+        """Make one pass; return None if it failed for a passing reason, such as a bucket that does not answer."""
         try:
             result = self.reconciler.one_pass()
         except TpuctlError as error:
@@ -189,7 +189,7 @@ class Watcher:
             self._broken_off(trouble)
             return None
         except UNFORESEEN as error:
-            # A fault of ours may pass with the answer that brought it about; one that stays is not hidden.
+            # A fault of ours may depend on one odd answer of the cloud. One that repeats FAULTS times is raised.
             if self._broken >= FAULTS:
                 raise
             self._broken_off(TransientError(unforeseen(error)))
@@ -202,10 +202,10 @@ class Watcher:
         return result
 
     def _broken_off(self, error: TpuctlError) -> None:
-        """Say why a pass broke off; raise *error* when waiting for the next one does not help."""
+        """Report why a pass failed; raise *error* if repeating the pass cannot help."""
         if error.retry is Retry.TRANSIENT and self.stop.is_set():
             error.hint = "run the same command again when it answers"
-        # Waiting cures a passing error only, and nobody who has pressed Ctrl-C waits for that.
+        # Only a passing error is cured by waiting, and after Ctrl-C not even that one is waited for.
         if error.retry is not Retry.TRANSIENT or self.stop.is_set():
             raise error
         now = self._clock.now()
@@ -221,7 +221,7 @@ class Watcher:
             self._sink(Event(now, "waiting", self._outage_text()))
 
     def _outage_text(self) -> str:
-        """Say for how long it is tried again, and what protects the user meanwhile."""
+        """Return the sentence that says how long the loop retries, and what protects the user meanwhile."""
         often = f"{max(self._poll, LONGEST_REPAIR):.0f} s"
         until = "until it answers" if self._patience is None else f"for {self._patience / 60:.0f} min"
         ends = auto_delete_text(self._spec, self._records.current.started_at)
@@ -234,35 +234,35 @@ class Watcher:
 
     def _repair_pause(self) -> float:
         """
-        Return the seconds after which to try again: what the pass could not write down waits for it.
+        Return the seconds until the next try.
 
-        Jitter takes up to half of them, so that not everybody comes back to a bucket at the same moment.
+        Jitter takes away up to half of them, so that many loops do not return to a bucket at the same moment.
         """
         first, last = min(self._poll, FIRST_REPAIR), max(self._poll, LONGEST_REPAIR)
         chance = zlib.crc32(f"{self._name} {self._clock.now()!r}".encode()) / 2**32
         return Backoff(first, last, jitter=0.5).after(self._broken, chance)
 
     def _pauses(self, result: Pass) -> Generator[Pause, None, None]:
-        """Pause until the next look: at once after a change or a machine's call, at the poll otherwise."""
+        """Yield the pauses before the next pass: none after a change or a wake-up, else the poll interval."""
         pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
         if result.plan.changes and not result.failures:
             pause = min(pause, 1.0)
         node = current_node(result.world, self._records.current)
         listening = node is not None and node.state is NodeState.READY and node.incarnation
         rest = self._records.rest()
-        # A write that the next pass would have to wait for costs more than it is worth: that one makes it.
+        # Leave the write to the next pass if the object's rate limit would make this one wait.
         if rest and pause > rest + SPACING:
             yield Pause(self, rest)
             pause -= rest
-            # What the bucket does not take now, the next pass writes, or says why not.
+            # If the bucket refuses the write now, the next pass repeats it or reports why not.
             with contextlib.suppress(TransientError):
                 self._records.flush()
         yield Pause(self, pause, listening or 0, self._calm(result))
-        # After the pause: a call that comes while a pass runs makes the next pause end at once.
+        # Clear it after the pause: a wake-up that arrives during a pass must end the next pause at once.
         self.wake.clear()
 
     def _calm(self, result: Pass) -> float:
-        """Return the seconds for which the list of TPUs alone is worth a look."""
+        """Return the seconds for which it is enough to read the list of TPUs."""
         spec, record, world = self._deployment.spec, self._records.current, result.world
         self._zone = record.node.zone
         self._listed = tuple(node for node in world.known_nodes if node.zone == self._zone)
@@ -271,7 +271,7 @@ class Watcher:
 
 
 def run(passes: Generator[Pause, None, T]) -> T:
-    """Make passes one after the other, wait between them, and return what they end with."""
+    """Run passes one after the other, wait between them, and return their result."""
     try:
         pause = next(passes)
         while True:
@@ -288,9 +288,9 @@ def run(passes: Generator[Pause, None, T]) -> T:
 
 def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:
     """
-    Ask *condition* for at most *seconds*; return its last answer.
+    Call *condition* until it is True or *seconds* have passed; return its last answer.
 
-    The pauses begin with *pause* and grow with the wait, to a twentieth of it.
+    The pauses start at *pause* seconds and grow to a twentieth of the time waited.
     """
     start = clock.monotonic()
     while not condition():

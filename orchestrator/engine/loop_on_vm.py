@@ -1,8 +1,8 @@
 """
-The loop on the VM: what is packed for it, and how it is put there, started, stopped and looked at.
+Package the loop for the VM, and install, start, stop and inspect it there.
 
-Everything goes in one tar, named by its sha256, into a folder of that name; `current` is switched by a
-rename. So the machine has the old loop or the new one, never a mix.
+Everything is in one tar, named by its sha256, and unpacked into a folder of that name; `current` is switched
+by a rename, so the machine never has a mix of two versions.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from orchestrator.errors import RemoteError, UsageError
 
 FOLDER = "controller"
 INSTALL_SECONDS = 240.0
-"""Seconds for the machine to unpack the loop; two minutes of it may be the end of its boot."""
+"""Seconds for the machine to unpack the loop; the end of its boot may take two minutes of them."""
 CALL_SECONDS = 60.0
 NO_SCOPE = 77
-"""Status of the install script on a machine whose account may not do what the loop does."""
+"""Exit status of the install script on a machine whose service account lacks the scope that the loop needs."""
 
 _INSTALL = r"""
 set -euo pipefail
@@ -76,7 +76,7 @@ exec "$script" @VERB@
 
 @dataclass(frozen=True)
 class Packed:
-    """Hold the tar of one loop and its sha256 in hex."""
+    """Hold the tar of one loop, and its sha256 in hex."""
 
     data: bytes
     digest: str
@@ -84,7 +84,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class LoopState:
-    """Say which loop a machine has (empty: none), whether it runs, and what it said of itself last."""
+    """Say which loop a machine has (sha256, empty: none), whether it runs, and its last message."""
 
     digest: str
     running: bool
@@ -92,17 +92,17 @@ class LoopState:
 
     @property
     def failed(self) -> bool:
-        """Say whether it could not be started."""
+        """Say whether the loop could not be started."""
         return self.state.startswith("failed")
 
 
 def pack(files: Mapping[str, tuple[bytes, int]]) -> Packed:
-    """Return *files* (name to content and mode) as a tar that is the same for the same content."""
+    """Return *files* (content and mode by name) as a tar that is identical for identical content."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, (content, mode) in sorted(files.items()):
             entry = tarfile.TarInfo(name)
-            # Neither owner nor time: the same files must give the same digest on every computer.
+            # No owner and no times, so that the same files have the same digest on every computer.
             entry.size, entry.mode = len(content), mode
             archive.addfile(entry, io.BytesIO(content))
     data = buffer.getvalue()
@@ -111,9 +111,9 @@ def pack(files: Mapping[str, tuple[bytes, int]]) -> Packed:
 
 def install(remote: Remote, host: Host, packed: Packed) -> None:
     """
-    Put the loop on the machine, end the one before, and start nothing.
+    Install the loop on the machine and stop the one before; start nothing.
 
-    Raise UsageError when the machine was made without the scope that the loop needs, RemoteError otherwise.
+    Raise UsageError if the machine lacks the scope that the loop needs, RemoteError otherwise.
     """
     remote.put([host], packed.data, f"{FOLDER}/{packed.digest}.tar", 0o600)
     script = _filled(_INSTALL, DIGEST=packed.digest, SCOPE=CLOUD_PLATFORM, NO_SCOPE=str(NO_SCOPE))
@@ -130,20 +130,20 @@ def install(remote: Remote, host: Host, packed: Packed) -> None:
 
 
 def start(remote: Remote, host: Host) -> None:
-    """Start the loop; one that runs goes on. Raise RemoteError."""
+    """Start the loop; one that runs keeps running. Raise RemoteError."""
     _call(remote, host, "start")
 
 
 def stop(remote: Remote, host: Host) -> None:
-    """End the loop and keep cron from starting it; a machine without one is fine. Raise RemoteError."""
+    """Stop the loop and remove its cron entry; do nothing on a machine without one. Raise RemoteError."""
     _call(remote, host, "stop")
 
 
 def look(remote: Remote, host: Host) -> LoopState:
-    """Return what the machine says of its loop. Raise RemoteError."""
+    """Return the state of the loop on the machine. Raise RemoteError."""
     said = _call(remote, host, "state")
     try:
-        # The last line: profiles and messages of the day may print before it.
+        # The last line only: shell profiles may print before it.
         body = json.loads(said.splitlines()[-1])
         return LoopState(str(body["digest"]), bool(body["running"]), str(body["state"]))
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
@@ -158,7 +158,7 @@ def _call(remote: Remote, host: Host, verb: str) -> str:
 
 
 def _filled(script: str, **values: str) -> str:
-    """Fill in constants and digests; none of them comes from outside."""
+    """Insert constants and digests into *script*; no value comes from outside."""
     for name, value in {"FOLDER": FOLDER, **values}.items():
         script = script.replace(f"@{name}@", value)
     return script

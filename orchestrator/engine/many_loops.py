@@ -1,9 +1,9 @@
 """
 Watch many deployments in one process, each as if it were alone.
 
-Its passes are made when they are due. Between them one shared list of TPUs shows which deployments have lost
-something: those go first. The rest may come late when there are too many for one process, and then nothing but
-time is lost: what a pass decides, it decides from what it sees itself.
+Passes are made when they are due. Between them one shared list of TPUs shows which deployments have lost a
+TPU; these go first. With too many deployments for one process the others are late, which costs only time:
+each pass decides from its own observation.
 """
 
 import queue
@@ -20,13 +20,13 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import UNFORESEEN, TpuctlError
 
 AT_ONCE = 16
-"""Deployments that act side by side: one that pushes code for minutes keeps no other waiting."""
+"""Passes that run in parallel; one that uploads code for minutes does not delay the others."""
 TICK = 1.0
-"""Seconds between two looks at who is due."""
+"""Seconds between two checks for due passes."""
 CALLS_A_SECOND = 50.0
-"""Wake objects that are read in a second; with many deployments each is read less often."""
+"""Wake objects read per second; with many deployments each object is read less often."""
 CHANGED, WOKEN, DUE = range(3)
-"""Why a pass is due, in order of priority."""
+"""Why a pass is due, highest priority first."""
 
 
 class Member:
@@ -40,14 +40,14 @@ class Member:
         self.due = self.calm_until = self.read_wake_at = float("-inf")
 
     def rests(self, pause: Pause, now: float) -> None:
-        """Take the pause after a pass, which begins *now*."""
+        """Begin the *pause* after a pass at *now*."""
         self.pause, self.due = pause, now + pause.seconds
         self.calm_until = now + max(pause.seconds, pause.calm)
 
 
 @dataclass
 class Chore:
-    """Hold what is done beside the passes: *work*, each *seconds*, and at once when *wake* is set."""
+    """Describe work beside the passes: call *work* every *seconds*, and at once when *wake* is set."""
 
     work: Callable[[], None]
     seconds: float
@@ -56,8 +56,8 @@ class Chore:
     due: float = float("-inf")
 
     def do(self, clock: Clock) -> None:
-        """Do it once; what it raises is for *work* itself to say."""
-        # Before it: what comes meanwhile is done next.
+        """Do the work once; *work* itself reports its errors."""
+        # Clear before the work: a request that arrives during it leads to another turn.
         self.wake.clear()
         try:
             self.work()
@@ -67,7 +67,7 @@ class Chore:
 
 class ManyLoops:
     """
-    Make the passes of *members*, and a *chore* beside them, until all have ended or *stop* is set.
+    Run the passes of *members*, and a *chore* beside them, until all have ended or *stop* is set.
 
     *ended* is called with each member's last pass or error. *poll* is the seconds between two reads of the
     list of TPUs.
@@ -79,7 +79,7 @@ class ManyLoops:
     ) -> None:  # fmt: skip
         self._clock, self._poll, self._ended, self._chore = clock, poll, ended, chore
         self._members = list(members)
-        # Spread over the interval, or all wake objects would be read at once.
+        # Spread over the interval, or all wake objects would be read at the same moment.
         for number, member in enumerate(self._members):
             member.read_wake_at = clock.monotonic() + number / CALLS_A_SECOND
         self._todo: queue.PriorityQueue[tuple[int, float, int, Member]] = queue.PriorityQueue()
@@ -89,8 +89,8 @@ class ManyLoops:
         self.stop = threading.Event()
 
     def run(self) -> None:
-        """Make passes; on every way out each member's lease is given back."""
-        # One more than may act: passes that take long do not keep the chore waiting.
+        """Run passes; on every way out release each member's lease."""
+        # One thread more than AT_ONCE, so that long passes do not delay the chore.
         with threads.pool(AT_ONCE + 1) as pool:
             try:
                 while self._members and not self.stop.is_set():
@@ -98,17 +98,17 @@ class ManyLoops:
                     self._clock.wait(TICK, self.stop)
             finally:
                 self.stop.set()
-        # After the first pool: a pass that has begun is never left in the middle.
+        # The leases go after the pool has ended, because a pass under way is never cut off.
         with threads.pool(AT_ONCE) as pool:
             list(pool.map(lambda member: member.passes.close(), self._members))
 
     def add(self, member: Member) -> None:
-        """Make the passes of one more."""
+        """Add a member and run its passes."""
         with self._lock:
             self._members = [*self._members, member]
 
     def remove(self, name: str) -> None:
-        """Make no further pass of a member and give its lease back; a pass that has begun ends first."""
+        """Stop the passes of a member and release its lease; a pass under way ends first."""
         with self._lock:
             gone = [one for one in self._members if one.name == name]
             self._members = [one for one in self._members if one.name != name]
@@ -118,7 +118,7 @@ class ManyLoops:
             member.passes.close()
 
     def tick(self, pool: Executor) -> int:
-        """Submit all members that are due to *pool*; return how many of them run a pass."""
+        """Submit all due members to *pool*; return the number of passes that run now."""
         now = self._clock.monotonic()
         lists = now - self._listed_at >= self._poll
         self._listed_at = now if lists else self._listed_at
@@ -132,7 +132,7 @@ class ManyLoops:
             member.busy = True
             self._count += 1
             self._todo.put((rank, member.due, self._count, member))
-        # By what waits, not by what was found now: a worker that was about to leave may have missed something.
+        # Count the waiting members, not those found now: a worker that was about to end may have missed one.
         for _ in range(min(self._todo.qsize(), AT_ONCE - self._workers)):
             with self._lock:
                 self._workers += 1
@@ -144,7 +144,7 @@ class ManyLoops:
         return found
 
     def _rank(self, member: Member, now: float, read_wake_every: float, *, lists: bool) -> int | None:
-        """Return how urgent a turn of *member* is, None when it is not its turn."""
+        """Return how urgent a pass of *member* is, None if none is due."""
         pause = member.pause
         if pause is None or now >= member.calm_until:
             return DUE
@@ -156,7 +156,7 @@ class ManyLoops:
         return None
 
     def _work(self) -> None:
-        """Give turns until nobody waits for one."""
+        """Run passes until no member waits for one."""
         while not self.stop.is_set():
             try:
                 rank, _, _, member = self._todo.get_nowait()
@@ -175,13 +175,13 @@ class ManyLoops:
         except StopIteration as end:
             self._leave(member, end.value)
         except (*FAULTS, OSError) as fault:
-            # One that breaks ends alone: the others are still watched.
+            # A member that fails ends alone; the others are still watched.
             self._leave(member, as_error(fault))
         finally:
             member.busy = False
 
     def _leave(self, member: Member, end: Pass | TpuctlError) -> None:
-        # A new list: `tick` may be walking over the one before.
+        # A new list, because `tick` may be iterating over the old one.
         with self._lock:
             self._members = [one for one in self._members if one is not member]
         self._ended(member, end)
@@ -191,5 +191,5 @@ def _differs(pause: Pause) -> bool:
     try:
         return pause.watcher.differs()
     except UNFORESEEN:
-        # The pass meets the same fault, and says so.
+        # The pass meets the same error and reports it.
         return True

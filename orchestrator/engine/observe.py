@@ -1,4 +1,4 @@
-"""Look at everything once, in parallel. What cannot be seen is Unknown."""
+"""Observe everything once, in parallel. What cannot be observed is Unknown."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -37,17 +37,17 @@ from orchestrator.planning.tpu_types import types_of
 T = TypeVar("T")
 L = TypeVar("L", Bucket, Vm)
 FEW = 2
-"""So few zones are asked one by one: a list over all of them would save no call."""
+"""Most zones that are listed one by one; for these, one list over all zones would save no call."""
 VOUCHED = 600.0
-"""Seconds for which a zone's own list shows that the project may see it."""
+"""Seconds for which a zone's own list proves that the project may see the zone."""
 
 
 class WideLook:
     """
-    List TPUs, and remember which zones have answered by themselves.
+    List TPUs, and remember which zones have answered a list of their own.
 
-    A list over all zones leaves out those that the project may not see, without a word: of a zone that it
-    does not show, its silence counts only if that zone has answered a short while ago.
+    A list over all zones silently omits those that the project may not see. So the absence of a TPU counts
+    for a zone only if that zone itself has answered within VOUCHED seconds.
     """
 
     def __init__(self) -> None:
@@ -58,16 +58,16 @@ class WideLook:
         self, nodes: Nodes, spec: Spec, record: Record, zones: Sequence[str], now: float
     ) -> Sight[tuple[Node, ...]]:
         """
-        Return our TPUs: where one should be by the zone's own list, in many others by one over all zones.
+        Return our TPUs: zones where one should be are listed one by one, many others by one list over all zones.
 
-        Where the API refuses such a list, each zone is asked.
+        If the API refuses a list over all zones, each zone is listed.
         """
         label, near = names.DEPLOYMENT_LABEL, expected_in(record, zones)
         far = [zone for zone in zones if zone not in near]
-        # Silence about a zone is evidence only if that zone has just answered by itself.
+        # A zone without a TPU in the wide list counts only if the zone itself has answered recently.
         if len(far) >= FEW and self._vouched.issuperset(far) and now - self._vouched_at < VOUCHED:
             wide = nodes.everywhere(label, spec.name)
-            # A passing failure leaves the zones Unknown; a refusal of such lists makes us ask each zone.
+            # A passing failure leaves the zones Unknown; a permanent refusal of wide lists makes us ask each zone.
             if not isinstance(wide, Unknown) or wide.retry is Retry.TRANSIENT:
                 return both(nodes.labelled(label, spec.name, near), within(wide, far))
         found = nodes.labelled(label, spec.name, zones)
@@ -78,12 +78,12 @@ class WideLook:
 
 @cache
 def known_prices(tpu_types: tuple[str, ...], zones: tuple[str, ...], bucket: str) -> Prices:
-    """Return what the price table says of types and zones, and of the way from there to the bucket."""
+    """Return the prices of types and zones, and of the transfer between them and the bucket, from the table."""
     return prices(load_catalog(), tpu_types, zones, bucket)
 
 
 def zones_to_look_at(spec: Spec, record: Record) -> tuple[str, ...]:
-    """Return every zone where a machine of ours may be: the wanted ones and all ever used."""
+    """Return every zone in which a machine of ours may exist: those in the file and all ever used."""
     billed = (span.zone for span in record.spans)
     return tuple(dict.fromkeys((*spec.tpu.zones, *record.zones_used, *billed)))
 
@@ -97,7 +97,11 @@ def observe(
     reports: Heartbeats | None = None,
     wide: WideLook | None = None,
 ) -> World:
-    """Return the world of this moment; *reports* and *wide* remember what earlier looks have read."""
+    """
+    Observe the deployment's resources at *now*; *reports* and *wide* cache what earlier passes have read.
+
+    What fails is Unknown in the result; nothing is raised.
+    """
     zones, reports = zones_to_look_at(spec, record), reports or Heartbeats(cloud.store)
 
     def claimed(nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
@@ -129,7 +133,7 @@ def observe(
 
 
 def _of(beats: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:
-    """Return the reports of startup scripts, or of agents."""
+    """Return the reports of startup scripts, or those of agents."""
     if not isinstance(beats, Present):
         return beats
     return Present(tuple(beat for beat in beats.value if beat.script is script))
@@ -137,16 +141,18 @@ def _of(beats: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Hea
 
 def _vm(cloud: Cloud, spec: Spec, record: Record) -> Sight[Vm]:
     """
-    Look for the VM in its zone, and before it counts as absent in all that were ever used.
+    Observe the VM in its zone; before it counts as absent, in every zone ever used.
 
-    Whoever was killed right after asking for it has not seen it, and the file may name other zones now.
+    A process that was killed right after the create has not recorded the VM, and the file may name other
+    zones now.
     """
     if spec.vm == "none":
         return Absent()
     earlier = (span.zone for span in record.spans if span.kind is Kind.VM)
     for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *record.zones_used)):
         sight = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
-        # One that is being taken over is not prepared yet: nothing is done with it, but to give it back.
+        # An adoption that was not finished: the VM is not prepared, so it counts as absent except for giving it
+        # back.
         if isinstance(sight, Present) and sight.value.labels.get(names.ADOPTED_LABEL) == names.ADOPTING:
             return Absent()
         if not isinstance(sight, Absent):
@@ -160,7 +166,7 @@ def _bucket(cloud: Cloud, spec: Spec, name: str) -> Sight[Bucket]:
 
 
 def _ours(sight: Sight[L], spec: Spec) -> Sight[L]:
-    """Treat a resource with our name but without our label as absent: the create then meets the taken name."""
+    """Treat a resource with our name but without our label as absent; a create then fails with a conflict."""
     if isinstance(sight, Present) and sight.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
         return Absent()
     return sight
@@ -168,9 +174,9 @@ def _ours(sight: Sight[L], spec: Spec) -> Sight[L]:
 
 def _guarded(look: Callable[[], T]) -> T | Unknown:
     """
-    Turn an error that an adapter let through into Unknown.
+    Return Unknown for an error that *look* raises.
 
-    One that nobody has foreseen too: it hides one part of the sight, and budget and ttl need the rest.
+    Unforeseen errors too: each hides only one part of the observation, and budget and ttl need the rest.
     """
     try:
         return look()
@@ -181,21 +187,21 @@ def _guarded(look: Callable[[], T]) -> T | Unknown:
 
 
 def unforeseen(error: Exception) -> str:
-    """Return what is said of an error that no rule covers."""
+    """Return the text for an error that no rule covers."""
     return cut(f"a fault of this tpuctl, please report it ({type(error).__name__}: {error})", 300)
 
 
 FAULTS = (TpuctlError, *UNFORESEEN)
-"""All that one part of a pass may raise without ending the others."""
+"""Everything that one part of a pass may raise without ending the others."""
 
 
 def as_error(fault: Exception) -> TpuctlError:
-    """Return *fault* as an error of ours."""
+    """Return *fault* as a TpuctlError."""
     return fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
 
 
 def poll(adapter: Nodes | Vms, operation: Operation) -> OperationResult:
-    """Poll one operation; whatever hinders it, a fault of ours too, leaves the operation open."""
+    """Poll one operation; any error, also a fault of ours, leaves the operation open."""
     try:
         return adapter.poll(operation)
     except FAULTS as fault:

@@ -1,4 +1,4 @@
-"""Store and send notifications. A failure here neither ends nor delays the loop: the job matters more."""
+"""Store and send notifications. A failure here neither ends nor delays the loop."""
 
 import contextlib
 import queue
@@ -21,7 +21,7 @@ OUTBOX = ".tpuctl/outbox/"
 SENT = ".tpuctl/outbox-sent/"
 PAUSES = Backoff(2.0, 300.0, jitter=0.5)
 MOST_TRIES = 60
-"""Tries for one receiver, about four hours, after which it is left out."""
+"""Tries for one receiver, about four hours; after that it is skipped."""
 
 
 class Receiver(Protocol):
@@ -32,15 +32,15 @@ class Receiver(Protocol):
         """Return the name to show to users; it contains no secret."""
 
     def wants(self, event: str) -> bool:
-        """Say whether this receiver gets events of that name."""
+        """Say whether this receiver is configured for events of that name."""
 
     def send(self, notification: Notification) -> None:
-        """Send *notification* within seconds; raise TpuctlError, whose text must contain no secret."""
+        """Send *notification* within seconds; raise TpuctlError, whose text contains no secret."""
 
 
 @dataclass
 class _Waiting:
-    """Hold a notification, the receivers that do not have it yet, and the time of the next try."""
+    """Hold a notification, the receivers that still lack it, and the time of the next try."""
 
     notification: Notification
     receivers: dict[str, Receiver]
@@ -53,8 +53,8 @@ class Outbox:
     """
     Store notifications in the bucket, then send them. *say* gets an event for each receiver that refuses.
 
-    After a crash a notification may be sent again, with the same id. If the bucket refuses, the next pass
-    tries again.
+    After a crash a notification may be sent again, with the same id. If the bucket refuses to store one, the
+    next pass tries again.
     """
 
     store: Store
@@ -68,7 +68,7 @@ class Outbox:
     _loaded: bool = False
 
     def add(self, notifications: Sequence[Notification]) -> None:
-        """Store the notifications that are new. The next pass brings again what cannot be stored now."""
+        """Store the new notifications. If the bucket refuses, the next pass adds them again."""
         with contextlib.suppress(TpuctlError):
             self._load()
             for notification in notifications:
@@ -87,19 +87,19 @@ class Outbox:
 
     @property
     def unsent(self) -> tuple[Notification, ...]:
-        """Return the notifications that some receiver does not have yet."""
+        """Return the notifications that at least one receiver still lacks."""
         with self._lock:
             return tuple(one.notification for one in self._waiting.values())
 
     def _load(self) -> None:
-        """Read, once, what an earlier process stored and did not send."""
+        """Read, once, the notifications that an earlier process stored and did not send."""
         if self._loaded:
             return
         sent = {found.name.removeprefix(SENT) for found in self.store.list(SENT)}
         names = [found.name for found in self.store.list(OUTBOX)]
         for name in names:
             held = self.store.read(name)
-            # One that cannot be read stays in the bucket and must not block the others.
+            # An unreadable notification stays in the bucket and must not block the others.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 if held is not None and name.removeprefix(OUTBOX) not in sent:
                     self._keep(Notification.from_json(held.data))
@@ -108,7 +108,8 @@ class Outbox:
 
     def _write(self, notification: Notification) -> None:
         with contextlib.suppress(PreconditionError):
-            # Must not exist: the id is the same in every pass, so a second loop finds what the first one wrote.
+            # With "must not exist": the id is the same in every pass, so a second loop finds the first one's
+            # object.
             self.store.write(OUTBOX + notification.id, notification.to_json(), 0)
         self._known.add(notification.id)
         self._keep(notification)
@@ -122,10 +123,11 @@ class Outbox:
         for name, receiver in list(one.receivers.items()):
             try:
                 receiver.send(one.notification)
-            # Apprise is foreign code: whatever it raises must not end the thread that serves the others.
+            # Apprise is foreign code: no exception of it may end the thread that serves the other receivers.
             except Exception as error:
                 if one.tries == 0 or one.tries + 1 >= MOST_TRIES:
-                    # Of a foreign error only its type: its text may hold the address, which is a secret.
+                    # Of a foreign error only the type is shown: its text may contain the address, which is a
+                    # secret.
                     text = f"{name}: {type(error).__name__}"
                     why = error.message if isinstance(error, TpuctlError) else text
                     text = f"no notification of {one.notification.event} was sent: {why}"
@@ -136,13 +138,13 @@ class Outbox:
         if not one.receivers or one.tries >= MOST_TRIES:
             self._finish(one)
         else:
-            # Random, so that many deployments do not call one receiver that was down at the same moment.
+            # With jitter, so that many deployments do not call a recovered receiver at the same moment.
             one.next_at = self.clock.monotonic() + PAUSES.after(one.tries, self.random())
 
     def _finish(self, one: _Waiting) -> None:
-        """Mark it as sent, then delete it, so that a crash between the two sends nothing twice."""
+        """Mark the notification as sent, then delete it."""
         try:
-            # In this order: killed in between, the next process still knows that it was sent.
+            # In this order: after a kill between the two, the next process does not send it again.
             self.store.write(SENT + one.notification.id, b"")
             self.store.delete(OUTBOX + one.notification.id)
         except TpuctlError:
@@ -169,7 +171,7 @@ class Postman:
         self._wake.set()
 
     def end(self, seconds: float) -> tuple[Notification, ...]:
-        """Wait up to *seconds* for the last sends; return the notifications that the next loop has to send."""
+        """Wait up to *seconds* for the last sends; return what is left for the next loop to send."""
         self._over.set()
         self._wake.set()
         self._thread.join(seconds)
@@ -187,15 +189,15 @@ class Postman:
 
 
 LAST_SECONDS = 15.0
-"""Seconds that a command waits at its end for the last notifications to be sent."""
+"""Seconds that a command waits at its end for the last notifications."""
 
 
 class Notifier:
     """
-    Send the notifications of each pass; without receivers it does nothing.
+    Send the notifications of each pass; do nothing without receivers.
 
-    *deployment* and *receivers* are called at the first pass, which reads secrets. If that fails, it is
-    reported once and the loop continues without notifications. *say* gets the names of what was not sent.
+    *deployment* and *receivers* are called at the first pass, because they read secrets. If that fails, it is
+    reported once and the loop continues without notifications. *say* gets the names of unsent events.
     """
 
     def __init__(
@@ -215,11 +217,11 @@ class Notifier:
         self.end()
 
     def take_pass(self, result: Pass) -> None:
-        """Queue the notifications that are due after a pass. Never raises: the loop must go on."""
+        """Queue the notifications that are due after a pass. Never raise: the loop must continue."""
         try:
             self._notify(result)
-        # Nothing in here is worth the loop that keeps budget and ttl.
-        except Exception as error:  # Whatever it is, the job matters more.
+        # No failure here may end the loop, which enforces budget and ttl.
+        except Exception as error:  # Any error, because Apprise is foreign code.
             self._say(f"no notification can be sent: {type(error).__name__}")
             self._postman = None
 
@@ -240,7 +242,7 @@ class Notifier:
             self._postman.add([stopped(deployment.spec, deployment.records.current, error, now)])
 
     def end(self) -> None:
-        """Wait LAST_SECONDS for the last sends, and say what the next `tpuctl watch` has to send."""
+        """Wait LAST_SECONDS for the last sends, and report what the next `tpuctl watch` will send."""
         unsent = self._postman.end(LAST_SECONDS) if self._postman else ()
         self._postman, self._tried = None, False
         if unsent:

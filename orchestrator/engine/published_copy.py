@@ -1,7 +1,7 @@
 """
-A published status as it is read: whose it is, whether it counts, and the copy on the computer of its loop.
+Read a published status: whose it is, whether it is current, and the copy on the loop's own computer.
 
-Light, because `tpuctl status` reads it before anything else is imported.
+Imports little, because `tpuctl status` loads it before anything else.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from orchestrator.domain.lease import Holder
 from orchestrator.errors import UNFORESEEN
 
 FRESH = 75.0
-"""Seconds for which a snapshot counts; the loop writes one each minute at the least."""
+"""Seconds for which a snapshot is current; the loop writes at least one a minute."""
 AHEAD = 5.0
-"""Seconds by which the bucket's clock may be ahead of ours before ages by it mean nothing."""
+"""Seconds that the bucket's clock may be ahead of ours; beyond that, ages by it mean nothing."""
 HERE = "status.json"
-"""The copy on the computer whose loop it is."""
+"""Name of the copy on the computer that runs the loop."""
 SCHEMA = 1
 
 
@@ -31,13 +31,13 @@ class Snapshot:
 
 
 def published_here(folder: Path, now: float, process_ended: Callable[[Holder], bool]) -> Snapshot | None:
-    """Return the snapshot of a loop that runs on this computer; *process_ended* is asked about its process."""
+    """Return the snapshot of a loop that runs on this computer; *process_ended* checks its process."""
     try:
         holder = Holder.from_json((folder / "holder").read_bytes())
         data = (folder / HERE).read_bytes()
     except (OSError, ValueError):
         return None
-    # A killed loop leaves its copy behind: with its process gone it is nobody's word.
+    # A killed loop leaves its copy behind, so the copy counts only while its process runs.
     return None if process_ended(holder) else counted(data, holder, now, None)
 
 
@@ -45,9 +45,10 @@ def counted(
     data: bytes, holder: Holder, now: float, updated: float | None, key: bytes | None = None
 ) -> Snapshot | None:
     """
-    Return the snapshot when it is *holder*'s and fresh; *updated* is when the bucket got it.
+    Return the snapshot if *holder* wrote it and it is current; *updated* is its time by the bucket's clock.
 
-    With *key* it has to be proven too: whoever writes to the bucket could say that nothing is there any more.
+    With *key* its proof is checked too: any program that may write to the bucket could claim that all is
+    deleted.
     """
     try:
         body = verified(data)

@@ -1,7 +1,8 @@
 """
-What the loop publishes of a deployment, so that others need not ask the cloud: its status and its loss curve.
+Publish a deployment's status and loss curve, so that readers need not ask the cloud.
 
-A snapshot counts while the process that wrote it holds the lease and lives; it is never a ground for acting.
+A snapshot is current while the process that wrote it holds the lease and lives. Nothing is changed on the
+ground of a snapshot.
 """
 
 from collections.abc import Callable
@@ -21,16 +22,16 @@ from orchestrator.engine.published_copy import AHEAD, HERE, SCHEMA, Snapshot, co
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
 
 REWRITE, SPACING = 60.0, 5.0
-"""Most and least seconds between two writes to the bucket."""
+"""Longest and shortest time between two writes to the bucket, in seconds."""
 POINTS = 600
-"""Most points of a curve; beyond that every second one is dropped."""
+"""Most points of a curve; beyond that every second point is dropped."""
 Point = tuple[float, int, float | None, int]
-"""Time in seconds since the epoch, step, loss and incarnation."""
+"""Seconds since the epoch, step, loss and incarnation."""
 
 
 @dataclass
 class Publisher:
-    """Write the status of one deployment to the bucket and to *folder*. What fails here stops nothing."""
+    """Write the status of one deployment to the bucket and to *folder*. Failures are ignored."""
 
     store: Store
     folder: Path
@@ -43,13 +44,13 @@ class Publisher:
     _drawn: int = 0
 
     def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
-        """Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed."""
+        """Publish *body* as observed at *now*: locally always, in a *usable* bucket when *news* has changed."""
         envelope = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
         data = bytes_with_checksum(proven(envelope, self.key) if self.key else envelope)
         with suppress(DiskError):
             write_atomically(self.folder / HERE, data)
         words = repr(news)
-        # One object takes one write a second; a snapshot that is not renewed counts as old after a while.
+        # One object takes one write a second; a snapshot that is not renewed becomes stale after FRESH seconds.
         wait = SPACING if words != self._said else REWRITE
         if not usable or now - self._at < wait:
             return
@@ -58,7 +59,7 @@ class Publisher:
             self._said, self._at = words, now
 
     def draw(self, step: int, loss: float | None, incarnation: int, now: float, *, usable: bool) -> None:
-        """Add a point to the curve when the job has moved on; the bucket has it within a minute."""
+        """Add a point to the curve if *step* has changed; the bucket has it within a minute."""
         if not self.curve or self.curve[-1][1] != step or self.curve[-1][3] != incarnation:
             self.curve.append((round(now, 1), step, loss, incarnation))
             if len(self.curve) > POINTS:
@@ -67,20 +68,20 @@ class Publisher:
             self.save_curve(now)
 
     def save_curve(self, now: float) -> None:
-        """Write the curve to the bucket, unless that has been done."""
+        """Write the curve to the bucket if it has changed."""
         if self.curve and self._drawn != hash(self.curve[-1]):
             with suppress(TpuctlError):
                 self.store.write(CURVE, bytes_with_checksum({"schema": SCHEMA, "points": self.curve}))
                 self._curve_at, self._drawn = now, hash(self.curve[-1])
 
     def withdraw(self) -> None:
-        """Take the copy here back: its loop ends."""
+        """Delete the local copy, because the loop ends."""
         with suppress(OSError):
             (self.folder / HERE).unlink(missing_ok=True)
 
 
 def read_curve(store: Store) -> list[Point]:
-    """Return the stored curve; none when it cannot be read."""
+    """Return the stored curve; an empty list if it cannot be read."""
     try:
         found = store.read(CURVE)
         points = verified(found.data)["points"] if found else []
@@ -90,7 +91,7 @@ def read_curve(store: Store) -> list[Point]:
 
 
 def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
-    """Return a point of the curve; raise ValueError for one that cannot be drawn."""
+    """Return a point of the curve; raise ValueError if a value is out of range."""
     ok = (
         0 <= float(at) <= LATEST_TIME
         and 0 <= int(step) <= LARGEST_INT
@@ -104,9 +105,9 @@ def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
 def published(
     store: Store, now: float, process_ended: Callable[[Holder], bool], key: bytes
 ) -> Snapshot | None:
-    """Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now."""
+    """Return the bucket's snapshot if a live holder of the lease wrote it under *key*; else None."""
     lease = current(store)
-    # The lease first: a status whose loop is dead must not pass for the present.
+    # The lease first: the status of a loop that has ended must not pass for the present.
     if lease is None or not -AHEAD <= now - lease.updated < LIFE:
         return None
     holder = Holder.from_json(lease.data)

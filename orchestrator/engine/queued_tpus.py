@@ -1,8 +1,8 @@
 """
-TPUs through the queue: the same verbs as for nodes, over queued resources and nodes together.
+Manage TPUs through the queue: the verbs of nodes, over queued resources and nodes together.
 
-A queued resource and its node have one name and are one TPU here, so nothing else in the engine knows
-of the queue. It is looked at where it is used, and where it ever was.
+A queued resource and its node have one name and count as one TPU here, so no other module of the engine knows
+of the queue. The queue is read if the deployment uses it or has ever used it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ from orchestrator.errors import CapacityError, UsageError
 from orchestrator.planning.queued_tpu import merged
 
 LAST_RESORT_WAIT = 1800.0
-"""Seconds for which flex-start is waited for before on demand is asked for (watch.last_resort)."""
+"""Seconds to wait for flex-start before on demand is requested (`watch.last_resort`)."""
 NO_UNRESERVED = "TPU-302"
-"""What "Reservation not found" means to an order that names none (docs/facts.md 1.6)."""
+"""Code of "Reservation not found" for an order that names no reservation (docs/facts.md 1.6)."""
 
 
 def nodes_of(cloud: Cloud, spec: Spec, record: Record) -> Nodes:
-    """Return the way to the TPUs of a deployment."""
+    """Return the adapter for the TPUs of a deployment, with the queue or without."""
     if spec.tpu.request == "node" and not record.node.queued:
         return cloud.nodes
     return NodesInQueue(cloud, spec)
@@ -49,11 +49,11 @@ class NodesInQueue:
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
         """
-        List nodes and places in the queue that carry the label; both lists must be complete.
+        List nodes and queued resources with the label; both lists must be complete, else Unknown.
 
-        The queue is listed first: what it makes between the two lists is then seen as its node at least.
+        The queue is listed first, so that a node which it creates between the two lists is not missed.
         """
-        # The order of the two lists matters: the other way round, a node born between them would be missed.
+        # The order matters: the other way round, a node created between the two lists would be missed.
         queued = self._queued.labelled(label, value, zones)
         nodes = self._nodes.labelled(label, value, zones)
         for sight in (queued, nodes):
@@ -63,7 +63,7 @@ class NodesInQueue:
         return Present(merged(nodes.value if isinstance(nodes, Present) else (), places))
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
-        """List nodes and places in the queue that carry the label in all zones, the queue first."""
+        """List nodes and queued resources with the label in all zones, the queue first."""
         queued = self._queued.everywhere(label, value)
         nodes = self._nodes.everywhere(label, value)
         if isinstance(queued, Unknown):
@@ -74,7 +74,7 @@ class NodesInQueue:
         return Present(Everywhere(merged(nodes.value.found, queued.value.found), tuple(silent)))
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
-        """Look at one node or place in the queue of any owner; errors become Unknown."""
+        """Observe one node or queued resource of any owner; errors become Unknown."""
         queued = self._queued.observe(name, zone)
         node = self._nodes.observe(name, zone)
         if isinstance(queued, Unknown):
@@ -85,21 +85,21 @@ class NodesInQueue:
         return Present(found[0])
 
     def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
-        """Look at one node of any owner, with what cannot be changed on it; errors become Unknown."""
+        """Observe one node of any owner with its unchangeable settings; errors become Unknown."""
         return self._nodes.inspect(name, zone)
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
-        """Ask for *labels* and an SSH key on a node, beside those that it has."""
+        """Add *labels* and an SSH key to a node, beside those that it has."""
         return self._nodes.mark(name, zone, labels, ssh_key)
 
     def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
-        """Ask for a node without these *labels* and this SSH key; None when it is gone already."""
+        """Remove *labels* and an SSH key from a node; None if the node no longer exists."""
         return self._nodes.unmark(name, zone, labels, ssh_key)
 
     def create(self, order: NodeOrder) -> Operation:
-        """Ask for the node as the deployment file says: through the queue, or at once."""
+        """Request the node as the deployment file says: through the queue, or at once."""
         tpu = self._spec.tpu
-        in_haste = tpu.spot and not order.spot  # For the deadline: a queue without an end is no answer.
+        in_haste = tpu.spot and not order.spot  # a queue may never end
         if in_haste and order.run_seconds:
             return _as_node(self._queued.create(order, LAST_RESORT_WAIT))
         if tpu.request == "node" or in_haste:
@@ -112,13 +112,13 @@ class NodesInQueue:
             raise
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """Ask for the end of the queued resource and, by force, of its node; else of a node without one."""
-        # By its queued resource where there is one: that would make a new node for one that is deleted alone.
+        """Delete the queued resource and, by force, its node; else a node without one. None if there is neither."""
+        # Through its queued resource if there is one, or that would create a new node for the deleted one.
         operation = self._queued.delete(name, zone, force=True)
         return self._nodes.delete(name, zone) if operation is None else _as_node(operation)
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Look at an operation once; nodes and queued resources share their operations."""
+        """Poll an operation once; nodes and queued resources share their operations."""
         result = self._nodes.poll(operation)
         if not self._lacks_reservation(result.code):
             return result
@@ -126,18 +126,18 @@ class NodesInQueue:
         return replace(result, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
-        """Return one worker's public host keys."""
+        """Return the public host keys of one worker."""
         return self._nodes.host_keys(name, zone, worker)
 
     def _judged(self, place: QueuedResource) -> QueuedResource:
-        """Return a queued resource with the reason of its failure as this deployment means it."""
+        """Return a queued resource whose failure is judged by this deployment's order."""
         if not self._lacks_reservation(place.code):
             return place
         error = self._no_reservation(place.zone)
         return replace(place, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def _lacks_reservation(self, code: str) -> bool:
-        """Say whether *code* means that our reservation is not there. Nobody named one: then it is a stockout."""
+        """Say whether *code* means that our reservation is missing; for an order without one it is a stockout."""
         return self._spec.tpu.reservation is not None and code == NO_UNRESERVED
 
     def _no_reservation(self, zone: str) -> UsageError:
@@ -151,5 +151,5 @@ class NodesInQueue:
 
 
 def _as_node(operation: Operation) -> Operation:
-    """Return an operation of the queue as one of the node: the record and the loop know nodes only."""
+    """Return an operation of the queue as one of the node; the record and the loop know nodes only."""
     return replace(operation, kind=Kind.NODE)

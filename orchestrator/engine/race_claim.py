@@ -1,4 +1,4 @@
-"""The object in the bucket that names the winner of a race: written once, by a machine or by the controller."""
+"""Read and write the object in the bucket that names the winner of a race; it is written once."""
 
 from orchestrator.contract import limits
 from orchestrator.contract.claim import claim_name, claim_of, named_by
@@ -13,7 +13,7 @@ from orchestrator.planning.race import candidates, open_race
 
 
 def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
-    """Return the race whose winner is not known, 0 for none; a lost record's race is on its TPUs' labels."""
+    """Return the round whose winner is not known, 0 for none. If the record is lost, TPU labels name the round."""
     listed = nodes.value if isinstance(nodes, Present) else ()
     newest = max((round_of(node.labels) for node in listed), default=0)
     if newest > record.race.round:
@@ -22,11 +22,11 @@ def round_to_look_up(record: Record, nodes: Sight[tuple[Node, ...]]) -> int:
 
 
 def read_claim(store: Store, race: int, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
-    """Look up who has won a race. A claim that names none of its TPUs names nobody."""
+    """Read who has won a race: Absent if nothing is claimed or the claim names none of the race's TPUs."""
     if not race:
         return Absent()
     try:
-        # One byte more than allowed: so a claim that is too long is seen to be, and names nobody.
+        # One byte more than allowed, so that a claim that is too long is recognised and ignored.
         found = store.read(claim_name(race), limit=limits.CLAIM + 1)
     except NotFoundError:
         return Absent()
@@ -37,9 +37,9 @@ def read_claim(store: Store, race: int, record: Record, nodes: Sight[tuple[Node,
 
 def _claimed(data: bytes, race: int, record: Record, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
     """
-    Return the winner that a claim names: a TPU that the record has asked for in this race, or one in sight.
+    Return the winner that a claim names: a TPU that the record requested in this race, or a listed one.
 
-    Any machine can have written it, for races to come as well: a number that was never given is nobody's.
+    Any machine can write a claim, also for future races, so a number that was never assigned is ignored.
     """
     number = named_by(data)
     if number is None:
@@ -57,12 +57,11 @@ def _claimed(data: bytes, race: int, record: Record, nodes: Sight[tuple[Node, ..
 
 def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
     """
-    Return who has won the race; the first TPU that is seen READY has, unless a machine was named before.
+    Return who has won the race; claim it for the first READY TPU if no valid claim exists.
 
-    A claim that names nobody is replaced: any machine could have put it there before the race, and no other
-    can come to be beside it.
+    An invalid claim is replaced: any machine could have written it before the race.
     """
-    # Unknown is not absent: while the claim cannot be read, nobody else may be named.
+    # Unknown is not absent: while the claim cannot be read, no winner may be named.
     if not open_race(record) or not isinstance(world.claim, Absent):
         return world.claim
     node = next(
@@ -78,8 +77,7 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
         )
         if isinstance(before, Present):
             return before
-        # Only if nobody was named since we read it: the bucket lets one winner through, machine or
-        # controller.
+        # A compare-and-swap: of controller and machines, the bucket lets one name the winner.
         store.write(name, data, if_generation=found.generation if found is not None else 0)
     except PreconditionError:
         return read_claim(store, record.race.round, record, world.nodes)
@@ -89,7 +87,7 @@ def winner(store: Store, record: Record, world: World) -> Sight[Claim]:
 
 
 def _last_save_is_due(record: Record, world: World) -> bool:
-    """Say whether the TPU before the successors still saves: one that was named now would resume from less."""
+    """Say whether the TPU before the successors still saves; a successor named now would resume from less."""
     if not succeeded(record):
         return False
     asked = min((one.requested_at for one in candidates(record)), default=world.observed_at)
@@ -98,7 +96,7 @@ def _last_save_is_due(record: Record, world: World) -> bool:
 
 
 def _runners(record: Record, world: World) -> tuple[Node, ...]:
-    """Return the TPUs in sight that may be named: the newest one, or else those asked for beside it."""
+    """Return the TPUs in sight that may win: the newest one, or else those requested beside it."""
     if not succeeded(record):
         node = current_node(world, record)
         return () if node is None else (node,)

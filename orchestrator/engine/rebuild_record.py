@@ -1,7 +1,7 @@
 """
-Rebuild a lost record from journal and reports: which incarnation was asked for last, where, since when.
+Rebuild a lost record from the journal and the heartbeats: the newest incarnation, its zone and its age.
 
-What the journal does not tell is seen: machines are found again by their labels.
+Everything else is observed: machines are found by their labels.
 """
 
 from contextlib import suppress
@@ -20,30 +20,30 @@ from orchestrator.planning.race import accepted, asked_for
 from orchestrator.planning.record_limits import check_record
 
 UNTOLD = 1000
-"""So many more TPUs than the journal shows may have been requested: entries may be lost."""
+"""Most TPUs that may have been requested beyond the journal's newest, if its last entries are lost."""
 
 
 def rebuilt(store: Store) -> Record:
     """
-    Return the record that follows from the journal in the bucket; entries that cannot be read are left out.
+    Return the record that follows from the journal in the bucket; unreadable entries are left out.
 
-    Raise TpuctlError when the bucket does not answer: a shorter journal would be a wrong one.
+    Raise TpuctlError if the bucket does not answer: a shorter journal would give a wrong record.
     """
     intents = [name.name for name in store.list(JOURNAL) if name.name.endswith(".intent.json")]
     with threads.pool(8) as pool:
         found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
     reports = [place_of(found.name) for found in store.list(HEARTBEAT)]
     asked = max((_incarnation(entry) for entry in found), default=0)
-    # Machines write the names of reports: one far beyond the journal is of no TPU of ours.
+    # Machines choose the names of reports, so a number far beyond the journal is not one of our TPUs.
     reported = (place[0] for place in reports if place is not None)
     newest = max((number for number in reported if number <= asked + UNTOLD), default=0)
-    # queued: without a record nobody knows whether something waits in the queue, so it is listed.
+    # queued: it is unknown whether something waits in the queue, so the queue is listed.
     record = Record(bucket=BucketRecord(observed=True), node=NodeRecord(incarnation=newest, queued=True))
-    # In the order of time, whoever wrote them: the last intent of each kind is the one that counts.
+    # In the order of time over all writers: the last intent of each kind counts.
     for entry in sorted(found, key=lambda e: float(e["at"])):
         with suppress(*UNFORESEEN):
             after = _after(record, entry)
-            # Entries are judged as the record is: one that fits no record is left out, and no other with it.
+            # The limits of a record apply to each entry, so that one bad entry is left out and no other with it.
             check_record(after)
             record = after
     return record

@@ -1,5 +1,5 @@
 """
-Receivers of notifications: a webhook, a service that Apprise supports, a program on this computer.
+Send notifications to a webhook, to a service that Apprise supports, or to a program on this computer.
 
 Addresses are secrets: texts of this module contain the host only.
 """
@@ -26,10 +26,10 @@ from orchestrator.planning.notifications import Notification
 SECONDS = 10.0
 HOOK_SECONDS = 30.0
 LAST_ERRORS = 400
-"""Bytes of a failing hook's standard error that are shown."""
+"""Most bytes of a failing hook's standard error to show."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CALLS = re.compile(r"@(?=everyone|here|channel|all\b|[!&]?\d)|\](?=\()", re.IGNORECASE)
-"""What calls everybody of a chat, or lets a text lead elsewhere than it says (Discord, Mattermost)."""
+"""Mentions of a whole chat, and link markup that shows another target than it opens (Discord, Mattermost)."""
 
 
 def host_of(url: str) -> str:
@@ -42,7 +42,7 @@ def host_of(url: str) -> str:
 
 @dataclass(frozen=True)
 class _Service:
-    """Hold an address that is a secret, and the events that it receives; *label* tells several apart."""
+    """Hold a secret address and the events that it receives; *label* tells several receivers apart."""
 
     url: str
     label: str
@@ -54,7 +54,7 @@ class _Service:
 
 
 class Webhook(_Service):
-    """Post the notification as JSON. A redirect is refused, because it could send the body to another host."""
+    """Post the notification as JSON. Redirects are refused, because they would send the body to another host."""
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class Webhook(_Service):
             with _opener(host).open(request, timeout=SECONDS):
                 return
         except urllib.error.HTTPError as error:
-            # Without the cause: its text and traceback hold the address.
+            # Without the cause, because its text and traceback contain the address.
             raise TransientError(f"{self.name} answers {error.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "reason", None) or type(error).__name__
@@ -89,7 +89,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: object, newurl: str
     ) -> None:
-        """Follow nowhere: the answer then counts as a failure."""
+        """Refuse every redirect, so that the answer counts as a failure."""
 
 
 def _opener(host: str) -> urllib.request.OpenerDirector:
@@ -104,11 +104,15 @@ class Apprise(_Service):
 
     @property
     def name(self) -> str:
-        """Return the service's name only: every other part of such an address may be a secret."""
+        """Return the service's name only: every other part of the address may be a secret."""
         return f"apprise {self.label} ({self.url.partition('://')[0][:20]})"
 
     def send(self, notification: Notification) -> None:
-        """Send title and text. A machine may have written them, so markup and mentions in them are disarmed."""
+        """
+        Send title and text, with markup and mentions disarmed, because a machine may have written them.
+
+        Raise UsageError if Apprise is not installed or does not know the address, TransientError if it fails.
+        """
         try:
             import apprise
         except ImportError:
@@ -118,7 +122,7 @@ class Apprise(_Service):
         if not service.add(self.url):
             raise UsageError(f"{self.name}: Apprise does not know this address")
         title = f"{notification.deployment}: {notification.event}"
-        # As text it is escaped for services that read markup; the rest is kept from being any.
+        # Apprise escapes markup in a TEXT body; a zero-width space breaks mentions.
         body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notification.text)
         if not service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
             raise TransientError(f"{self.name} did not take it")
@@ -142,14 +146,14 @@ class Hook:
         return event == self.event
 
     def send(self, notification: Notification) -> None:
-        """Run it for at most HOOK_SECONDS; raise TransientError with the end of its stderr when it fails."""
+        """Run it for at most HOOK_SECONDS; raise TransientError with the end of its stderr if it fails."""
         environment = {**os.environ, "TPUCTL_EVENT": notification.event, "TPUCTL_EVENT_ID": notification.id}
-        # A file, not a pipe: a child that the hook leaves behind could hold a pipe open for ever.
+        # A file, not a pipe: a child process of the hook could keep a pipe open for ever.
         with tempfile.TemporaryFile() as errors:
             try:
                 process = subprocess.Popen(
                     shlex.split(self.command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                    # A session of its own: Ctrl-C at the terminal must not kill a hook half way through its work.
+                    # A session of its own: Ctrl-C at the terminal must not kill a hook in the middle of its work.
                     stderr=errors, cwd=self.folder, env=environment, start_new_session=True,
                 )  # fmt: skip
             except (OSError, ValueError) as error:
@@ -160,11 +164,11 @@ class Hook:
     def _ended(
         self, process: "subprocess.Popen[bytes]", notification: Notification, errors: IO[bytes]
     ) -> None:
-        """Pass it the notification and wait for its end. Raise TransientError when it fails."""
+        """Pass the notification to the process and wait for its end. Raise TransientError if it fails."""
         try:
             process.communicate(notification.to_json(), timeout=HOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            # The whole group: a shell script that is killed alone leaves its children with the pipe.
+            # Kill the whole group: children of a killed shell script would keep running.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise TransientError(f"{self.name} did not end within {HOOK_SECONDS:g} s") from None

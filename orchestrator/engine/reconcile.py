@@ -25,7 +25,7 @@ from orchestrator.planning.update_record import learn, not_older
 
 @dataclass(frozen=True)
 class Pass:
-    """Hold what one pass saw, decided and failed at."""
+    """Hold the observation, the plan and the failures of one pass."""
 
     world: World
     plan: Plan
@@ -49,44 +49,44 @@ class Reconciler:
         self._from_zero = 0
 
     def one_pass(self) -> Pass:
-        """Observe, learn, decide and apply once."""
-        # Before anything is believed or done: whoever lost the lease must not even learn.
+        """Observe, learn, decide and apply once. Raise LeaseHeldError if another process has the lease."""
+        # First of all: without the lease, not even what is learned may be stored.
         self._deployment.lease.keep()
         world, before = self._observe()
         world, learned = self._learn(before, world)
-        # Not written yet: the first intent, or the end of the pass, writes what was learned too.
+        # Not written yet: the first intent, or the end of the pass, writes what was learned as well.
         self._records.update_later(lambda _: learned)
-        # Before deciding: what is decided without a lease in an existing bucket, two computers may decide.
+        # Before deciding: once a bucket exists, two computers without a lease might both decide.
         if isinstance(world.bucket, Present):
             lease_in_new_bucket(self._deployment)
         learned = self._records.current
         world, plan = self._decide(learned, world)
-        # A plan that the user has approved is held to here, before the first change.
+        # Before the first change: an approved plan is compared with this one.
         self._deployment.approve(plan)
-        # Failures come back as values: one zone that refuses keeps nothing else from being done.
+        # Failures are returned, not raised: a refusal in one zone must not stop the other changes.
         failures = self._actor.act(plan, world)
-        # Last, so that one write holds what was learned, intended and brought about.
+        # Last, so that one write holds what was learned, intended and done.
         self._close(learned, world, plan)
         return Pass(world, plan, failures)
 
     def _observe(self) -> tuple[World, Record]:
-        """Return what the cloud shows, and the record with the shared memory of zones."""
+        """Return the observation, and the record with the shared memory of zones."""
         deployment, record = self._deployment, self._records.current
         now = deployment.clock.now()
         world = observe(
             deployment.cloud, deployment.spec, record, deployment.bucket, now, self._reports, self._wide
         )
-        # A list may be older than our own create: what it does not show yet is no absence.
+        # A list may be older than our own create, so a new TPU that it lacks is not absent.
         world = not_older(world, record)
         record = updated(record, node=updated(record.node, type=record.node.type or deployment.spec.tpu.type))
-        # Zones are remembered apart from the record: a lost record must not cost what was learned of them.
+        # The memory of zones has its own object, because a lost record must not lose it.
         record = self._memory.recalled(record, world)
         return with_create_budget(
             world, deployment.create_budget, deployment.spec.tpu.zones, record.node.type
         ), record
 
     def _learn(self, before: Record, world: World) -> tuple[World, Record]:
-        """Return world and record with what this observation adds, and emit an event for each news."""
+        """Return world and record with what this observation adds, and emit an event for each change."""
         world, after = self._learned(before, world)
         spec, events = self._deployment.spec, []
         anew = start_from_zero(spec, after, world)
@@ -97,17 +97,21 @@ class Reconciler:
         lost = preemption(spec, before, after, world)
         if lost is not None:
             events.append(lost)
-            # Counted with the event, in the one pass that sees the loss first: never twice.
+            # Counted with its event, in the one pass that first observes the loss, so never twice.
             after = replace(after, node=replace(after.node, preemptions=after.node.preemptions + 1))
         for event in events:
             self._sink(event)
         return world, updated(after, expires_at=expiry(spec, after))
 
     def _learned(self, record: Record, world: World) -> tuple[World, Record]:
-        """Return world and record after the observation; a report that makes our code fail is left out of both."""
+        """
+        Return world and record after the observation.
+
+        If a report makes our code fail, both are computed without reports.
+        """
         try:
             learned = learn(record, world)
-            # The record must know its candidates before a winner is named among them.
+            # The record must contain its candidates before one of them is named the winner.
             claim = winner(self._deployment.cloud.store, learned, world)
             if claim != world.claim:
                 world = replace(world, claim=claim)
@@ -118,7 +122,11 @@ class Reconciler:
         return world, learned
 
     def _decide(self, record: Record, world: World) -> tuple[World, Plan]:
-        """Return the plan. If a report makes our code fail, decide without any: budget and ttl need none."""
+        """
+        Return the world and the plan.
+
+        If a report makes our code fail, the plan is made without reports, which budget and ttl do not need.
+        """
         spec = self._deployment.spec
         spent = self._deployment.spent(record, world.observed_at)
         try:
@@ -130,19 +138,19 @@ class Reconciler:
         return world, self._guarded(plan, world, record).making(parts.only).leaving(parts.stays)
 
     def _without_reports(self, world: World, error: Exception) -> World:
-        """Return the world without what machines wrote, reported once; raise *error* if it already was without."""
+        """Return the world without what machines wrote, and report it once; raise *error* if it had none before."""
         if isinstance(world.heartbeats, Unknown) and isinstance(world.claim, Unknown):
             raise error
         text = unforeseen(error)
-        # Two faults may alternate: each is said once, whatever the other one says in between.
+        # Two faults may alternate; each one is reported once.
         if text not in self._alarms:
             self._alarms.add(text)
             self._sink(Event(world.observed_at, "failure", f"the machines' reports are left out: {text}"))
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _guarded(self, plan: Plan, world: World, record: Record) -> Plan:
-        """Return the plan, or one without changes if it would break an invariant, which is reported once."""
-        # The rules share no code with the decisions: a fault there must not pass here.
+        """Return the plan, or an empty one if it would break an invariant, which is reported once."""
+        # The invariants share no code with the decisions, so a fault in a decision is caught here.
         promise = broken(self._deployment.spec, plan, world, record)
         if not promise:
             return plan
@@ -156,7 +164,7 @@ class Reconciler:
         """Store what this pass has learned; flush at once if the deployment has ended."""
         self._report_disk(world.observed_at)
         self._memory.keep(self._records.current.places, world.observed_at)
-        # Both: what was refused in this pass, and what an operation showed at its beginning.
+        # Both records: refusals of this pass, and those that operations showed at its beginning.
         records = (self._records.current, learned)
         self._stockouts_shared = share_stockouts(
             self._deployment.create_budget, records, self._stockouts_shared
@@ -168,7 +176,7 @@ class Reconciler:
             self._records.flush()
 
     def _report_disk(self, now: float) -> None:
-        """Emit an event when record and journal go to the bucket only, and when this disk takes them again."""
+        """Emit an event when record and journal go to the bucket only, and when the local disk takes them again."""
         trouble = self._records.disk or self._deployment.journal.disk
         if bool(trouble) != bool(self._disk):
             text = (
@@ -181,7 +189,7 @@ class Reconciler:
 
 
 def blind(result: Pass) -> Unknown | None:
-    """Return an observation that failed for a reason that waiting does not cure, else None."""
+    """Return an observation that failed for a permanent reason, else None."""
     sights = (result.world.nodes, result.world.vm, result.world.bucket)
     return next((s for s in sights if isinstance(s, Unknown) and s.retry is Retry.PERMANENT), None)
 
@@ -189,7 +197,7 @@ def blind(result: Pass) -> Unknown | None:
 def with_create_budget(
     world: World, create_budget: CreateBudget, zones: Sequence[str], tpu_type: str
 ) -> World:
-    """Return the world with the zones held back and the stockouts of *tpu_type* that other deployments met."""
+    """Return the world with the held-back zones and the stockouts of *tpu_type* that other deployments met."""
     held, stockouts = (
         create_budget.held(zones, world.observed_at),
         create_budget.stockouts(tpu_type, world.observed_at),
@@ -198,7 +206,7 @@ def with_create_budget(
 
 
 def share_stockouts(create_budget: CreateBudget, records: Sequence[Record], shared_until: float) -> float:
-    """Share stockouts after *shared_until* with the other deployments; return the time of the last one shared."""
+    """Share stockouts after *shared_until* with other deployments; return the time of the last one shared."""
     new = {
         (refusal.zone, refusal.at): record.node.type
         for record in records
@@ -212,13 +220,13 @@ def share_stockouts(create_budget: CreateBudget, records: Sequence[Record], shar
 
 
 def lease_in_new_bucket(deployment: Deployment) -> None:
-    """Take the lease as soon as there is a bucket for it; nothing when it is held. Raises what `acquire` raises."""
+    """Take the lease as soon as the bucket exists; return if it is held. Raise what `Lease.acquire` raises."""
     lease, records = deployment.lease, deployment.records
     if lease.token is not None:
         return
-    # Of two first commands only the one that wrote the record comes this far.
+    # The write is a compare-and-swap: of two first commands, only one comes past it.
     if not records.in_bucket:
         records.flush()
-    # Now there is something that another computer could act on, so from here on only one may.
+    # From here on another computer could find the deployment in the bucket, so only the holder may act.
     lease.acquire()
     records.update_later(lambda record: replace(record, fence=lease.token or record.fence))

@@ -1,7 +1,8 @@
 """
-The record as it is stored: one flat JSON object, whose keys have been the same since the first version.
+Encode and decode the record: one flat JSON object with the same keys since the first version.
 
-Machines read `expires_at` out of it (orchestrator.agent.machine.expire), and so may an older tpuctl elsewhere.
+Machines read `expires_at` from it (orchestrator.agent.machine.expire), and older versions of tpuctl may read
+the rest.
 """
 
 import json
@@ -36,7 +37,7 @@ NESTED = {
     "incarnation": "node.incarnation",
     "zone": "node.zone",
     "type": "node.type",
-    "substitute": "node.type",  # what earlier versions go by, where the file prefers another one
+    "substitute": "node.type",  # Earlier versions read this key where the file prefers another type.
     "accepted": "node.accepted",
     "requested_at": "node.requested_at",
     "highest": "node.highest",
@@ -63,7 +64,7 @@ NESTED = {
     "on_demand": "deadline.on_demand",
     "flex_start": "deadline.flex_start",
     "progress": "deadline.progress",
-    # Old words, and they stay: earlier versions read these keys, and write them.
+    # The old words stay: earlier versions read and write these keys.
     "mute": "silence.never_reported",
     "beacons": "silence.reports_at_boot",
     "sightings": "first_seen",
@@ -71,11 +72,11 @@ NESTED = {
 PARTS = {path.partition(".")[0] for path in NESTED.values() if "." in path}
 NAMES = [field.name for field in fields(Record)]
 STORED = {**NESTED, **{name: name for name in NAMES if name not in PARTS and name not in NESTED.values()}}
-"""Stored keys, each with the place of its value in a Record."""
+"""Path of each stored key's value in a Record."""
 
 
 def with_stored(record: Record, values: Mapping[str, Any]) -> Record:
-    """Return the record with *values*, which have their stored keys."""
+    """Return the record with *values*, which are named by their stored keys."""
     for key, value in values.items():
         part, _, name = STORED[key].rpartition(".")
         inner = {part: replace(getattr(record, part), **{name: value})} if part else {name: value}
@@ -84,7 +85,7 @@ def with_stored(record: Record, values: Mapping[str, Any]) -> Record:
 
 
 def stored_values(record: Record) -> dict[str, Any]:
-    """Return the values of a record under their stored keys."""
+    """Return the values of a record by their stored keys."""
     found = {}
     for key, path in STORED.items():
         part, _, name = path.rpartition(".")
@@ -93,14 +94,14 @@ def stored_values(record: Record) -> dict[str, Any]:
 
 
 def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") -> bytes:
-    """Return the record as JSON; *writer* names the process that wrote it, *key* proves it."""
+    """Return the record as JSON; *writer* names the process that writes it, *key* signs it."""
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     sane = _readable(record)
     plain = replace(sane, first_seen={}, node=replace(sane.node, shape=None))
     body[BODY] = _flat(adapter(Record).dump_python(plain, mode="json"))
     body[BODY]["shape"] = str(sane.node.shape or "")
     for refusal in body[BODY]["refusals"]:
-        # As earlier versions stored it: they show the message and know no separate code.
+        # Earlier versions show this message and know no separate code, so it stays in the text.
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     for operation in body[BODY]["operations"]:
         operation["verb"] = _WORDS.get(operation["verb"], operation["verb"])
@@ -109,7 +110,7 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
 
 
 def _readable(record: Record) -> Record:
-    """Return the record without what nobody could read: one such number would cost all the rest."""
+    """Return the record without numbers that JSON cannot hold: one of them would make all of it unreadable."""
     if _is_sane(record):
         return record
     alone = {key: {key: value} for key, value in stored_values(record).items()}
@@ -127,15 +128,15 @@ def _is_sane(record: Record) -> bool:
 
 def decode(data: bytes, deployment: str) -> Record:
     """
-    Read a record.
+    Parse a record.
 
-    Raise DamagedRecordError when a byte of it is not as it was written, ConflictError when it is another
-    deployment's, TpuctlError when a newer version wrote it.
+    Raise DamagedRecordError if its checksum does not fit, ConflictError if it is another deployment's,
+    TpuctlError if a newer version wrote it.
     """
     try:
         body = json.loads(data)
         schema, owner = body["schema"], body["deployment"]
-        # The checksum comes first: only a whole record is believed to be of a newer version.
+        # The checksum first: only an intact record is believed to be of a newer version.
         whole = body.pop("checksum") == checksum(body)
         record = _record(body[BODY]) if schema == SCHEMA else Record()
         check_record(record)
@@ -161,7 +162,7 @@ def decode(data: bytes, deployment: str) -> Record:
 def _record(stored: Mapping[str, Any]) -> Record:
     nested = _nested(stored)
     if "disks" not in nested:
-        # Earlier versions billed a VM's disk while the VM ran.
+        # Earlier versions recorded no disks: they billed the VM's disk for the time in which the VM ran.
         nested["disks"] = [span for span in nested.get("spans", ()) if span.get("kind") == Kind.VM.value]
     since = adapter(dict[str, float]).validate_python(nested.pop("first_seen", {}))
     shape = _SHAPE.fullmatch(nested["node"].pop("shape", ""))
@@ -176,7 +177,7 @@ def _record(stored: Mapping[str, Any]) -> Record:
 
 
 def _with_code(refusal: Refusal) -> Refusal:
-    """Return a refusal as it was: it is stored as people read it."""
+    """Return a refusal with its code, which is stored as a part of its text."""
     found = _CODE.fullmatch(refusal.message)
     return replace(refusal, code=found[1], message=found[2] or "") if found else refusal
 
@@ -192,7 +193,7 @@ def state_text(doubt: FirstSeen) -> str:
 
 
 def states_of(since: Mapping[str, float]) -> dict[FirstSeen, float]:
-    """Return the doubtful states by their stored keys; those that this version does not know are left out."""
+    """Return the doubtful states by their stored keys; unknown keys of a newer version are left out."""
     found = ((_state_of(key), at) for key, at in since.items())
     return {state: at for state, at in found if state is not None}
 
@@ -210,7 +211,7 @@ def _state_of(key: str) -> FirstSeen | None:
 
 
 def _nested(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a record as JSON has them; what a newer version has added is left out."""
+    """Return the nested parts of a record from JSON; unknown fields of a newer version are left out."""
     found: dict[str, Any] = {part: {} for part in PARTS}
     for key, value in stored.items():
         part, _, name = STORED.get(key, "").rpartition(".")
@@ -230,17 +231,17 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
 _WORDS = {verb.value: verb.word for verb in Verb}
 _SIGNS = {word: sign for sign, word in _WORDS.items()}
 _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN)
-# Reads what `Shape.__str__` writes: change the two together, and read the old form as well.
+# Reads what `Shape.__str__` writes: change the two together, and keep reading the old form.
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
 _BY_NAME = frozenset({Sign.DELETION_ASKED.value, Sign.UNRECORDED.value, Sign.LAST_CREATING.value})
-# A node's own state comes last: `creating` and `deleting` of an incarnation are states, of a name signs.
+# The state is the last part of a key: `creating` and `deleting` are states of an incarnation, but signs of a name.
 _STATES = {sign.value: sign for sign in Sign} | {state.name.lower(): state for state in NodeState}
 
 
 @cache
 def adapter(kind: Any) -> Any:
-    """Return what reads and writes values of a type as JSON: of this package, pydantic is loaded here alone."""
+    """Return the pydantic adapter for a type. Only this function imports pydantic, which is slow to load."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

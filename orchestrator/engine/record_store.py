@@ -1,4 +1,4 @@
-"""The deployment record, stored on this computer and in the bucket."""
+"""Store the deployment record on this computer and in the bucket."""
 
 import json
 import threading
@@ -26,28 +26,28 @@ from orchestrator.errors import (
     TpuctlError,
 )
 
-# An earlier holder has one write under way at most; each further one means that it still acts.
+# Tries to claim the record. An earlier holder has at most one write under way; more mean that it still acts.
 CLAIM_TRIES = 3
 SPACING = 1.1
-"""Least seconds between two writes that can wait: one object takes one a second (docs/facts.md 3.2)."""
+"""Shortest time between two deferrable writes in seconds: one object takes one a second (docs/facts.md 3.2)."""
 SERIALS_A_SECOND = 1000
-"""More than a deployment's record is ever written."""
+"""More serials per second than any deployment's record uses."""
 NOT_LOGGED_IN = "TPU-201"
 
 
 class RecordStore:
     """
-    Hold the newest record; save a change before the caller goes on, or with the next one.
+    Hold the newest record; save a change before the caller continues, or with the next write.
 
-    One object takes one change a second, so what belongs together is one write: an intent is saved by
-    `update` before the call that it covers; what a call has brought about goes with `update_later`, as a kill right
-    after the call would lose it as well.
+    One object takes one change a second, so changes that belong together are one write: an intent is saved by
+    `update` before the call that it covers; the result of a call goes with `update_later`, because a kill
+    right after the call would lose it anyway.
 
-    The bucket's copy is written with its generation as precondition, so of two controllers one loses
-    and says so. Until the bucket exists, the synced local copy stands in for it. *disk* says why the copy
-    here is older than the bucket's; it is empty when it is not. *key* proves who has written a record.
-    *doubt* says why the bucket's is not believed; until somebody does `believe` it, nothing is written. A
-    record is *unproven* that this computer takes as it is, because it has no copy to compare it with.
+    The bucket's copy is written with its generation as precondition, so of two controllers one fails and
+    reports it. Until the bucket exists, the synced local copy stands in for it. *disk* says why the local
+    copy is older than the bucket's, empty if it is not. *key* signs the record. *doubt* says why the bucket's
+    copy is not believed; until `believe` is called, nothing is written. *unproven* marks a record that this
+    computer accepts because it has no copy to compare it with.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class RecordStore:
 
     def load(self, *, forgiving: bool = False) -> Record:
         """
-        Read the bucket's copy, or the one here when the bucket has none or a damaged one.
+        Read the bucket's copy, or the local one if the bucket's is missing or damaged.
 
-        Raise TpuctlError when the bucket is out of reach, or a copy is a newer version's or another
-        deployment's. When every copy is damaged, what follows from the journal takes their place; `damaged` says
-        so. With *forgiving* a bucket out of reach counts as one without a copy: what finds its resources by
-        label needs no record.
+        Raise TpuctlError if the bucket does not answer, or if a copy is a newer version's or another
+        deployment's. If all copies are damaged, the record is rebuilt from the journal, and `damaged` says
+        so. With *forgiving*, a bucket that does not answer counts as one without a copy, which is enough to
+        delete by label.
         """
         try:
             stored = self._stored()
@@ -93,14 +93,14 @@ class RecordStore:
         if found is not None and local is None and here is None and stored is not None:
             self.unproven = origin_of(json.loads(stored.data), self._key) is not Origin.OURS
         if found is not None and local is not None and found.serial < local.serial:
-            # The bucket is written first: its copy is older only when somebody has put an old one back.
+            # The bucket is written first, so its copy can be older only if an old copy was put back.
             damage = f"its serial {found.serial} is older than that of the copy here, {local.serial}"
         elif found is not None and stored is not None:
             self.doubt = self._doubt(stored.data, here if local is not None else None)
         self.damaged = damage or (broken if found is None else "")
         self._damaged_copy = stored.data if stored and damage else b""
         if found is not None and local is not None and self.doubt and forgiving:
-            # What is deleted is found by its label; the record only adds where to look.
+            # Deletion goes by label; the doubtful record only adds zones to search.
             zones = dict.fromkeys((*local.zones_used, *found.zones_used, *(s.zone for s in found.spans)))
             self.current, self.damaged, self.doubt = replace(local, zones_used=tuple(zones)), self.doubt, ""
         elif found is not None and not damage:
@@ -113,7 +113,7 @@ class RecordStore:
         return self.current
 
     def _read(self, data: bytes | None, *, forgiving: bool) -> tuple[Record | None, str]:
-        """Return a copy and nothing, or no copy and what is wrong with it."""
+        """Return a copy and an empty text, or None and what is wrong with the copy."""
         if data is None:
             return None, ""
         try:
@@ -126,7 +126,7 @@ class RecordStore:
             return None, error.message
 
     def _doubt(self, stored: bytes, here: bytes | None) -> str:
-        """Say why the bucket's record may be a forged one: this computer has written it under its key before."""
+        """Return why the bucket's record may be forged, empty if not: this computer signed its own copy before."""
         if not self._key or here is None or origin_of(json.loads(here), self._key) is not Origin.OURS:
             return ""
         found = origin_of(json.loads(stored), self._key)
@@ -145,15 +145,16 @@ class RecordStore:
 
     def claim(self, token: int | None, *, over: bool = True) -> None:
         """
-        Write the lease's token into the bucket's record: what an earlier holder writes later is refused.
+        Write the lease's token into the bucket's record, so that later writes of an earlier holder are refused.
 
-        Only the holder of the lease may call it; a last write of the earlier one in between is read again.
-        When the lease was not taken *over*, nobody is left whose write could come late: the token goes with
-        the first write, which need not wait for this one then. The record is to be loaded under the lease.
+        Call it only while holding the lease, after loading the record under it. If an earlier holder writes
+        meanwhile, its record is read first. If the lease was not taken *over*, no late write can come, so the
+        token waits for the next write. Raise LeaseHeldError after CLAIM_TRIES.
         """
         if token is None:
             return
-        # Nobody is left whose write could come late, so the token can wait for the first real write.
+        # The previous holder released the lease, so no late write can come: the token goes with the first real
+        # write.
         if not over and not self._damaged_copy:
             if self.current.bucket.observed:
                 self.update_later(lambda record: replace(record, fence=token))
@@ -161,7 +162,7 @@ class RecordStore:
         if self._damaged_copy:
             self._store.write(f"{RECORD}.damaged-{self._generation}", self._damaged_copy)
             self._damaged_copy = b""
-        # The last write of the earlier holder may arrive between our read and our write: read again.
+        # The last write of the earlier holder may arrive between our read and our write; then read again.
         for attempts_remaining in reversed(range(CLAIM_TRIES)):
             try:
                 if self.current.bucket.observed:
@@ -174,7 +175,7 @@ class RecordStore:
                 return
 
     def believe(self) -> None:
-        """Take the bucket's record for what it says: somebody knows who has written it."""
+        """Accept the bucket's record as genuine, because the user has confirmed it."""
         self.doubt = ""
 
     @property
@@ -184,24 +185,24 @@ class RecordStore:
 
     def update(self, change: Callable[[Record], Record]) -> Record:
         """
-        Apply *change* and save the result with all changes that wait, locally and in the bucket, if there is one.
+        Apply *change* and save the record with all deferred changes, locally and in the bucket if it exists.
 
-        Raise LeaseHeldError when somebody else wrote the record in between, DiskError when it would be
-        written nowhere; *change* is undone then, and what waited before it still waits.
+        Raise LeaseHeldError if another process wrote the record meanwhile, DiskError if it can be written
+        nowhere; *change* is undone then, and deferred changes stay deferred.
         """
         with self._lock:
             before = self.current
             self.update_later(change)
             try:
                 self.flush()
-            # A kill too: what was not written must not count in whatever still runs in this process.
+            # BaseException, so that after Ctrl-C nothing in this process relies on what was not written.
             except BaseException:
                 self.current = before
                 raise
             return self.current
 
     def update_later(self, change: Callable[[Record], Record]) -> None:
-        """Apply *change* and leave it to the next write to save it."""
+        """Apply *change* and let the next write save it. Raise ConflictError while there is a *doubt*."""
         if self.doubt:
             raise ConflictError(
                 self.doubt, hint="run the same command again at a terminal", changed="nothing was written"
@@ -210,25 +211,25 @@ class RecordStore:
             self.current = change(self.current)
 
     def flush(self) -> None:
-        """Save the changes that wait, in one write; without any, nothing is written. Errors: as of `update`."""
+        """Save the deferred changes in one write; do nothing if there are none. Raise what `update` raises."""
         with self._lock:
-            # Most passes learn nothing: then nothing is written, and the object's rate is left to others.
+            # Most passes learn nothing, and the object takes one write a second only.
             if self.current == self._saved:
                 return
-            # A deployment that is made anew, its bucket too, begins beyond all serials that it had before:
-            # else an old copy on another computer would pass for the newer one.
+            # A recreated deployment starts beyond all earlier serials, or an old copy on another computer would
+            # count as newer.
             first = int(self._now() * SERIALS_A_SECOND)
             fresh = replace(self.current, serial=self._saved.serial + 1 if self._saved.serial else first)
             data = encode(fresh, self._deployment, self._writer, self._key)
             if fresh.bucket.observed:
-                # First the bucket: what it refuses must not count as newer here.
+                # The bucket first: a record that it refuses must not count as newer here.
                 self._save_in_bucket(data)
                 self._written_at = self._now()
             self._save_here(data)
             self.current = self._saved = fresh
 
     def rest(self) -> float:
-        """Return the seconds after which the bucket takes a write again; 0 when nothing waits for one."""
+        """Return the seconds until the bucket may be written again; 0 if nothing is deferred."""
         since = self._now() - self._written_at
         due = self.current != self._saved and 0 <= since < SPACING
         return SPACING - since if due else 0.0
@@ -244,16 +245,17 @@ class RecordStore:
 
     def _save_in_bucket(self, data: bytes) -> None:
         try:
-            # The generation is what fences off a holder that was paused: its late write meets another one.
+            # The generation fences a paused holder: its late write fails.
             self._generation = self._store.write(RECORD, data, if_generation=self._generation or 0)
         except NotFoundError:
-            # The bucket is gone, which the next pass observes; until then the copy here is the record.
+            # The bucket is deleted, which the next pass observes; until then the local copy is the record.
             self._generation = None
         except PreconditionError as error:
             found = self._store.read(RECORD)
             if found is None or _writer_of(found.data) != self._writer:
                 raise _lost(error) from error
-            # Our own write, whose answer was lost.
+            # Our own write, whose answer was lost. The bucket holds an earlier attempt at this write, so it is
+            # written once more.
             self._generation = found.generation
             # The bucket holds an earlier attempt at this very write: what it lacks is written once more.
             self._save_over(data)
@@ -267,9 +269,9 @@ class RecordStore:
 
 def bucket_refused(error: AuthError) -> AuthError:
     """
-    Return *error* with the hint that fits a bucket whose objects we may not read.
+    Return *error* with the hint for a bucket whose objects we may not read.
 
-    Whoever is not logged in has to log in, whosever the bucket is.
+    An error because of a missing login stays as it is: the login has to come first.
     """
     if error.code == NOT_LOGGED_IN:
         return error

@@ -1,4 +1,4 @@
-"""Where each machine is reached over SSH: its address, its pinned host keys and the way that leads there."""
+"""Choose how each machine is reached over SSH: its address, its pinned host keys and the route."""
 
 from enum import Enum
 
@@ -9,12 +9,12 @@ from orchestrator.errors import AuthError, RemoteError
 
 
 def vm_host(cloud: Cloud, world: World) -> Host:
-    """Return the VM with its pinned host keys. Raise RemoteError when it is not in sight."""
+    """Return the VM with its pinned host keys. Raise RemoteError if the VM is not observed."""
     vm = _vm(world)
     route = route_to_vm(vm.external_ip, inside=cloud.inside)
     if route is RouteKind.IAP and vm.state is not VmState.RUNNING:
         raise RemoteError(f"the VM {vm.name} is {vm.state.value}", hint="run: tpuctl status")
-    # From the cloud's API, never learned at the first contact: what answers there could be anybody.
+    # Keys come from the cloud's API, never from the first contact, which an attacker could answer.
     keys = cloud.vms.host_keys(vm.name, vm.zone)
     address = vm.external_ip if route is RouteKind.OUTSIDE else vm.internal_ip
     iap = Iap(cloud.account.project, vm.zone, vm.name, cloud.relay) if route is RouteKind.IAP else None
@@ -23,15 +23,15 @@ def vm_host(cloud: Cloud, world: World) -> Host:
 
 def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
     """
-    Return one worker's public host keys: from its guest attributes, where those are closed from its report.
+    Return one worker's public host keys: from its guest attributes, or from its report if those are blocked.
 
-    Only the machines' account, and who may change the bucket, writes reports. Raise NotFoundError while there
-    are none, AuthError when the attributes are closed and no report has them.
+    Only the machines' account and the bucket's editors can write reports. Raise NotFoundError while there are
+    no keys, AuthError if the attributes are blocked and no report has them.
     """
     try:
         return cloud.nodes.host_keys(node.name, node.zone, worker)
     except AuthError:
-        # A constraint of the organisation, or a role that lacks it (docs/facts.md 2.7).
+        # Blocked by a policy of the organisation, or by a missing role (docs/facts.md 2.7).
         beats = read_heartbeats(cloud.store, node.incarnation) if node.incarnation else Absent()
         reported = (
             [b.host_keys for b in beats.value if b.worker == worker] if isinstance(beats, Present) else []
@@ -42,8 +42,8 @@ def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
 
 
 def worker_host(cloud: Cloud, world: World, node: Node, worker: Worker, keys: tuple[str, ...]) -> Host:
-    """Return one worker of a TPU with the given host keys. Raise RemoteError when the VM on the way is away."""
-    # Unknown counts as there: that the VM is out of sight helps more than a route that cannot work.
+    """Return one worker of a TPU with the given host keys. Raise RemoteError if the VM on its route is absent."""
+    # An Unknown VM counts as present: an error about the VM helps more than a route that cannot work.
     vm = not isinstance(world.vm, Absent)
     route = route_to_worker(worker.external_ip, inside=cloud.inside, vm=vm)
     address = worker.external_ip if route is RouteKind.OUTSIDE else worker.internal_ip
@@ -68,7 +68,7 @@ class RouteKind(Enum):
 
 
 def route_to_vm(external_ip: str, *, inside: bool) -> RouteKind:
-    """Return the route to the VM; *inside* says that we run on a machine of the same network."""
+    """Return the route to the VM; *inside* says that we run in the same network."""
     if inside:
         return RouteKind.INSIDE
     return RouteKind.OUTSIDE if external_ip else RouteKind.IAP
@@ -76,10 +76,10 @@ def route_to_vm(external_ip: str, *, inside: bool) -> RouteKind:
 
 def route_to_worker(external_ip: str, *, inside: bool, vm: bool) -> RouteKind:
     """
-    Return the route to a TPU worker; *vm* says that the deployment has a VM.
+    Return the route to a TPU worker; *inside* says that we run in the same network, *vm* that there is a VM.
 
-    Identity-Aware Proxy for TPU workers is documented in part only, so without a VM the internal address
-    is tried: it answers where this computer's own network leads to it.
+    Identity-Aware Proxy for TPU workers is documented only in part, so without a VM the internal address is
+    tried; it works if this computer's network leads there.
     """
     if inside or not (external_ip or vm):
         return RouteKind.INSIDE

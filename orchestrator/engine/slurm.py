@@ -1,4 +1,4 @@
-"""A fleet's Slurm, by its own commands on the VM over SSH; what it keeps is a copy of what the bucket says."""
+"""Drive a fleet's Slurm by its own commands on the VM, over SSH. Its queue is a copy of what the bucket says."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from orchestrator.planning.fleet_team import Team, accounts
 FOLDER = "slurm"
 SECONDS = 90.0
 FETCH_SECONDS = 900.0
-"""For the packages, on a VM that boots and updates its lists meanwhile."""
+"""Seconds to install the packages, on a VM that may still boot and update its package lists."""
 _RUN = r"""
 for ((tries = 0; tries < 600; tries++)); do
   [ ! -s "$1/machine.env" ] || [ ! -s "$1/agent.pyz" ] || break
@@ -38,27 +38,27 @@ _AFTER = re.compile(r"(after\w+):(\d+)")
 
 @dataclass(frozen=True)
 class Slurm:
-    """Run Slurm's commands on the machine *host*. Everything raises RemoteError with what Slurm says."""
+    """Run Slurm's commands on the machine *host*. Every method raises RemoteError with Slurm's own message."""
 
     remote: Remote
     host: Host
 
     def engine(self, script: bytes) -> str:
-        """Put slurm.sh there, bring Slurm's packages into the bucket, and return the name of their archive."""
+        """Install slurm.sh, upload Slurm's packages to the bucket, and return the name of their archive."""
         self.remote.put([self.host], script, f"{FOLDER}/slurm.sh", 0o700)
         return self._run("engine", seconds=FETCH_SECONDS).strip().splitlines()[-1]
 
     def database(self) -> str:
-        """Bring the packages of the database into the bucket, and return the name of their archive."""
+        """Upload the packages of Slurm's database to the bucket, and return the name of their archive."""
         return self._run("database", seconds=FETCH_SECONDS).strip().splitlines()[-1]
 
     def start(
         self, name: str, nodes: int, zones: Sequence[str], controller: Controller, team: Team
     ) -> None:  # fmt: skip
         """
-        Start the controller, and keep it running; with users or priorities, its database too.
+        Start the controller and keep it running; with users or priorities, its database as well.
 
-        *zones* are where nodes may be.
+        *zones* are those in which nodes may be.
         """
         database = self.database() if team.needs_database else ""
         lines = (("may" if one.may_fail else "must", *one.words) for one in accounts(name, team))
@@ -69,7 +69,7 @@ class Slurm:
             "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
             "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.engine, "FLEET_ZONES": ",".join(zones),
         }  # fmt: skip
-        # JSON's quotes are bash's too for what stands here: names, numbers and addresses.
+        # Names, numbers and addresses only, so JSON's quotes are valid in bash.
         text = "".join(f"{key}={json.dumps(str(value))}\n" for key, value in settings.items())
         self.remote.put([self.host], text.encode(), f"{FOLDER}/settings", 0o600)
         self._run("head", seconds=FETCH_SECONDS)
@@ -79,17 +79,16 @@ class Slurm:
         held: bool = False, after: Sequence[str] = (), under: tuple[str, str] = ("", ""),
     ) -> None:  # fmt: skip
         """
-        Queue those tasks of a job that are not in the queue: *held*, or *after* others, as `afterok:7`.
+        Queue the tasks *numbers* of a job: *held*, or *after* other arrays, for example `afterok:7`.
 
-        Several slices of a task are all in one of the *zones*. It is *under* an account and a priority, if
-        Slurm has them.
+        All slices of a task are in one of the *zones*. *under* names account and priority, if Slurm has them.
         """
         options = ["--hold"] if held else [f"--dependency={','.join(after)}"] if after else []
         if under[0]:
             options += [f"--account={under[0]}", f"--qos={under[1]}"]
         least, most = order.slices
         if most > 1:
-            # In brackets: all nodes of a task have the same one.
+            # In brackets: all nodes of a task must have the same feature.
             one_zone = f"[{'|'.join(zones)}]" if len(zones) > 1 else zones[0]
             options += [f"--nodes={least}-{most}", shlex.quote(f"--constraint={one_zone}")]
         target = f"{FOLDER}/job-{order.name}"
@@ -100,7 +99,7 @@ class Slurm:
         """Return all tasks that wait or run."""
         found = []
         for line in self._run("call", "squeue", "-h", "-r", "-O", _COLUMNS).splitlines():
-            # By their widths: without a database some are empty.
+            # By column width, because columns are empty without a database.
             fields, at = {}, 0
             for column, width in _WIDTHS.items():
                 fields[column], at = line[at : at + width].strip(), at + width
@@ -111,7 +110,7 @@ class Slurm:
                 Queued(
                     fields["Name"], number, fields["State"], f"{fields['ArrayJobID']}_{number}",
                     int(fields["RestartCnt"]), fields["NodeList"],
-                    # Slurm's own way to hold a task.
+                    # Slurm holds a task by setting its priority to 0.
                     held=fields["PriorityLong"] == "0",
                     after=tuple(sorted(f"{k}:{array}" for k, array in _AFTER.findall(fields["Dependency"]))),
                     account=account, priority=fields["QOS"] if account else "",
@@ -120,7 +119,7 @@ class Slurm:
         return tuple(found)
 
     def correct(self, wrong: Correction) -> None:
-        """Hold or release arrays, or let them wait for others."""
+        """Hold or release arrays, or make them wait for others."""
         arrays = ",".join(wrong.arrays)
         if wrong.verb == "after":
             self._run("call", "scontrol", "update", f"jobid={arrays}", f"dependency={','.join(wrong.after)}")
@@ -128,12 +127,12 @@ class Slurm:
             self._run("call", "scontrol", wrong.verb, arrays)
 
     def cancel(self, tasks: Sequence[Queued]) -> None:
-        """End tasks; those that run are asked to save first."""
+        """Cancel tasks; those that run are asked to save first."""
         if tasks:
             self._run("call", "scancel", *(task.slurm_id for task in tasks))
 
     def lost(self, node: str, incarnation: int) -> None:
-        """Say that a node's machine is gone, so that its task is queued again at once."""
+        """Report that a node's machine is lost, so that its task is queued again at once."""
         self._run("lost", node, str(incarnation))
 
     def nodes(self) -> dict[str, str]:
@@ -142,19 +141,19 @@ class Slurm:
         return dict(line.strip().split("=", 1) for line in lines if "=" in line)
 
     def sights(self) -> dict[str, SlurmNode]:
-        """Return how each node is."""
+        """Return the full state of each node, by name."""
         return _sights(self._run("nodes"))
 
     def drain(self, node: str, incarnation: int) -> SlurmNode:
-        """Let no task begin on a node; return how it is then. A later machine of the name lifts it."""
+        """Let no further task start on a node and return its state; a later machine of that name lifts it."""
         return _sights(self._run("drain", node, str(incarnation))).get(node, SlurmNode())
 
     def undrain(self, node: str) -> None:
-        """Let tasks begin again on a node that was drained."""
+        """Allow tasks on a drained node again."""
         self._run("undrain", node)
 
     def tend(self) -> None:
-        """Put tasks that have lost a machine before all others."""
+        """Move tasks that have lost a machine to the front of the queue."""
         self._run("call", "tend")
 
     def _run(self, *words: str, seconds: float = SECONDS) -> str:
@@ -167,7 +166,7 @@ class Slurm:
 
 
 def _sights(text: str) -> dict[str, SlurmNode]:
-    """Read what slurm.sh says of nodes: the time, then a line of `scontrol -o show node` for each."""
+    """Parse the node states that slurm.sh prints: the time, then `scontrol -o show node` for each node."""
     now, found = 0.0, {}
     for line in text.splitlines():
         if line.strip().isdecimal():

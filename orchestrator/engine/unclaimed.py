@@ -1,4 +1,4 @@
-"""The files in the bucket that no checkpoint contains: what agents brought there before their machines went."""
+"""List the files in the bucket that no checkpoint contains, which agents uploaded before their machines ended."""
 
 from dataclasses import dataclass
 
@@ -23,20 +23,20 @@ WORDS = {
 
 @dataclass(frozen=True)
 class UnclaimedFiles:
-    """Hold the unclaimed files in the bucket from all workers of one incarnation."""
+    """Hold the unclaimed files of one incarnation, from all of its workers."""
 
     incarnation: int
     parts: tuple[Unclaimed, ...]
 
     @property
     def complete(self) -> bool:
-        """Say whether every worker has brought all it had."""
+        """Say whether every worker has uploaded all of its files."""
         workers = {one.worker for one in self.parts}
         return workers == set(range(self.parts[0].workers)) and all(one.complete for one in self.parts)
 
     @property
     def size(self) -> int:
-        """Return the bytes of all files."""
+        """Return the size of all files in bytes."""
         return sum(one.size for one in self.parts)
 
     @property
@@ -46,7 +46,7 @@ class UnclaimedFiles:
 
     @property
     def why(self) -> str:
-        """Say for people at which moment they were brought."""
+        """Return, in words, when the files were uploaded."""
         return WORDS[self.parts[0].why]
 
     def as_dict(self) -> dict[str, object]:
@@ -64,9 +64,9 @@ class UnclaimedFiles:
 
 def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
     """
-    Return what was brought, the newest incarnation first; empty without a bucket. Raises TpuctlError.
+    Return the unclaimed files, newest incarnation first; empty without a bucket. Raise TpuctlError.
 
-    A manifest that cannot be read counts for nothing; of very many the newest incarnations' are read.
+    Unreadable manifests are ignored; of more than the limit, the newest incarnations are read.
     """
     try:
         held = [(place, one) for one in store.list(UNCLAIMED) if (place := parse_name(one.name))]
@@ -89,7 +89,7 @@ def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
 
 
 def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFiles:
-    """Return the newest files, or those of *incarnation*; raise NotFoundError when there are none."""
+    """Return the newest files, or those of *incarnation*; raise NotFoundError if there are none."""
     match = [one for one in found if incarnation in {None, one.incarnation}]
     if match:
         return match[0]
@@ -103,13 +103,14 @@ def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFil
 
 def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     """
-    Return what is copied. Workers get folders of their own where there are several. Raises TpuctlError.
+    Return the download for unclaimed files; with several workers each one has its own folder.
 
-    Its size is what the bucket says: a manifest may name anything, and the disk needs room for what comes.
+    Sizes are those in the bucket, because a manifest may claim anything and the disk needs the real room.
+    Raise UsageError for a name that leads out of the folder, TpuctlError if the bucket cannot be read.
     """
     several = len(one.parts) > 1 or one.parts[0].workers > 1
     files = [stored for part in one.parts for stored in part.files]
-    # An object may lie in no folder at all: then its own name is what is listed.
+    # A file may lie in no folder at all; then its own name is listed.
     above = {"".join(stored.object.partition("/")[:2]) for stored in files}
     prefixes = sorted(above) if len(above) <= MOST_FOLDERS else [""]
     held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
@@ -120,7 +121,7 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
             (
                 stored.object,
                 stored.sha256,
-                # A manifest is a machine's text: a name that leads out of the folder is refused.
+                # A manifest is written by a machine, so a name that leads out of the folder is refused.
                 inside(f"w{part.worker}/{stored.name}" if several else stored.name),
             )
             for part in one.parts

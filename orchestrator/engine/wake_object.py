@@ -1,4 +1,4 @@
-"""Let a machine wake the loop before its next poll: by the wake object, or by a heartbeat that stays away."""
+"""Let a machine wake the loop before its next poll, by the wake object or by an overdue heartbeat."""
 
 import threading
 
@@ -11,12 +11,12 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.job import SILENCE, heartbeat_interval
 
 SHORT = 0.001
-"""Seconds too short to wait for: sums of floats miss each other by less."""
+"""Pauses shorter than this, in seconds, are rounding errors of float sums."""
 
 
 class WakeObject:
     """
-    Wait for the next pass, reading the wake object of the incarnation every `watch.listen` seconds.
+    Wait for the next pass, and read the wake object of the incarnation every `watch.listen` seconds.
 
     If the poll is longer than the time after which a worker counts as silent, heartbeats are listed as well.
     """
@@ -40,7 +40,7 @@ class WakeObject:
         due = [every for every, _ in looks]
         waited = 0.0
         while seconds - waited > SHORT and not wake.is_set():
-            # Monotonic: a jump of the wall clock must not make this pause an hour long.
+            # Monotonic: a jump of the wall clock must not stretch this pause.
             self._clock.wait(min([seconds, *due]) - waited, wake)
             waited = self._clock.monotonic() - start
             for number, (every, look) in enumerate(looks):
@@ -57,14 +57,14 @@ class WakeObject:
             found = self._store.read(name, limit=limits.WAKE)
         except TpuctlError:
             return False
-        # Only the generation counts: the content was written by a machine and is not trusted.
+        # Compare the generation only: the content was written by a machine and is not trusted.
         call = (name, found.generation if found is not None else 0)
         news = found is not None and call != self._last_call
         self._last_call = call
         return news
 
     def _fell_silent(self, incarnation: int) -> bool:
-        """Say whether a heartbeat is overdue, once for each heartbeat."""
+        """Say whether a heartbeat is overdue; each heartbeat is reported once."""
         try:
             beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MOST_WORKERS)
         except TpuctlError:
