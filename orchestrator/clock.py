@@ -1,4 +1,4 @@
-"""One clock for everything that waits: the system's, or one that jumps."""
+"""Provide the clock for everything that waits: the system's, or a virtual one for tests."""
 
 import threading
 import time
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tell the time (seconds since the epoch, UTC) and wait."""
+    """The current time (seconds since the epoch, UTC) and waiting."""
 
     def now(self) -> float:
         """Return seconds since the epoch."""
 
     def monotonic(self) -> float:
-        """Return seconds since some moment; never set back, and going on while the computer sleeps."""
+        """Return seconds since an arbitrary start; never set back, and including time in suspend."""
 
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
         """Return after *seconds*, or earlier when *wake* is set."""
 
 
 class SystemClock:
-    """Use the time of the machine."""
+    """The computer's clock."""
 
     def now(self) -> float:
         """Return seconds since the epoch."""
@@ -36,10 +36,10 @@ class SystemClock:
 
 class SteadyClock:
     """
-    Tell a time that goes on steadily from where it was set, whatever happens to the time of day.
+    A clock that runs on monotonically from a given time, whatever happens to the time of day.
 
-    It starts with the time of *inner*, and is set to the bucket's by the lease: so computers whose clocks
-    differ, or jump, agree on how old something is.
+    It starts at the time of *inner*; the lease sets it to the bucket's time. Computers with wrong or jumping
+    clocks thus agree on the age of objects.
     """
 
     def __init__(self, inner: Clock) -> None:
@@ -47,7 +47,7 @@ class SteadyClock:
         self._start = inner.now() - inner.monotonic()
 
     def set(self, now: float) -> None:
-        """Say that it is *now*."""
+        """Set the time to *now*, in seconds since the epoch."""
         self._start = now - self._inner.monotonic()
 
     def now(self) -> float:
@@ -55,7 +55,7 @@ class SteadyClock:
         return self._start + self._inner.monotonic()
 
     def monotonic(self) -> float:
-        """Return seconds since some moment."""
+        """Return seconds since an arbitrary start."""
         return self._inner.monotonic()
 
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
@@ -64,7 +64,7 @@ class SteadyClock:
 
 
 class VirtualClock:
-    """Jump instead of waiting, so that a week passes in a moment."""
+    """A clock that jumps instead of waiting."""
 
     def __init__(self, start: float = 1_800_000_000.0) -> None:
         self._now = start
@@ -75,19 +75,19 @@ class VirtualClock:
         return self._now
 
     def monotonic(self) -> float:
-        """Return the seconds that have passed, whatever `set_by` did to the time of day."""
+        """Return the seconds that have passed, unaffected by `set_by`."""
         return self._elapsed
 
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
-        """Move the time on by *seconds* at once."""
+        """Advance the time by *seconds* and return at once."""
         if wake is None or not wake.is_set():
             self.advance(max(0.0, seconds))
 
     def advance(self, seconds: float) -> None:
-        """Move the time on by *seconds*."""
+        """Advance the time by *seconds*."""
         self._now += seconds
         self._elapsed += seconds
 
     def set_by(self, seconds: float) -> None:
-        """Set the time of day on (or back, when negative) without any time passing."""
+        """Change the time of day by *seconds* (negative: back) while no time passes."""
         self._now += seconds

@@ -1,4 +1,4 @@
-"""What each error code means: one code, one meaning, one class."""
+"""Define each error code: one meaning, one class."""
 
 from orchestrator.errors import (
     AuthError,
@@ -113,7 +113,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
 
 
 def error_table() -> str:
-    """Return the table of docs/errors.md."""
+    """Return the table of docs/errors.md, as Markdown."""
     rows = [
         f"| {code} | {kind.exit_code} | {kind.retry.value} | {text} |" for code, (kind, text) in CODES.items()
     ]

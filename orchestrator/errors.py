@@ -32,7 +32,7 @@ from enum import Enum
 
 
 class Retry(Enum):
-    """Say what a failure means for the next try."""
+    """Whether and when a failed call may be repeated."""
 
     PERMANENT = "permanent"
     CAPACITY = "capacity"
@@ -43,10 +43,10 @@ class Retry(Enum):
 
 class TpuctlError(Exception):
     """
-    Tell the user where, what, what changed and what to do next.
+    An error for the user: where, what, what was changed, and the next step.
 
-    *code* is `TPU-nnn`, *exit_code* the status of the process, *hint* the next
-    command or step, *changed* what was and was not changed.
+    *code* is `TPU-nnn`, *exit_code* the status of the process, *hint* the next command or step, *changed*
+    what was and was not changed.
     """
 
     code = "TPU-000"
@@ -229,7 +229,7 @@ class LocalCloudError(TpuctlError):
 UNFORESEEN = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError
 )  # fmt: skip
-"""What a bug of ours raises for an unexpected value: it ends only one part of a pass."""
+"""Exceptions that a bug of ours raises for an unexpected value; they end only one part of a pass."""
 
 
 class Interrupted(BaseException):

@@ -1,4 +1,4 @@
-"""Folders and files of this user's alone."""
+"""Create folders and files that only their owner may read."""
 
 import os
 from contextlib import suppress
@@ -10,9 +10,9 @@ from orchestrator.errors import UsageError
 
 def private_folder(path: Path) -> None:
     """
-    Make a folder, and what is missing above it, for its owner only, whatever the umask. Raises OSError.
+    Create a folder and its missing parents with mode 0700, whatever the umask. Raise OSError.
 
-    Who may write to a folder above may put another one in its place, with settings that run as its user.
+    Whoever may write to a parent could replace the folder by one with settings that run as this user.
     """
     if path.is_dir():
         return
@@ -20,19 +20,19 @@ def private_folder(path: Path) -> None:
     for one in reversed(missing):
         with suppress(FileExistsError):
             one.mkdir(mode=0o700)
-    # Raises what is wrong, such as a file in its place.
+    # Raises if something else is there, such as a file.
     path.mkdir(exist_ok=True)
 
 
 def private_file(path: Path, content: bytes) -> None:
     """
-    Replace *path* in one step by a file for its owner only, whatever the umask. Raises OSError.
+    Replace *path* atomically by a file with mode 0600, whatever the umask. Raise OSError.
 
-    Nothing is synced: a killed process leaves the old file or the new one, a loss of power may leave neither.
+    Nothing is synced: after a kill the file is the old or the new one; after a power loss it may be neither.
     """
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
-    # The mode counts from the first byte on: a file closed to others later may have been read before.
+    # The mode is set at creation: after a later chmod the content may already have been read.
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
     fresh.replace(path)
@@ -40,9 +40,9 @@ def private_file(path: Path, content: bytes) -> None:
 
 def own_folder(path: Path, other: str = "") -> Path:
     """
-    Return *path*; raise UsageError where another user may put in what is then run or believed.
+    Return *path*. Raise UsageError if another user may write to it: its files are executed or trusted.
 
-    *other* says how another folder is chosen. What is not there yet may be.
+    *other* says how to choose another folder. A folder that does not exist yet is accepted.
     """
     if why := why_untrusted(path):
         _, _, open_to_all = why.partition("may write ")

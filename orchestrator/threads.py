@@ -1,4 +1,4 @@
-"""Where calls are made side by side: the one seam through which a test puts them in order."""
+"""Provide the executor for parallel calls; tests replace it to run the calls in order."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Inline(Executor):
-    """An executor without threads: each call is made when it is handed in."""
+    """An executor without threads: each call runs when it is submitted."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """Run the call at once in this thread. Unlike an Exception, KeyboardInterrupt is raised and not stored."""
+        """Run the call now, in this thread. KeyboardInterrupt is raised, not stored like an Exception."""
         done: Future[Any] = Future()
         try:
             done.set_result(fn(*args, **kwargs))
@@ -29,7 +29,7 @@ def pool(most: int) -> Executor:
 
 @contextmanager
 def one_after_the_other() -> Iterator[None]:
-    """Make the calls of all pools in their order, without threads, while the block runs."""
+    """Run the calls of all pools in order and without threads while the block runs."""
     global _kind  # noqa: PLW0603 - one setting for the process, as threads are
     before, _kind = _kind, lambda _: Inline()
     try:

@@ -1,1 +1,1 @@
-"""What machines run, made from templates and sources: scripts, the agent's archive, the wheel of the loop."""
+"""Build what machines run from templates and sources: scripts, the agent's archive, the wheel of the loop."""

@@ -10,7 +10,7 @@ from orchestrator.contract.replacing import replacing
 PACKAGE = Path(__file__).parents[1]
 ROOMS = ("agent", "contract")
 SHEBANG = b"#!/usr/bin/env python3\n"
-# The earliest date that a zip file can hold; any fixed one would do.
+# Any fixed date would do; this is the earliest that a zip file can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 MAIN = "import sys\n\nfrom orchestrator.agent.__main__ import main\n\nsys.exit(main())\n"
 
@@ -39,7 +39,7 @@ def _archive() -> bytes:
             **members,
         }.items():
             entry = zipfile.ZipInfo(name, EPOCH)
-            # Fixed too: it is the system's number otherwise, and the digest would differ between computers.
+            # Fixed too: Python sets it by operating system, so the digest would differ between computers.
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content)

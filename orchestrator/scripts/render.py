@@ -1,9 +1,9 @@
 """
 Render templates/ to the scripts that machines run.
 
-Every `{{ value }}` of a template is quoted for the shell. The filter `raw` turns that off, and is refused
-on any name outside RAW_NAMES: scripts rendered here, which are embedded by quoted heredocs, and the
-names of variables, which are checked.
+Every `{{ value }}` of a template is quoted for the shell. The filter `raw` turns that off and is refused for
+all names but RAW_NAMES: scripts rendered here, which quoted heredocs embed, and names of variables, which are
+checked.
 """
 
 import functools
@@ -33,8 +33,8 @@ RAW_NAMES = frozenset((
     "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute", "mark",
     "name", "word",
 ))  # fmt: skip
-LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
-STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
+LONGEST_SCRIPT = 256 * 1024  # bytes; the limit of one metadata value (docs/facts.md 2.4)
+STOP_SECONDS = 60  # seconds that `start-job --restart` waits for the old agent, unless the grace is longer
 
 FILE_KEYS = {
     "command": "job.command",
@@ -42,21 +42,20 @@ FILE_KEYS = {
     "deployment": "name",
     "marker": "job.checkpoint.marker",
     "checkpoint_path": "job.checkpoint.dir",
-}  # template variables as the user knows them
+}  # template variables under the names that users know
 
 
 @dataclass(frozen=True)
 class MachineTarget:
     """
-    Describe the machine that scripts are rendered for.
+    The machine that scripts are rendered for.
 
-    *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether
-    the job runs here. *tpu_address* is the TPU's internal IP for a job on the VM, empty while unknown.
-    *round* is the race that a TPU runs in, 0 for none.
-    *disks* are mounted where the machine is a TPU's.
-    *expires_at* is when the machine may delete itself, in seconds since the epoch; None when it may not.
-    *granted_at* is when its account got its roles on the bucket, 0 when that is not known. *tpu_type* is the
-    TPU's, as the memory of zones names it.
+    *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether the job
+    runs here. *tpu_address* is the TPU's internal IP for a job on the VM, "" while unknown. *round* is the
+    race that a TPU belongs to, 0 for none. *disks* are mounted on a TPU's machines. *expires_at* is the time
+    from which the machine may delete itself, in seconds since the epoch; None for never. *granted_at* is the
+    time at which its service account got its roles on the bucket, 0 if unknown. *tpu_type* is the TPU's type
+    in the zone statistics.
     """
 
     role: Literal["tpu", "vm"]
@@ -80,11 +79,11 @@ class MachineTarget:
 @dataclass(frozen=True)
 class Scripts:
     """
-    Hold the rendered files. Metadata needs *startup* and *shutdown* only: startup embeds the others.
+    The rendered files; metadata needs *startup* and *shutdown* only, since startup embeds the others.
 
-    *cron* carries `@ROOT@` where the machine's root folder goes; startup fills it in. *run_sidecars* is
-    empty on a machine without any, *run_expire* and *expire_cron* on one that does not delete itself.
-    *minute* stands in for cron on a machine that has none.
+    *cron* contains `@ROOT@`, which startup replaces by the machine's root folder. *run_sidecars* is "" on a
+    machine without sidecars, *run_expire* and *expire_cron* on one that does not delete itself. *minute*
+    replaces cron on a machine that has none.
     """
 
     startup: str
@@ -103,8 +102,8 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
     """
     Return the scripts of one machine.
 
-    Raises UsageError for what cannot reach the machine: a NUL, text that is not Unicode, a bad
-    variable name, a value above 120,000 bytes, a startup script above 256 KiB.
+    Raise UsageError for a NUL, text that is not Unicode, a bad variable name, a value above 120,000 bytes, or
+    a startup script above 256 KiB.
     """
     values = _values(spec, target)
     check_environment(spec)
@@ -119,7 +118,7 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
         "minute": render("minute.sh.j2", values),
     }
     startup = render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
-    # Google would refuse it when the machine is made; here nothing has been asked for yet.
+    # Google would refuse it only when the machine is created; here nothing has been requested yet.
     size = len(startup.encode())
     if size > LONGEST_SCRIPT:
         raise UsageError(
@@ -133,7 +132,7 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
 
 
 def shipped(name: str) -> bytes:
-    """Return a script that needs no values, as it lies beside the templates."""
+    """Return a static script, one without template values."""
     package = Path(__file__).resolve().parents[1]
     places = (package / "templates" / name, package.parent / "templates" / name)
     return next(place for place in places if place.exists()).read_bytes()
@@ -144,10 +143,10 @@ def task_script(
     collect: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """
-    Return what Slurm runs for the tasks of a *job*; *parameters* has the variables of each. *spec* stands for one.
+    Return the script that Slurm runs for the tasks of *job*; *parameters* has the variables of each task.
 
-    *collect* names the files that each leaves for the table of results.
-    Raises UsageError as `machine_scripts` does.
+    *spec* is the deployment of one task. *collect* names the result files of each task for the table. Raise
+    UsageError as `machine_scripts` does.
     """
     check_environment(spec)
     for variables in parameters:
@@ -160,15 +159,15 @@ def task_script(
 
 
 def begin_script(*, restart: bool) -> str:
-    """Return the script that starts the job over SSH; with *restart* a running one is stopped first."""
+    """Return the script that starts the job over SSH; with *restart* it stops a running one first."""
     return render("begin-job.sh.j2", {"restart": restart})
 
 
 def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = False) -> str:
     """
-    Return the script that sets up and runs the sidecars of one kind of machine.
+    Return the script that installs and runs the sidecars for machines of *role*.
 
-    On a machine without any it stops those that were; with *wanted_only* it is empty there.
+    Without sidecars it stops those that run; with *wanted_only* it is "" instead.
     """
     wanted = {
         sidecar.name: {**asdict(sidecar), "requirements": REQUIREMENTS[sidecar.name]}
@@ -182,13 +181,13 @@ def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = Fa
 
 
 def loop_script(**values: str | int) -> str:
-    """Return the script that keeps the loop running on the VM; the template says which *values* it needs."""
+    """Return the script that keeps the loop running on the VM; *values* are the template's variables."""
     return render("run-watch.sh.j2", values)
 
 
 def stop_seconds(spec: Spec) -> float:
-    """Return how long `start-job --restart` waits for the old agent, in seconds."""
-    # 20 s beyond the grace: after the kill the agent still makes sure of what was saved.
+    """Return the seconds that `start-job --restart` waits for the old agent."""
+    # 20 s beyond the grace, in which the agent verifies and uploads the last save.
     return max(STOP_SECONDS, (spec.job.grace or 0) + 20)
 
 
@@ -196,11 +195,11 @@ def quote(value: object) -> str:
     """
     Return *value* as one word for bash, always in single quotes.
 
-    Raises UsageError when it holds a NUL or a lone surrogate, which no shell word can carry.
+    Raise UsageError for a NUL or a lone surrogate, which no shell word can contain.
     """
     text = str(value)
     check_text("value", text)
-    # Nothing is special inside single quotes but the quote itself: no value can leave its word.
+    # Inside single quotes only the quote itself is special, so no value can end its word.
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
@@ -224,7 +223,7 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         "warm_start": spec.job.warm_start and target.role == "tpu",
         "caches": json.dumps(list(spec.job.caches)) if spec.job.caches and target.role == "tpu" else "",
         "command": spec.job.command,
-        # References only: the value is read on the machine, and never stands in a script or in metadata.
+        # References only: the machine reads the values, which never appear in a script or in metadata.
         "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
         "reports_first": target.role == "tpu" and target.runs_job,
         "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
@@ -256,8 +255,8 @@ def _checkpoint_place(folder: str, own: str) -> tuple[str, str]:
     """
     Return where checkpoints go: ("absolute", path) or ("root", path below the machine's root folder).
 
-    *own* is the deployment's part of the bucket. A relative path is not below the bundle: the next push would
-    hide it.
+    *own* is the deployment's part of the bucket. A relative path is never below the bundle, where the next
+    push would hide it.
     """
     if folder == "bucket":
         return "absolute", f"gs://{own}checkpoints"
@@ -267,28 +266,28 @@ def _checkpoint_place(folder: str, own: str) -> tuple[str, str]:
 
 
 def _every(value: float | str | None) -> str:
-    """Return the time between two saves as the agent is told it: `auto`, seconds, or nothing."""
+    """Return the save interval as the agent's setting: "auto", seconds, or ""."""
     return "" if value is None else value if isinstance(value, str) else _number(value)
 
 
 def _number(value: float) -> str:
-    """Return a number without exponent, and without a fraction where there is none."""
+    """Format a number without exponent, and as an integer if it is one."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def _mark(files: dict[str, str]) -> str:
-    """Return a heredoc delimiter that no embedded file can contain: it depends on all of them."""
+    """Return a heredoc delimiter derived from all embedded files, so that none of them contains it."""
     return "END_" + hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:24]
 
 
 def render(name: str, values: dict[str, Any]) -> str:
-    """Return a template with *values*; each of them is quoted for the shell."""
+    """Render a template; every value is quoted for the shell."""
     return _template(name).render(values)
 
 
 @functools.cache
 def _template(name: str) -> "Template":
-    """Load a template, refusing `raw` on any name that is not allowed."""
+    """Load a template. Raise an error if it applies `raw` to a name outside RAW_NAMES."""
     environment = _environment()
     template = environment.get_template(name)
     _check_raw(environment, name, Path(str(template.filename)).read_text(encoding="utf-8"))
@@ -298,7 +297,7 @@ def _template(name: str) -> "Template":
 def _check_raw(environment: "SandboxedEnvironment", name: str, source: str) -> None:
     from jinja2 import nodes
 
-    # On the source: rendering would show a misuse only for the values that somebody happened to try.
+    # Checked in the source: rendering would reveal a misuse only for certain values.
     for use in environment.parse(source, name).find_all(nodes.Filter):
         if use.name == "raw" and not (isinstance(use.node, nodes.Name) and use.node.name in RAW_NAMES):
             raise ValueError(f"{name}:{use.lineno}: raw is allowed on {sorted(RAW_NAMES)} only")
@@ -313,9 +312,9 @@ def _environment() -> "SandboxedEnvironment":
     package = Path(__file__).resolve().parents[1]
     environment = SandboxedEnvironment(
         loader=FileSystemLoader([package / "templates", package.parent / "templates"]),
-        # A misspelt name in a template is an error here, not an empty word in a script that runs as root.
+        # A misspelt name fails here; otherwise it becomes an empty word in a script that runs as root.
         undefined=StrictUndefined,
-        # Every value that a template prints, also one that the next author of a template forgets to quote.
+        # Quoting is the default, so that a template cannot forget it.
         finalize=lambda value: value if isinstance(value, _Raw) else quote(value),
         keep_trailing_newline=True,
         trim_blocks=True,
@@ -326,14 +325,14 @@ def _environment() -> "SandboxedEnvironment":
 
 
 class _Raw(str):
-    """Mark text that goes into a script as it is."""
+    """Text that is inserted into a script without quoting."""
 
     __slots__ = ()
 
 
-LONGEST_VALUE = 120_000  # bytes; Linux refuses one argument or variable above 128 KiB
+LONGEST_VALUE = 120_000  # bytes; Linux refuses an argument or variable above 128 KiB
 
-# Bash refuses to assign the first six and computes the others itself: a value could not come through.
+# Bash refuses to assign the first six and computes the others, so these cannot be passed to the job.
 BASH_OWNED = frozenset((
     "BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "_", "BASHPID", "BASH_ARGC",
     "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_ALIASES", "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE",
@@ -344,7 +343,7 @@ BASH_OWNED = frozenset((
 
 
 def check_environment(spec: Spec) -> None:
-    """Refuse variables that bash would not hand to the job as they are."""
+    """Raise UsageError for variables that bash cannot pass on unchanged."""
     for name, value in spec.job.env.items():
         where = f"job.env.{name!a}"
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -356,7 +355,7 @@ def check_environment(spec: Spec) -> None:
 
 
 def check_text(where: str, text: str) -> None:
-    """Refuse text that no environment variable can hold."""
+    """Raise UsageError for text that an environment variable cannot hold."""
     if "\0" in text:
         raise UsageError(f"{where}: holds a NUL character", hint="remove it", changed="nothing was changed")
     try:

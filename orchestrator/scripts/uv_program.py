@@ -1,7 +1,7 @@
 """
-The program uv for machines: that of the installed package, else fetched once from the package index.
+Provide the program uv for machines: from the installed package, else once from the package index.
 
-It lies in the user's cache under its sha256.
+It is cached in the user's cache folder under its sha256.
 """
 
 import gzip
@@ -24,37 +24,37 @@ from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.private_folders import own_folder, private_folder
 
 WHEELS = {"x86_64": "manylinux2014_x86_64", "aarch64": "manylinux2014_aarch64"}
-"""The platform tags that pip asks the index for."""
+"""pip's platform tag for each kind of processor."""
 PIP_SECONDS = 300
 
 
 def cache_folder() -> Path:
     """
-    Return the folder in which this user's tpuctl keeps uv, and what uv keeps for machines of local clouds.
+    Return the cache folder of uv and of its downloads for local machines.
 
-    Raise UsageError for one that other users may write: what lies in it is run.
+    Raise UsageError if other users may write to it, since its files are executed.
     """
     return own_folder(platformdirs.user_cache_path("tpuctl") / "machines", "set XDG_CACHE_HOME")
 
 
 def shared_folder() -> Path:
     """
-    Return the cache folder, made when it is not there, and closed to all but who may write there.
+    Return the cache folder; create it, readable only by those who may write to it.
 
-    Whoever may read a file may lock it too, and uv waits for its locks: no machine could be set up.
+    A user who may read a file may also lock it, and uv waits for its locks, which would block every setup.
     """
     folder = cache_folder()
     private_folder(folder)
-    mode = cache_folder().stat().st_mode & 0o777  # looked at again: it may have been planted meanwhile
+    mode = cache_folder().stat().st_mode & 0o777  # read again: it may be another user's by now
     closed = mode & (0o770 if mode & 0o020 else 0o700)
     if closed != mode:
-        with suppress(PermissionError):  # it is root's, and stays as root wants it
+        with suppress(PermissionError):  # a folder of root keeps its mode
             folder.chmod(closed)
     return folder
 
 
 def installed() -> Path | None:
-    """Return the program of the package uv beside tpuctl, whatever its version; None when there is none."""
+    """Return the program of the installed package uv, of any version; None if there is none."""
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.distribution("uv").files or ():
             if file.name == "uv" and "bin" in file.parts:
@@ -65,14 +65,14 @@ def installed() -> Path | None:
 
 def program(machine: str = "") -> Path:
     """
-    Return the pinned program for a kind of processor, this computer's when *machine* is empty.
+    Return the pinned uv for processor type *machine*, by default this computer's.
 
-    Raise TransientError when it is neither installed nor cached, and the package index does not give it.
+    Raise TransientError if it is neither installed nor cached and the package index does not provide it.
     """
     machine = machine or platform.machine()
     digest = PROGRAMS.get(machine, "")
     cached = cache_folder() / f"uv-{digest}"
-    # Under its sha256: another release never overwrites what a machine may be running just now.
+    # Named by its sha256, so that a new release never overwrites a program that machines are running.
     if digest and not cached.exists():
         own = installed() if machine == platform.machine() else None
         _store(own if own and _sha256(own) == digest else None, machine, digest, cached)
@@ -85,7 +85,7 @@ def program(machine: str = "") -> Path:
 
 
 def any_program() -> Path | None:
-    """Return the pinned program, else the installed one; without any, `tpuctl-venv` says what is missing."""
+    """Return the pinned program, else the installed one, else None; `tpuctl-venv` then reports what is missing."""
     try:
         return program()
     except TpuctlError:
@@ -94,7 +94,7 @@ def any_program() -> Path | None:
 
 def packed(machine: str, folder: Path) -> Path:
     """
-    Return the file that goes to the bucket as `object_name`, made in *folder* when it is not there.
+    Return the gzipped program for the bucket (named as in `object_name`); create it in *folder* if missing.
 
     Raise TransientError as `program` does.
     """
@@ -127,15 +127,19 @@ def _store(own: Path | None, machine: str, digest: str, cached: Path) -> None:
             )
     with replacing(cached, 0o700) as file:
         file.write(data)
-    # Machines of a local cloud may run as another user.
+    # Local machines may run as another user.
     cached.chmod(0o755)
 
 
 def _downloaded(machine: str, folder: Path) -> bytes:
-    """Return the program from the wheel that pip finds where this computer takes its packages from."""
+    """
+    Return the program from the wheel that pip downloads from this computer's package index.
+
+    Raise TransientError.
+    """
     words = ["download", "--no-deps", "--only-binary=:all:", "--quiet", "--retries=1"]
     words += ["--platform", WHEELS[machine], "--dest", str(folder), f"uv=={VERSION}"]
-    # Python looks for a module in the current folder first, and that may be anybody's.
+    # Python searches the current folder first, and other users may write to that.
     done = subprocess.run(
         [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False,
         timeout=PIP_SECONDS, stdin=subprocess.DEVNULL, cwd=folder,

@@ -1,8 +1,8 @@
 """
-Build a wheel of this very tpuctl, for the machine on which its loop runs.
+Build a wheel of the running tpuctl for the machine that runs its loop.
 
-It works from a checkout, an editable and a plain installation, and needs no network. The same files give the
-same bytes, so the wheel's sha256 names it. This module stands beside `orchestrator.scripts.agent_zipapp`.
+It works from a checkout, an editable or a plain installation, without network. The same files give the same
+bytes, so the wheel's sha256 names it. See also `orchestrator.scripts.agent_zipapp`.
 """
 
 import base64
@@ -19,28 +19,28 @@ from orchestrator.scripts.agent_zipapp import EPOCH
 
 PACKAGE = Path(__file__).resolve().parents[1]
 LOCK = "loop.lock"
-"""What the loop needs, each package pinned by its content: a part of requirements.lock."""
+"""The file of the loop's dependencies, pinned by hash: a part of requirements.lock."""
 NAME = f"tpuctl-{__version__}-py3-none-any.whl"
 INFO = f"tpuctl-{__version__}.dist-info"
 EXCLUDED = frozenset({"__pycache__", "examples"})
-"""Folders of the package that no loop reads."""
+"""Folders of the package that the loop does not need."""
 TAGS = "Wheel-Version: 1.0\nGenerator: tpuctl\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 ENTRY_POINTS = "[console_scripts]\ntpuctl = orchestrator.cli.main:main\n"
 
 
 def build() -> bytes:
-    """Return the wheel. Raise UsageError when nothing says what tpuctl requires."""
+    """Return the wheel's bytes. Raise UsageError if tpuctl's own requirements cannot be found."""
     members = {f"orchestrator/{name}": path.read_bytes() for name, path in _files(PACKAGE)}
     beside = PACKAGE.parent / "templates"
     if not (PACKAGE / "templates").is_dir():
         members |= {f"orchestrator/templates/{name}": path.read_bytes() for name, path in _files(beside)}
     info = {"METADATA": _metadata(), "WHEEL": TAGS, "entry_points.txt": ENTRY_POINTS}
     members |= {f"{INFO}/{name}": text.encode() for name, text in info.items()}
-    # Last: it lists all others with their checksums, and itself without one.
+    # Written last: it lists all other members with their checksums, and itself without one.
     members[f"{INFO}/RECORD"] = _record(members)
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        # Sorted, with one date: the digest decides whether the loop on the VM is replaced.
+        # Fixed order and date: a changed digest replaces the loop on the VM.
         for name, content in sorted(members.items()):
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.create_system = 3
@@ -51,15 +51,16 @@ def build() -> bytes:
 
 
 def lock() -> bytes:
-    """Return the list from which the machine installs what the loop needs: nothing but these very files."""
+    """Return the pinned requirements of the loop, for pip's --require-hashes."""
     return (PACKAGE / "data" / LOCK).read_bytes()
 
 
 def requirements() -> tuple[str, ...]:
     """
-    Return what tpuctl requires: from the checkout's pyproject.toml, else from the installation.
+    Return tpuctl's requirements: from the checkout's pyproject.toml, else from the installation.
 
-    An editable installation remembers what was required when it was made, so the checkout goes first.
+    The checkout has priority, since an editable installation keeps the requirements of its day. Raise
+    UsageError.
     """
     project = PACKAGE.parent / "pyproject.toml"
     if sys.version_info >= (3, 11) and project.is_file():
@@ -75,7 +76,7 @@ def requirements() -> tuple[str, ...]:
             "tpuctl is not installed here, so its requirements are not known", hint="run: pip install .",
             changed="nothing was changed",
         ) from error  # fmt: skip
-    # Extras stay here: the loop needs neither the dashboard nor Apprise.
+    # Without extras: the loop needs neither the dashboard nor Apprise.
     return tuple(text for text in found if "extra ==" not in text)
 
 
@@ -85,13 +86,13 @@ def _metadata() -> str:
 
 
 def _files(folder: Path) -> list[tuple[str, Path]]:
-    """Return the files below *folder* with their names relative to it, in order."""
+    """Return the files below *folder* with their relative names, sorted."""
     found = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
     return sorted((name.as_posix(), path) for name, path in found if not EXCLUDED & set(name.parts))
 
 
 def _record(members: dict[str, bytes]) -> bytes:
-    """Return the list of files with their checksums, as PEP 376 and PEP 427 want it."""
+    """Return the wheel's RECORD file (PEP 376, PEP 427)."""
     lines = []
     for name, content in sorted(members.items()):
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

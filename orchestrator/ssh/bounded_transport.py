@@ -1,7 +1,7 @@
 """
-The transport of every SSH connection: fast ciphers, small buffers, no word about a closed channel.
+Bound what every SSH connection keeps in memory, and use fast ciphers and a small send buffer.
 
-A machine may say more than it was given room for: it is cut off before this computer has no memory left.
+A machine that announces or sends more than it may is disconnected before this computer runs out of memory.
 """
 
 import socket
@@ -30,15 +30,15 @@ _ABOUT_AN_OPEN_CHANNEL = {
     common.MSG_CHANNEL_FAILURE,
 }
 LARGEST_PACKET = 256 << 10
-"""Bytes of a packet, as OpenSSH bounds them; RFC 4253 6.1 asks for 35,000, and a channel allows 32 KiB."""
+"""Bytes; OpenSSH has the same limit. RFC 4253 6.1 requires 35,000, and a channel allows 32 KiB."""
 
 
 class FloodError(paramiko.SSHException):
-    """Say that a machine sends more than it may."""
+    """A machine sends more than the protocol allows."""
 
 
 class _Packets(Packetizer):
-    """Read packets of a bounded size: the other side says how long each is, before any login up to 4 GiB."""
+    """Refuse packets above LARGEST_PACKET: the peer announces each length, before the login up to 4 GiB."""
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Read *n* bytes. Raise FloodError for more than a packet may have."""
@@ -48,11 +48,16 @@ class _Packets(Packetizer):
 
 
 def _within(feed: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Return *feed*, which takes data of a channel, with a bound: paramiko keeps what is beyond the window."""
+    """
+    Wrap *feed*, paramiko's handler of channel data, so that it raises FloodError beyond the window.
+
+    paramiko itself buffers whatever arrives, also what exceeds the window that it has granted.
+    """
 
     def take(channel: Any, message: Any) -> None:
         feed(channel, message)
-        # Of both streams, read or not. Twice: who miscounts by a little is no attacker.
+        # Unread bytes of both streams. Twice the window, so that a peer which miscounts slightly is not cut
+        # off.
         if len(channel.in_buffer) + len(channel.in_stderr_buffer) > 2 * channel.in_window_size:
             raise FloodError("the machine sends more than the agreed window")
 
@@ -64,11 +69,11 @@ _HANDLERS: dict[int, Any] = paramiko.Transport._channel_handler_table  # type: i
 
 class BoundedTransport(paramiko.Transport):
     """
-    Hold the other side to its window, and send nothing about a channel after its close.
+    Enforce the channel window on the peer, and send nothing about a channel after its close.
 
-    RFC 4254 asks for both (5.2, 5.3). paramiko 5.1 decides under a channel's lock and sends outside of it.
-    When the other side closes the channel in between, a window adjustment follows the close, and a strict
-    server ends the whole connection with all other channels. OpenSSH only logs it.
+    RFC 4254 requires both (5.2, 5.3). paramiko 5.1 decides under a channel's lock and sends outside of it. If
+    the peer closes the channel in between, a window adjustment follows the close. OpenSSH only logs that; a
+    strict server ends the connection with all of its channels.
     """
 
     _channel_handler_table = {  # noqa: RUF012 - as paramiko has it
@@ -80,14 +85,18 @@ class BoundedTransport(paramiko.Transport):
     }
 
     def _send_message(self, data: Any) -> None:
-        """Send one message; messages of channels come here one at a time, under `clear_to_send_lock`."""
+        """
+        Send one message, or drop it if its channel is closed.
+
+        Messages about channels arrive here one at a time, under `clear_to_send_lock`.
+        """
         raw = cast("bytes", util.asbytes(data))
         if raw[0] in _ABOUT_AN_OPEN_CHANNEL and not self._is_open(int.from_bytes(raw[1:5], "big")):
             return
         super()._send_message(data)  # type: ignore[misc]
 
     def _is_open(self, number: int) -> bool:
-        """Tell whether the other side's channel *number* is one that this side has not closed."""
+        """Return whether the channel with the peer's number *number* has not been closed by this side."""
         channels = self._channels.values()  # type: ignore[attr-defined]
         return any(channel.remote_chanid == number and not channel.closed for channel in channels)
 

@@ -1,4 +1,4 @@
-"""The bundle: the source folder as one tar.gz that depends on its content only, named by its sha256."""
+"""Pack the source folder into one tar.gz whose bytes depend on its content only; its sha256 names it."""
 
 import gzip
 import hashlib
@@ -25,14 +25,14 @@ _CACHE = "bundle.json"
 _KEEP = 3
 _LEVEL = 1
 _BLOCK, _WAITING = 1 << 18, 8
-"""Bytes that are compressed in one go, and how many such blocks may wait for it."""
+"""Bytes compressed at a time, and the number of such blocks that may wait for the compressor."""
 # A file changed this shortly before it was read may change again within one tick of its time stamp.
 _SETTLED = 2.0
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Hold a built bundle: *files* counts files and connections, *bytes* is their size before compression."""
+    """A bundle on disk: *files* counts files and symlinks, *bytes* is their size before compression."""
 
     path: Path
     digest: str
@@ -48,12 +48,11 @@ def build(
     written: Sequence[str] = (),
 ) -> Bundle:
     """
-    Pack *source* into `out_dir/<sha256>.tar.gz`, or return the one built before when nothing changed.
+    Pack *source* into `out_dir/<sha256>.tar.gz`; reuse the last bundle if nothing has changed.
 
-    *more* are files of ours by name, which go in beside the user's; *written* are rules as in `survey`.
-
-    Raise UsageError, see `survey`; also when a file changes while it is read, and for a key in a file that no
-    `!` rule of the user asks for.
+    *more* maps names to the content of files that tpuctl adds. *written* are rules as in `survey`. Raise
+    UsageError as `survey` does, for a file that changes while it is read, and for a file that holds a key
+    unless a `!` rule of the user includes it.
     """
     started = time.time()
     entries = survey(source, limit, written)
@@ -76,7 +75,7 @@ def build(
 
 
 def _refuse(found: Sequence[str]) -> None:
-    """Raise UsageError for files that hold keys: every machine of the job and the bucket would have them."""
+    """Raise UsageError if *found* names files with keys: every machine of the job could read them."""
     if found:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         raise UsageError(
@@ -89,7 +88,7 @@ def _refuse(found: Sequence[str]) -> None:
 
 
 class _Behind(io.RawIOBase):
-    """Hand what comes to another thread, in blocks: one reads files while the other compresses."""
+    """Pass written data on in blocks to a second thread, so that reading and compressing overlap."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
@@ -114,14 +113,14 @@ class _Behind(io.RawIOBase):
         return added
 
     def _hand_over(self, most: int) -> None:
-        """Begin to write the block, and wait until *most* are under way. Raise what went wrong."""
+        """Queue the current block and wait until at most *most* are pending. Raise what a write raised."""
         self._under_way.append(self._pool.submit(self._write, bytes(self._block)))
         self._block.clear()
         while len(self._under_way) > most:
             self._under_way.popleft().result()
 
     def close(self) -> None:
-        """Wait until everything is written. Raise what went wrong."""
+        """Wait until every block is written. Raise what a write raised."""
         try:
             if not self.closed:
                 self._hand_over(0)
@@ -147,7 +146,7 @@ class _Hashing(io.RawIOBase):
 
 
 def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mapping[str, bytes]) -> str:
-    """Write the tar.gz whole or not at all and return its sha256."""
+    """Write the bundle atomically and return its sha256 in hex. Raise UsageError for changed files and keys."""
     private_folder(out_dir)
     keys: list[str] = []
     descriptor, temporary = tempfile.mkstemp(prefix=".bundle-", dir=out_dir)
@@ -175,7 +174,7 @@ def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mappi
 
 
 def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[str]:
-    """Add one entry without owner or time; return the key that it holds, unless a `!` rule asked for it."""
+    """Add one entry without owner or time; return the key found in it, if no `!` rule includes the file."""
     info, found = tarfile.TarInfo(entry.path), list[str]()
     info.mode = entry.mode & 0o777
     if entry.link:
@@ -189,7 +188,7 @@ def _add(tar: tarfile.TarFile, root: Path, entry: SourceEntry) -> list[str]:
         try:
             with (root / entry.path).open("rb", buffering=0) as file:
                 if entry.size <= SMALL:
-                    # Read once, for the keys and for the bundle.
+                    # One read serves both the search for keys and the archive, so both see the same bytes.
                     data = file.read(entry.size)
                     found = [] if entry.asked_for else keys_in(data)[:1]
                     tar.addfile(info, io.BytesIO(data))
@@ -218,7 +217,7 @@ def _fingerprint(source: Path, entries: Sequence[SourceEntry], more: Mapping[str
 
 
 def _known(out_dir: Path, mark: str) -> str:
-    """Return the digest of the bundle built for the same fingerprint, or ""."""
+    """Return the digest of the bundle that was built for this fingerprint, else ""."""
     try:
         found = json.loads((out_dir / _CACHE).read_text())
         digest = str(found["digest"])
@@ -229,7 +228,7 @@ def _known(out_dir: Path, mark: str) -> str:
 
 
 def _prune(out_dir: Path) -> None:
-    """Keep the newest bundles; the bucket has the older ones."""
+    """Delete all but the newest bundles of this computer; older ones are in the bucket."""
     old = sorted(out_dir.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime_ns)[:-_KEEP]
     for path in old:
         path.unlink(missing_ok=True)

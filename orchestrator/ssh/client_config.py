@@ -1,4 +1,4 @@
-"""The machines in the words of OpenSSH's ssh_config, so that ssh, scp, rsync and editors reach them."""
+"""Write the machines as an ssh_config file, for ssh, scp, rsync and editors."""
 
 import shlex
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from orchestrator.ssh.pinned_keys import pinned
 from orchestrator.ssh.ssh_settings import SshSettings
 
 _SPECIAL = frozenset('"\\$%*?[]')
-"""What ssh_config reads in a path as something else than itself, or does so in some versions."""
+"""Characters that OpenSSH, or some version of it, interprets in a path of ssh_config."""
 
 
 @dataclass(frozen=True)
 class NamedHost:
-    """Hold the names that a person types for a machine, its own last, and the command that leads to it."""
+    """The host names of a machine in ssh_config, its own name last, and its ProxyCommand."""
 
     names: tuple[str, ...]
     proxy: tuple[str, ...]
@@ -26,17 +26,17 @@ class NamedHost:
 
 def client_config(machines: Sequence[NamedHost], settings: SshSettings, known_hosts: Path) -> str:
     """
-    Return a Host block for each machine. Nothing in it is an address, so it holds whatever becomes of them.
+    Return a Host block for each machine, without addresses, so that it stays valid when a machine is replaced.
 
-    *known_hosts* is the folder of `note_keys`. Nothing of it weakens OpenSSH: a machine that shows another key
-    is refused. Raise UsageError for a path that ssh_config cannot hold.
+    *known_hosts* is the folder that `note_keys` writes to. Host key checks stay strict. Raise UsageError for
+    a path that ssh_config cannot express.
     """
     return "\n".join(_block(one, settings, known_hosts) for one in machines)
 
 
 def note_keys(name: str, host: Host, settings: SshSettings, known_hosts: Path) -> None:
     """
-    Write down for OpenSSH which keys the machine *name* must show from now on.
+    Write the host keys that OpenSSH must accept for machine *name*.
 
     Raise HostKeyError for a machine without known keys, and OSError.
     """
@@ -48,7 +48,7 @@ def note_keys(name: str, host: Host, settings: SshSettings, known_hosts: Path) -
 
 
 def plain_path(path: Path) -> str:
-    """Return a path in quotes. Raise UsageError for one that ssh_config would read in another way."""
+    """Return *path* in quotes. Raise UsageError if ssh_config would interpret a character of it."""
     text = str(path)
     if not text.isprintable() or _SPECIAL & set(text):
         raise UsageError(
@@ -68,14 +68,15 @@ def _block(one: NamedHost, settings: SshSettings, known_hosts: Path) -> str:
             changed="nothing was written", code="TPU-101",
         )  # fmt: skip
     values = {
-        # OpenSSH reads the keys when the machine has answered, so after this command has written them.
+        # OpenSSH reads known_hosts after the ProxyCommand has connected, and that command writes the file
+        # first.
         "ProxyCommand": proxy.replace("%", "%%"),
         "User": settings.user, "IdentityFile": plain_path(settings.key), "IdentitiesOnly": "yes",
         "HostKeyAlias": own, "UserKnownHostsFile": plain_path(known_hosts / own),
         "GlobalKnownHostsFile": "/dev/null", "StrictHostKeyChecking": "yes", "UpdateHostKeys": "no",
-        # A machine runs other people's code: nothing of this computer is lent to it.
+        # A machine runs third-party code, so it gets no access to this computer's agent or display.
         "ForwardAgent": "no", "ForwardX11": "no",
-        # A machine that was taken away does not say goodbye.
+        # A preempted machine does not close its connections; only missing answers show that it is lost.
         "ServerAliveInterval": "15",
     }  # fmt: skip
     return "".join(

@@ -1,4 +1,4 @@
-"""One SSH connection, hardened: pinned host key, our key only, nothing of the user's SSH set-up, bounded."""
+"""One SSH connection: pinned host key, only the deployment's key, no ssh_config or agent, bounded in time."""
 
 import contextlib
 import logging
@@ -24,11 +24,11 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 class Connection:
     """
-    Open a connection to *host* and close it at the end of the `with` block.
+    A connection to *host* for one `with` block.
 
-    A watchdog closes it when *deadline* (seconds from now, None for none) passes, or when the machine has
-    been silent for `settings.stall`; it is asked for a sign of life three times within that time.
-    Raise HostKeyError for a wrong key and RemoteError for every other failure.
+    A watchdog closes it after *deadline* seconds (None: no limit), or when the machine has not answered for
+    `settings.stall` seconds; within that time three keepalive requests are sent. Raise HostKeyError for a
+    wrong key and RemoteError for every other failure.
     """
 
     def __init__(self, host: Host, settings: SshSettings, deadline: float | None) -> None:
@@ -58,14 +58,14 @@ class Connection:
         threading.Thread(target=self._ping, args=(self._watchdog,), name="ssh-ping", daemon=True).start()
 
     def shut(self) -> None:
-        """Close the connection and give the route back."""
+        """Close the connection and release its route."""
         if self._watchdog is not None:
             self._watchdog.stop()
         self.close()
         self._route.close()
 
     def touch(self) -> None:
-        """Reset the stall timer: the machine took or gave data."""
+        """Reset the stall timer after data was sent or received."""
         if self._watchdog is not None:
             self._watchdog.touch()
 
@@ -89,9 +89,9 @@ class Connection:
 
     def dial(self, address: str, port: int, peer: tuple[str, int]) -> paramiko.Channel:
         """
-        Connect to an address as the machine sees it; *peer* is who asked for it here.
+        Open a TCP connection from the machine to *address*; *peer* is the originator to report (RFC 4254 7.2).
 
-        Raise RemoteError when nothing listens there, or the connection is gone.
+        Raise RemoteError if nothing listens there or the SSH connection is lost.
         """
         try:
             channel: paramiko.Channel = self._transport().open_channel(
@@ -103,14 +103,14 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Say whether the connection still stands."""
+        """Return whether the connection is open and logged in."""
         try:
             return self._transport().is_active()
         except EOFError:
             return False
 
     def fault(self, error: BaseException | None = None) -> RemoteError:
-        """Build the error for a connection that failed; the watchdog's reason comes first."""
+        """Return the error for a failed connection; the watchdog's reason has priority over *error*."""
         said, hint = self._route.fault()
         what = self._reason() or said or self._flood() or _describe(error)
         return RemoteError(
@@ -119,12 +119,12 @@ class Connection:
         )
 
     def cancel(self) -> None:
-        """Cut the connection, also one that is just being made."""
+        """Close the connection, also while it is being opened."""
         self._cancelled = True
         self.close()
 
     def close(self) -> None:
-        """Cut the connection at once, from any thread."""
+        """Close the connection at once; safe to call from any thread."""
         connection = self._connection
         transport = connection.client.get_transport() if connection is not None else None
         if transport is not None:
@@ -132,14 +132,14 @@ class Connection:
             with contextlib.suppress(OSError):
                 transport.sock.shutdown(socket.SHUT_RDWR)
         if connection is not None:
-            # A connection that is half gone fails in many ways; it is gone.
+            # A half-closed connection raises errors of many types, and none of them matters any more.
             with contextlib.suppress(Exception):
                 connection.client.close()
 
     def _log_in(self) -> None:
-        """Connect and log in; a connection that breaks before the login is tried once more."""
+        """Connect and log in; retry once if the connection breaks before the login."""
         error = self._attempt()
-        # Nothing was run yet, so a repeat is safe; sshd drops connections when many come at once (MaxStartups).
+        # No command has run yet, so a retry is safe; sshd drops connections beyond MaxStartups.
         if error is not None and _may_repeat(error) and not self._reason():
             self.close()
             error = self._attempt()
@@ -149,7 +149,7 @@ class Connection:
             raise fault from error
 
     def _attempt(self) -> Exception | None:
-        """Connect once and return what went wrong."""
+        """Connect once; return the error, or None."""
         try:
             self._connect()
         except Exception as error:  # paramiko raises its own, socket and EOF errors here
@@ -167,20 +167,20 @@ class Connection:
         return self._watchdog.reason if self._watchdog is not None else ""
 
     def _flood(self) -> str:
-        """Return the reason if we closed the connection because the machine sent too much, else an empty text."""
+        """Return the reason if the connection was closed for a flood of data, else ""."""
         client = self._connection.client if self._connection is not None else None
         transport = client.get_transport() if client is not None else None
         met = getattr(transport, "saved_exception", None)
         return str(met) if isinstance(met, FloodError) else ""
 
     def _patience(self) -> float:
-        """Return the seconds that remain to connect and log in, for all tries together."""
+        """Return the seconds left to connect and log in, shared by all attempts."""
         remaining = self._watchdog.remaining() if self._watchdog is not None else None
         return patience(self.host, self.settings.connect) if remaining is None else max(0.1, remaining)
 
     def _connect(self) -> None:
-        """Build fabric's connection, replace what it trusts, and open it."""
-        # Keys first: a machine without a pin is not even dialled.
+        """Open fabric's connection with our key, our host keys and nothing of the user's set-up."""
+        # Host keys first: a machine without pinned keys is not even contacted.
         keys = pinned(self.host, self.settings.known_hosts, self.settings.warn)
         sock = self._route.open(self._patience())
         limit = self._patience()
@@ -188,7 +188,8 @@ class Connection:
             self.host.address,
             user=self.settings.user,
             port=self.host.port,
-            # Empty: the user's ~/.ssh/config may name proxies, agents and other keys for this address.
+            # An empty config: the user's ~/.ssh/config may set proxies, agents and other keys for this
+            # address.
             config=fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig()),
             forward_agent=False,
             connect_kwargs={
@@ -208,7 +209,7 @@ class Connection:
         for key in keys:
             client.get_host_keys().add(_entry(self.host), key.get_name(), key)
         self._connection.open()
-        # `cancel` may have come while there was nothing to close yet.
+        # `cancel` may have run before there was a connection to close.
         if self._cancelled:
             raise RemoteError("interrupted")
 
@@ -224,12 +225,12 @@ class Connection:
         self._watchdog = Watchdog(self.close, deadline, stall)
 
     def _ping(self, watchdog: Watchdog) -> None:
-        """Ask for an answer again and again: data sent into a dead connection looks like success."""
+        """Send keepalive requests that need an answer: a write to a dead connection succeeds."""
         while not watchdog.wait(self.settings.stall / 3):
             try:
                 transport = self._transport()
                 transport.global_request("keepalive@openssh.com", wait=True)
-            except Exception:  # The connection is gone in one of many ways; whoever uses it is told which.
+            except Exception:  # The connection is lost; the thread that uses it raises the error.
                 return
             if not transport.is_active():
                 return
@@ -237,19 +238,19 @@ class Connection:
 
 
 def _entry(host: Host) -> str:
-    """Return the name under which paramiko looks a host key up."""
+    """Return the name under which paramiko looks up the host key."""
     return host.address if host.port == 22 else f"[{host.address}]:{host.port}"
 
 
 def _may_repeat(error: BaseException) -> bool:
-    """Say whether the connection broke before the login was judged; a refused key stays refused."""
+    """Return whether the connection broke before the login was answered; a refused key is not retried."""
     if isinstance(error, paramiko.AuthenticationException | paramiko.ssh_exception.NoValidConnectionsError):
         return False
     return isinstance(error, paramiko.SSHException | EOFError | ConnectionResetError | BrokenPipeError)
 
 
 def _describe(error: BaseException | None) -> str:
-    """Say in words what paramiko raised."""
+    """Return a message for an exception of paramiko or the socket."""
     if isinstance(error, paramiko.AuthenticationException):
         return "the machine refused the SSH key (it may still be booting)"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError | ConnectionRefusedError):

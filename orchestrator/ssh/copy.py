@@ -36,12 +36,20 @@ sum=$(sha256sum <"$2")
 echo "${{sum%% *}}"
 cat -- "$2"
 """
-"""Relative paths are those of the job's folder. First comes the checksum: a file that changes then is refused."""
+"""
+Print the sha256, then the content; the caller refuses a file that changed in between.
+
+A relative path is relative to the job's folder.
+"""
 _DIGEST = hashlib.sha256().digest_size * 2
 
 
 def send(connection: "Connection", source: Path, target: str, root: str) -> None:
-    """Copy *source* to *target* on the machine, into it where that is a folder. Raise RemoteError and OSError."""
+    """
+    Copy file *source* to *target* on the machine, atomically; a folder as target gets it under its name.
+
+    Raise RemoteError and OSError.
+    """
     digest = sha256_of(source)
     # An empty file cannot be mapped.
     data = map_file(source) if source.stat().st_size else b""
@@ -57,7 +65,7 @@ def send(connection: "Connection", source: Path, target: str, root: str) -> None
 
 
 def fetch(connection: "Connection", source: str, target: Path, root: str) -> None:
-    """Copy *source* of the machine to the file *target*. Raise RemoteError and OSError."""
+    """Copy file *source* of the machine to *target*, atomically. Raise RemoteError and OSError."""
     with connection, replacing(target, 0o644) as file:
         channel = connection.execute(elevated("tpuctl-cp", _GIVE, root, source))
         head, found = b"", hashlib.sha256()
@@ -74,5 +82,5 @@ def fetch(connection: "Connection", source: str, target: Path, root: str) -> Non
 
 
 def failed(connection: "Connection", why: str, target: str) -> RemoteError:
-    """Return the error for a copy that came to nothing."""
+    """Return the error for a copy that failed and left *target* as it was."""
     return RemoteError(f"copying with {connection.host.name}: {why}", changed=f"{target} is as it was")

@@ -1,4 +1,4 @@
-"""Shell text that runs a script with the rights the machine folder needs."""
+"""Wrap a script so that it runs with the rights that the machine folder needs."""
 
 from shlex import quote
 

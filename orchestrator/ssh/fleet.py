@@ -1,4 +1,4 @@
-"""All machines at once: the Remote port over SSH."""
+"""Implement the Remote port over SSH, on all machines in parallel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,25 +28,25 @@ class Ssh:
         self.settings = settings
 
     def connect(self, host: Host, deadline: float | None = None) -> "Connection":
-        """Return a connection to *host* that is not open yet; all others here are made by it."""
+        """Return a connection to *host*, not opened yet. Every connection of this class comes from here."""
         # fabric and paramiko take 0.3 s, and most commands reach no machine.
         from orchestrator.ssh.connection import Connection
 
         return Connection(host, self.settings, deadline)
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[PushResult]:
-        """Put the bundle on every host; a failed host says so in its result. Raise HostKeyError."""
+        """Install the bundle on every host; a failure is in the host's result. Raise HostKeyError only."""
         data, target = map_file(bundle), root or self.settings.root
         return self._each(
             hosts, self.settings.push, lambda connection: push_one(connection, data, digest, target)
         )
 
     def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
-        """Run a shell command on every host within *deadline* seconds; raise RemoteError for a lost one."""
+        """Run a shell command on every host within *deadline* seconds; raise RemoteError if one fails."""
         return self._each(hosts, deadline, lambda connection: run_one(connection, command, stdin.encode()))
 
     def ask(self, hosts: Sequence[Host], command: str, deadline: float) -> list[CommandAnswer]:
-        """Run a shell command on every host within *deadline* seconds; a lost one says so in its answer."""
+        """Run a shell command on every host within *deadline* seconds; a failure is in the host's answer."""
         return self._each(hosts, deadline, lambda connection: answer_of(connection, command))
 
     def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
@@ -56,7 +56,7 @@ class Ssh:
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int = 0o644) -> None:
         """
-        Put a small file at *target* below the machine folder of every host, whole or not at all.
+        Write a small file at *target*, below the machine folder of every host, atomically.
 
         Raise RemoteError.
         """
@@ -66,18 +66,18 @@ class Ssh:
         )
 
     def follow(self, host: Host, command: str) -> Iterator[str]:
-        """Yield the lines of a command as they come. Raise RemoteError when the connection is lost."""
+        """Yield the output lines of a command as they arrive. Raise RemoteError when the connection is lost."""
         return follow(self.connect(host), command)
 
     def shell(self, host: Host, command: str | None = None) -> int:
-        """Give the user a shell (or one command) on *host* and return its exit code. Raise RemoteError."""
+        """Open an interactive shell (or run one command) on *host*; return its exit code. Raise RemoteError."""
         return shell(self.connect(host), command)
 
     def _each(self, hosts: Sequence[Host], deadline: float, work: "Callable[[Connection], T]") -> list[T]:
         """
-        Do *work* for all hosts, wait for all of them, then raise what went wrong.
+        Run *work* for all hosts in parallel, wait for all of them, then raise the most important error.
 
-        An interrupt cuts every connection, so that no thread stays behind.
+        An interrupt closes every connection, so that no thread outlives the command.
         """
         connections = [self.connect(host, deadline) for host in hosts]
         pool = ThreadPoolExecutor(max(1, min(self.settings.parallel, len(hosts))), "ssh")
@@ -85,7 +85,8 @@ class Ssh:
             futures = [pool.submit(work, connection) for connection in connections]
             faults = [error for future in futures if (error := future.exception()) is not None]
         except BaseException:
-            # Threads cannot be interrupted, and Python waits for them at its end: so their connections are cut.
+            # Python joins its threads at exit, and a thread cannot be interrupted; closing its connection
+            # ends it.
             for connection in connections:
                 connection.cancel()
             raise
@@ -97,7 +98,7 @@ class Ssh:
 
 
 def _together(faults: Sequence[BaseException]) -> BaseException:
-    """Make one error of many: a wrong host key comes first, then an error that is not SSH's."""
+    """Return one error for many: a wrong host key first, then errors that are not SSH's, then all others joined."""
     ranked = sorted(
         faults, key=lambda fault: (not isinstance(fault, HostKeyError), isinstance(fault, RemoteError))
     )

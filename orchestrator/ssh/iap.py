@@ -1,4 +1,4 @@
-"""A connection through Google's Identity-Aware Proxy: the standard input and output of a gcloud of its own."""
+"""Connect through Identity-Aware Proxy, over the standard input and output of a gcloud process."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from orchestrator.errors import NoGcloudError
 from orchestrator.private_folders import private_folder
 
 START_SECONDS = 30.0
-"""Seconds that gcloud may take to start and to connect, besides the bound of every connection."""
+"""Seconds added to the time limit of a connection, for gcloud to start and connect."""
 INSTALL = "install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), then: gcloud auth login"
 _HINTS = {
     "4003": "allow Identity-Aware Proxy: tpuctl doctor   prints the firewall rule for your network (iap)",
@@ -29,10 +29,10 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 class IapPipe:
     """
-    Start gcloud for one connection; it is a socket to whoever speaks SSH over it.
+    A gcloud process that carries one connection, with the methods of a socket that paramiko needs.
 
-    *folder* is where gcloud may keep what it needs for a local cloud, instead of the user's own settings.
-    Raise NoGcloudError when gcloud is not installed here.
+    *folder* is gcloud's configuration folder for a local cloud, instead of the user's own. Raise
+    NoGcloudError if gcloud is not installed.
     """
 
     def __init__(self, target: Iap, port: int, folder: Path) -> None:
@@ -44,47 +44,47 @@ class IapPipe:
                 hint=INSTALL,
             )
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the connection
-        # Two pairs: gcloud makes its input non-blocking, and its output must not become so with it.
+        # Two socket pairs: gcloud makes its standard input non-blocking, which must not apply to its output.
         self._inward, its_input = socket.socketpair()
         self._outward, its_output = socket.socketpair()
         with its_input, its_output:
             self._process = subprocess.Popen(
                 [program, *_words(target, port)], env=_environment(target, folder),
                 stdin=its_input.fileno(), stdout=its_output.fileno(), stderr=self._said,
-                start_new_session=True,  # Ctrl-C in the terminal is ours to handle, not gcloud's
+                start_new_session=True,  # so that Ctrl-C in the terminal reaches only tpuctl
             )  # fmt: skip
         self._ended = False
         self._end = weakref.finalize(self, _end, self._process)
 
     def send(self, data: bytes) -> int:
-        """Send some of *data*, and return how much."""
+        """Send the beginning of *data*; return the number of bytes sent."""
         return self._inward.send(data)
 
     def recv(self, size: int) -> bytes:
-        """Return what came, nothing at the end."""
+        """Return received bytes, b"" at the end of the stream."""
         data = self._outward.recv(size)
         self._ended = self._ended or not data
         return data
 
     def settimeout(self, seconds: float | None) -> None:
-        """Bound each `send` and `recv`."""
+        """Set the timeout of `send` and `recv` in seconds."""
         self._inward.settimeout(seconds)
         self._outward.settimeout(seconds)
 
     def shutdown(self, how: int) -> None:
-        """End the connection in the given direction."""
+        """Shut down *how* (socket.SHUT_*) on both pipes."""
         for pipe in (self._inward, self._outward):
             with contextlib.suppress(OSError):
                 pipe.shutdown(how)
 
     def close(self) -> None:
-        """End gcloud."""
+        """End gcloud and close the pipes."""
         self._end()
         self._inward.close()
         self._outward.close()
 
     def fault(self) -> tuple[str, str]:
-        """Return why gcloud ended, in its own words, and what to do; nothing where it gave no reason."""
+        """Return gcloud's error message and a hint; both are empty if it still runs or printed nothing."""
         if not self._over():
             return "", ""
         self._said.seek(0)
@@ -97,7 +97,7 @@ class IapPipe:
         return f"gcloud says: {words}", hint
 
     def _over(self) -> bool:
-        """Say whether gcloud has ended; one whose output has ended is about to."""
+        """Return whether gcloud has ended; after the end of its output, wait up to 1 s for it."""
         if self._ended:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1.0)
@@ -110,14 +110,14 @@ def _words(target: Iap, port: int) -> list[str]:
         f"--project={target.project}", f"--zone={target.zone}", "--verbosity=error",
     ]  # fmt: skip
     if target.relay:
-        # A local cloud's certificate is its own, and gcloud has no way to be told of its authority alone.
+        # The local cloud signs its own certificate, and gcloud cannot be given a CA for this URL alone.
         words += [f"--iap-tunnel-url-override={target.relay}"]
         words += ["--iap-tunnel-insecure-disable-websocket-cert-check"]
     return words
 
 
 def _environment(target: Iap, folder: Path) -> dict[str, str]:
-    """Return the environment of gcloud; for a local cloud without the user's login, settings and proxies."""
+    """Return gcloud's environment; for a local cloud without the user's login and proxies."""
     environment = {**os.environ, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
     if not target.relay:
         return environment
@@ -127,7 +127,7 @@ def _environment(target: Iap, folder: Path) -> dict[str, str]:
     }  # fmt: skip
     private_folder(folder)
     token = folder / "token"
-    # Another command may read it just now, so it must never be half written.
+    # A parallel command may read the token now, so it is replaced by a rename.
     fresh = folder / f"token.{os.getpid()}.{threading.get_ident()}"
     fresh.write_text("local-cloud")
     fresh.replace(token)

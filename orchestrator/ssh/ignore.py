@@ -1,4 +1,4 @@
-"""Which paths of the source folder stay at home: .gitignore and .tpuctlignore, nested ones too, and keys."""
+"""Decide which paths of the source folder are excluded: .gitignore, .tpuctlignore (nested too) and keys."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ FILES = (".gitignore", ".tpuctlignore")
 ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle", DATA_LIST})
 WRITTEN = ("/tpuctl.yaml", "/tpuctl.schema.json", "/*-report.html", "/tpuctl-support-*.zip")
 """
-What tpuctl reads or writes itself: a comment in the file or a new report is no new code.
+Files that tpuctl itself reads or writes: a change of them is no change of the code.
 
-The user's rules win over these, and over those of `KEY_FILES`.
+The user's rules override these and those of `KEY_FILES`.
 """
 
 
 class IgnoreReason(Enum):
-    """Say whose rule decided: nobody's, the user's, tpuctl's for keys, or tpuctl's for all else."""
+    """Whose rule excluded a path: no rule, the user's, tpuctl's for keys, tpuctl's for everything else."""
 
     NOBODY = "nobody"
     USER = "user"
@@ -32,7 +32,7 @@ class IgnoreReason(Enum):
 
 @dataclass(frozen=True)
 class IgnoreVerdict:
-    """Say whether a path stays at home, why, and by which line (file:line, for rules of the user)."""
+    """Whether a path is excluded, why, and by which line (file:line, for rules of the user)."""
 
     home: bool
     why: IgnoreReason = IgnoreReason.NOBODY
@@ -40,13 +40,13 @@ class IgnoreVerdict:
 
     @property
     def asked_for(self) -> bool:
-        """Say whether a `!` rule of the user sends it."""
+        """Return whether a `!` rule of the user includes the path."""
         return not self.home and self.why is IgnoreReason.USER
 
 
 @dataclass(frozen=True)
 class _Level:
-    """Hold the rules of one folder ("" or ending in "/", relative to the source); *lines* name their places."""
+    """The rules of one folder ("" or ending in "/", relative to the source); *lines* are their file:line."""
 
     prefix: str
     spec: GitIgnoreSpec
@@ -56,21 +56,21 @@ class _Level:
 
 @dataclass(frozen=True)
 class Rules:
-    """Hold the rules that reach a folder: its own first, then those of the folders above."""
+    """The rules that apply in a folder: its own first, then those of its parents."""
 
     levels: tuple[_Level, ...] = ()
 
     def entering(self, folder: Path, prefix: str) -> "Rules":
         """
-        Return the rules inside *folder*, whose path relative to the source is *prefix*.
+        Return the rules that apply in *folder*, whose path relative to the source is *prefix*.
 
-        Raise UsageError for a rule that cannot be read.
+        Raise UsageError for a rule that cannot be parsed.
         """
         rules: list[tuple[str, str]] = []
         for name in FILES:
             file = folder / name
             if file.is_file():
-                # The library counts no empty lines, so these must not be among the places either.
+                # pathspec drops empty lines, so the list of places must drop them too.
                 rules += [(line, f"{prefix}{name}:{n}") for n, line in enumerate(_lines(file), 1) if line]
         if not rules:
             return self
@@ -86,7 +86,7 @@ class Rules:
         return Rules((_Level(prefix, spec, lines=places), *self.levels))
 
     def judge(self, path: str, name: str, folder: bool) -> IgnoreVerdict:
-        """Tell whether *path* (relative to the source) stays at home; the nearest rule decides."""
+        """Decide whether *path* (relative to the source) is excluded; the nearest rule wins."""
         if name in ALWAYS:
             return IgnoreVerdict(home=True, why=IgnoreReason.OURS)
         for level in self.levels:
@@ -99,13 +99,13 @@ class Rules:
 
 
 def first_rules(written: Sequence[str] = ()) -> Rules:
-    """Return the rules that hold where no file of the user's says anything; *written* adds to WRITTEN."""
+    """Return the rules that apply before any file of the user; *written* adds to WRITTEN."""
     ours = {IgnoreReason.KEY: KEY_FILES, IgnoreReason.OURS: (*WRITTEN, *written)}
     return Rules(tuple(_Level("", _compiled(lines), why) for why, lines in ours.items()))
 
 
 def named_like_a_key(path: str) -> bool:
-    """Say whether tpuctl's own rules would keep the path at home as a key."""
+    """Return whether tpuctl's own rules exclude the path as a key."""
     return bool(_compiled(KEY_FILES).match_file(path))
 
 
@@ -121,5 +121,5 @@ def _lines(file: Path) -> list[str]:
 
 
 def _compiled(lines: Iterable[str]) -> GitIgnoreSpec:
-    # The library takes the quickest engine that is installed; re2 knows no names that are not UTF-8.
+    # By default pathspec picks the fastest engine installed, and re2 rejects names that are not UTF-8.
     return GitIgnoreSpec.from_lines(lines, backend="simple")

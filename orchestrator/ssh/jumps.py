@@ -1,4 +1,4 @@
-"""One connection to each machine that others are reached through, for all who need it."""
+"""Share one connection to each jump host among all threads."""
 
 import threading
 from collections.abc import Callable
@@ -7,26 +7,26 @@ from typing import Any, Protocol
 from orchestrator.domain.ports import Host
 
 IDLE_SECONDS = 30.0
-"""Seconds for which an unused connection to a jump host stays open: a pass has several steps."""
+"""Seconds that an unused connection to a jump host stays open; one pass connects several times."""
 
 
 class Jump(Protocol):
-    """An SSH connection that can open TCP connections on the machine's side."""
+    """An SSH connection that can open TCP connections from the machine."""
 
     host: Host
 
     @property
     def alive(self) -> bool:
-        """Say whether the connection still stands."""
+        """Return whether the connection is open."""
 
     def dial(self, address: str, port: int, peer: tuple[str, int]) -> Any:
-        """Connect to an address as the machine sees it. Raise RemoteError."""
+        """Open a TCP connection from the machine to *address*. Raise RemoteError."""
 
     def open(self) -> None:
         """Connect and log in. Raise HostKeyError and RemoteError."""
 
     def shut(self) -> None:
-        """Close the connection and all that it runs over."""
+        """Close the connection and its own route."""
 
 
 class Jumps:
@@ -39,8 +39,8 @@ class Jumps:
         self._timers: dict[Jump, threading.Timer] = {}
 
     def take(self, host: Host, connect: Callable[[Host], Jump]) -> Jump:
-        """Return an open connection to *host*: the one that stands, else a new one. Raise RemoteError."""
-        # Connecting under the lock is meant: 16 workers behind one VM must not log in to it 16 times.
+        """Return an open connection to *host*, an existing one if possible. Raise RemoteError and HostKeyError."""
+        # The lock is held while connecting, so that 16 workers behind one VM log in to it once, not 16 times.
         with self._lock:
             jump = self._connections.get(host)
             if jump is None or not jump.alive:
@@ -53,7 +53,7 @@ class Jumps:
             return jump
 
     def give(self, jump: Jump) -> None:
-        """Give a connection back; it is closed when nobody takes it for a while, at once when it is broken."""
+        """Return a connection. The last user's return closes it after IDLE_SECONDS, or at once if it is broken."""
         with self._lock:
             self._users[jump] -= 1
             if self._users[jump] > 0:
@@ -68,14 +68,15 @@ class Jumps:
 
     def _expire(self, jump: Jump) -> None:
         with self._lock:
-            # A timer that fires while somebody takes the connection is cancelled too late: it is no longer listed.
+            # `take` may run while this timer waits for the lock. It has then removed the timer, which must
+            # not close.
             if self._timers.get(jump) is threading.current_thread():
                 self._drop(jump)
 
     def _drop(self, jump: Jump) -> None:
         self._timers.pop(jump, None)
         self._users.pop(jump, None)
-        # A broken connection may have been replaced meanwhile: the new one stays.
+        # A broken connection may already have been replaced; keep the new one.
         if self._connections.get(jump.host) is jump:
             del self._connections[jump.host]
         jump.shut()

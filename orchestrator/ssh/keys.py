@@ -30,9 +30,9 @@ class DeploymentKey:
 
 def ensure_key(folder: Path) -> DeploymentKey:
     """
-    Return the key in *folder*, made first where there is none; two makers end with the same key.
+    Return the key in *folder*; create it if there is none. Parallel callers get the same key.
 
-    The folder gets mode 0700 and the file 0600 under any umask. Raise UsageError when the file is damaged.
+    The folder gets mode 0700 and the file 0600 under any umask. Raise UsageError if the file is damaged.
     """
     private_folder(folder)
     folder.chmod(0o700)
@@ -44,12 +44,12 @@ def ensure_key(folder: Path) -> DeploymentKey:
 
 
 def forget_key(folder: Path) -> None:
-    """Remove the key; one that is gone is fine."""
+    """Remove the key, if it exists."""
     (folder / KEY_FILE).unlink(missing_ok=True)
 
 
 def _create(path: Path) -> None:
-    """Write a new private key whole or not at all; an existing file wins."""
+    """Write a new private key atomically; an existing file is kept."""
     text = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
@@ -59,7 +59,7 @@ def _create(path: Path) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # A link, not a rename: of two makers at the same time the second must not replace a key in use.
+        # A link fails if the file exists; a rename would replace a key that another process already uses.
         os.link(temporary, path)
     except FileExistsError:
         return
@@ -68,7 +68,7 @@ def _create(path: Path) -> None:
 
 
 def _public(path: Path) -> str:
-    """Return the public half of a private key file."""
+    """Return the public half of a private key file. Raise UsageError if it is damaged."""
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
     except (ValueError, TypeError) as error:

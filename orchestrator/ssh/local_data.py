@@ -1,8 +1,4 @@
-"""
-The job's data on its way from this computer to the bucket.
-
-Each file is read once, and uploaded once, under the sha256 of what it holds.
-"""
+"""Upload the job's data from this computer to the bucket, each content once, named by its sha256."""
 
 import base64
 import contextlib
@@ -25,9 +21,9 @@ from orchestrator.private_folders import private_folder
 from orchestrator.ssh.ignore import named_like_a_key
 
 MOST_FILES = 100_000
-"""Files of all sets together: each is an object of the bucket, and a line of the list that machines read."""
+"""Limit for all data sets together: each file is an object and a line of the list that machines read."""
 PARALLEL = 8
-"""Uploads at a time."""
+"""Uploads at the same time."""
 _SKIPPED = frozenset({".git", ".DS_Store"})
 _NOTHING = "Nothing was sent."
 Stamp = tuple[int, int, int, int]
@@ -36,7 +32,7 @@ Stamp = tuple[int, int, int, int]
 @dataclass(frozen=True)
 class DataFile:
     """
-    Hold one file of this computer: its place below its set, sha256 (hex) and crc32c (base64) of its bytes.
+    One local file: its path in the data set, sha256 (hex) and crc32c (base64).
 
     *stamp* changes whenever the content may have changed.
     """
@@ -51,7 +47,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Hold one line of `job.data`; of a folder of a bucket (gs://...) the machines list the files themselves."""
+    """One entry of `job.data`. If its source is gs://..., machines list the files themselves."""
 
     name: str
     source: str
@@ -59,12 +55,12 @@ class DataSet:
 
     @property
     def in_bucket(self) -> bool:
-        """Say whether it is read from a bucket, not from this computer."""
+        """Return whether the data is read from a bucket instead of this computer."""
         return self.source.startswith("gs://")
 
     @property
     def size(self) -> int:
-        """Return the bytes of its files on this computer."""
+        """Bytes of its files on this computer."""
         return sum(file.size for file in self.files)
 
 
@@ -72,10 +68,11 @@ def scan(
     wanted: Mapping[str, str], base: Path, cache: Path, progress: Callable[[int, int], None] = lambda *_: None
 ) -> tuple[DataSet, ...]:
     """
-    Return what *wanted* (name to source) stands for; local sources are relative to *base*.
+    Return the data sets for *wanted* (name to source); a local source is relative to *base*.
 
-    Bytes that were read before, by size and times, are not read again: *cache* remembers. *progress* gets how many
-    bytes of how many are read. Raise UsageError for what is missing, unreadable, special, or a key.
+    *cache* remembers checksums by size and times, so that unchanged files are not read again. *progress* gets
+    the bytes read and their total. Raise UsageError for a source that is missing, unreadable, a special file,
+    or a key.
     """
     found = {
         name: [] if source.startswith("gs://") else _walk(name, base / Path(source).expanduser())
@@ -96,14 +93,14 @@ def scan(
 
 
 def size_of(wanted: Mapping[str, str], base: Path) -> int:
-    """Return the bytes of all local sources, without reading them. Raise UsageError as `scan` does."""
+    """Return the bytes of all local sources without reading the files. Raise UsageError as `scan` does."""
     local = {name: source for name, source in wanted.items() if not source.startswith("gs://")}
     walks = (_walk(name, base / Path(source).expanduser()) for name, source in local.items())
     return sum(path.stat().st_size for found in walks for _, path in found)
 
 
 def listing(sets: Sequence[DataSet]) -> bytes:
-    """Return the list that travels with the code: the same files give the same bytes."""
+    """Return the file list that is bundled with the code, as JSON; the same files give the same bytes."""
     body = [
         {
             "name": one.name,
@@ -122,7 +119,7 @@ def stamp_of(path: Path) -> Stamp:
 
 
 def changed(file: DataFile) -> UsageError:
-    """Return the error for a file that is not any more what was read."""
+    """Return the error for a file that changed after it was read."""
     return UsageError(
         f"{file.path} of job.data changed while it was read",
         hint="stop what writes to it, then run the command again",
@@ -133,9 +130,10 @@ def changed(file: DataFile) -> UsageError:
 
 def missing(store: Store, sets: Sequence[DataSet]) -> list[DataFile]:
     """
-    Return the files that the bucket does not hold as they are, each content once.
+    Return the files that the bucket lacks, each content once.
 
-    An upload that was killed while its file was being written has left another checksum than is wanted.
+    An object with another checksum counts as missing: an upload that was killed while its file was written
+    leaves such a one.
     """
     wanted = {file.sha256: file for one in sets for file in one.files}
     held = store.checksums(DATA) if wanted else {}
@@ -144,10 +142,10 @@ def missing(store: Store, sets: Sequence[DataSet]) -> list[DataFile]:
 
 def send(store: Store, files: Sequence[DataFile], sent: Callable[[DataFile], None]) -> None:
     """
-    Upload what is `missing`, some at a time; *sent* is called with each file that is there.
+    Upload the `missing` files, PARALLEL at a time; call *sent* after each one.
 
-    May be killed and repeated at any line. Raise UsageError for a file that changes meanwhile; what was read
-    of it is taken away again.
+    Safe to repeat after a kill at any line. Raise UsageError for a file that changes meanwhile; its object is
+    deleted.
     """
     there = store.checksums(DATA)
 
@@ -156,10 +154,10 @@ def send(store: Store, files: Sequence[DataFile], sent: Callable[[DataFile], Non
         if stamp_of(file.path) != file.stamp:
             raise changed(file)
         if name in there:
-            # It is in `missing`, so this object is damaged; an upload does not overwrite one that exists.
+            # The file is in `missing`, so an existing object is damaged, and an upload never overwrites.
             store.delete(name)
         store.upload(name, file.path)
-        # The bytes that went out may be others than those that were hashed, under a name that says otherwise.
+        # The file may have changed after it was hashed: the object would then not match its name.
         if stamp_of(file.path) != file.stamp:
             store.delete(name)
             raise changed(file)
@@ -179,7 +177,7 @@ def _file(place: str, path: Path, sums: Mapping[Path, tuple[Stamp, str, str]]) -
 
 
 def _walk(name: str, source: Path) -> list[tuple[str, Path]]:
-    """Return place and path of each file of a set; a single file is a folder of one."""
+    """Return relative path and path of each file of a set; a single file counts as a folder with one file."""
     if source.is_file():
         return [(source.name, source)]
     if not source.is_dir():
@@ -223,7 +221,7 @@ def _refused(what: str, hint: str) -> UsageError:
 def _sums(
     paths: Sequence[Path], cache: Path, progress: Callable[[int, int], None]
 ) -> dict[Path, tuple[Stamp, str, str]]:
-    """Return stamp, sha256 and crc32c of each file; four are read at once."""
+    """Return stamp, sha256 and crc32c of each file; four are read in parallel."""
     known = _recall(cache)
     try:
         stamps = {path: stamp_of(path) for path in paths}

@@ -1,8 +1,8 @@
 """
-Host keys: which key a machine must show, and the refusal of every other.
+Pin host keys: which key a machine must show; every other key is refused.
 
-The pins come from the machine's guest attributes, read over TLS. They are remembered by machine
-name (a TPU's name holds its incarnation), so that a pin outlives an unreadable attribute.
+The keys come from the machine's guest attributes, read over TLS. They are stored by machine name (a TPU's
+name holds its incarnation), so that they stay known while the attributes are unreadable.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _NOTHING_SENT = "Nothing was sent to it."
 
 
 def remember(folder: Path, host: Host) -> None:
-    """Write down the pins of *host*: one file for each machine name, replaced whole."""
+    """Store the pinned keys of *host*, one file for each machine name, replaced atomically."""
     private_folder(folder)
     text = "".join(f"{key}\n" for key in host.host_keys)
     target = _file(folder, host.name)
@@ -32,7 +32,7 @@ def remember(folder: Path, host: Host) -> None:
 
 
 def recall(folder: Path, name: str) -> tuple[str, ...]:
-    """Return the remembered pins of a machine; none is an empty tuple."""
+    """Return the stored keys of a machine; an empty tuple if there are none."""
     target = _file(folder, name)
     return tuple(target.read_text().split("\n")[:-1]) if target.exists() else ()
 
@@ -41,12 +41,12 @@ def pinned(
     host: Host, folder: Path | None, warn: Callable[[str], None] = lambda _: None
 ) -> tuple[paramiko.PKey, ...]:
     """
-    Return the keys *host* may show, the preferred kind first; *warn* of a machine whose keys have changed.
+    Return the keys that *host* may show, preferred type first; call *warn* if its keys have changed.
 
-    Raise HostKeyError when there is none, or a line is no key we know.
+    Raise HostKeyError if there is none, or if a line is not a known type of key.
     """
     before = recall(folder, host.name) if folder is not None else ()
-    # Without published keys the remembered ones hold: never the key that the machine happens to show.
+    # If none are published, use the stored ones, never the key that the machine shows.
     lines = host.host_keys or before
     if not lines:
         raise HostKeyError(
@@ -57,8 +57,9 @@ def pinned(
     keys = sorted((_parse(host, line) for line in lines), key=lambda key: _rank(key.get_name()))
     if host.host_keys and folder is not None:
         if before and not set(before) & set(host.host_keys):
-            # A machine recreated under its old name has new keys; so has one whose owner publishes others.
-            # No refusal: what the machine publishes through Google has more authority than our memory.
+            # New keys are normal for a machine recreated under its old name, or when its owner publishes
+            # others. What is published through Google's API is more trustworthy than our copy, so this only
+            # warns.
             warn(
                 f"{host.name} publishes other host keys than before, now {fingerprint(keys[0])}: expected if "
                 "the machine was recreated, otherwise somebody on it, or in the project, has changed them"
@@ -68,7 +69,7 @@ def pinned(
 
 
 def refusal(host: Host, shown: paramiko.PKey, expected: Sequence[paramiko.PKey]) -> HostKeyError:
-    """Build the error for a machine that shows another key than its pins."""
+    """Return the error for a machine that shows a key other than the pinned ones."""
     wanted = ", ".join(f"{key.get_name()} {fingerprint(key)}" for key in expected)
     return HostKeyError(
         f"{host.name} ({host.address} port {host.port}) presents the host key {shown.get_name()} "
@@ -85,7 +86,7 @@ def fingerprint(key: paramiko.PKey) -> str:
 
 
 def _parse(host: Host, line: str) -> paramiko.PKey:
-    """Read one `type base64 [comment]` line."""
+    """Parse one `type base64 [comment]` line. Raise HostKeyError."""
     try:
         kind, text = line.split()[:2]
         entry = paramiko.hostkeys.HostKeyEntry.from_line(f"pin {kind} {text}")

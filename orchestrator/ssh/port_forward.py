@@ -1,4 +1,4 @@
-"""A port of this computer that leads to a port of a machine, over whichever SSH connection stands at the time."""
+"""Forward a local port to a port of a machine, over the current SSH connection."""
 
 import contextlib
 import socket
@@ -19,14 +19,14 @@ _CHUNK = 64 * 1024
 
 @dataclass(frozen=True)
 class ForwardTarget:
-    """Say where connections go: over *connection* to *address* and *port* as the machine sees them."""
+    """The target of forwarded connections: *address* and *port* as seen from the machine of *connection*."""
 
     connection: "Connection"
     address: str
     port: int
 
     def listens(self) -> bool:
-        """Say whether something takes connections there."""
+        """Return whether something listens there."""
         try:
             self.connection.dial(self.address, self.port, (HERE, 0)).close()
         except RemoteError:
@@ -34,7 +34,7 @@ class ForwardTarget:
         return True
 
     def answers(self, path: str) -> int:
-        """Ask for *path* by HTTP and return the status, 0 when nobody answers so."""
+        """Send an HTTP GET for *path*; return the status, 0 if there is no HTTP answer within 10 s."""
         with contextlib.suppress(RemoteError, OSError, EOFError, ValueError, IndexError):
             channel = self.connection.dial(self.address, self.port, (HERE, 0))
             with contextlib.closing(channel):
@@ -45,7 +45,7 @@ class ForwardTarget:
 
 
 def free_port(wanted: int) -> int:
-    """Return *wanted* when nobody uses that port of this computer, else 0: the system then chooses one."""
+    """Return *wanted* if that local port is free, else 0, with which the system chooses one."""
     with contextlib.closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -57,11 +57,11 @@ def free_port(wanted: int) -> int:
 
 def port_here(asked: int | None, there: int, *, shared: bool) -> int:
     """
-    Return the port of this computer for a tunnel to port *there* of a machine, 0 when the system may choose.
+    Return the local port for a tunnel to port *there* of a machine, 0 if the system may choose.
 
-    *shared* says that programs of the machine see this computer's 127.0.0.1, as on the local cloud. A tunnel
-    that listened on their number would keep them from starting: TensorBoard looks there before it binds.
-    Raise UsageError when *asked* is such a number.
+    *shared* means that programs of the machine share this computer's 127.0.0.1, as on the local cloud. There
+    a tunnel on the same number would keep the service from starting: TensorBoard checks the port before it
+    binds. Raise UsageError if *asked* is that number.
     """
     if shared and asked == there:
         raise UsageError(
@@ -78,11 +78,11 @@ def port_here(asked: int | None, there: int, *, shared: bool) -> int:
 
 class Tunnel:
     """
-    Listen on the loopback address of this computer; *port* 0 lets the system choose one.
+    A listener on this computer's loopback address; *port* 0 lets the system choose.
 
-    The port stays the same while machines come and go: connections that come without a connection are closed.
-    *refused* is set when nobody has answered one at the other end.
-    Raise UsageError when the port is taken.
+    The port stays the same while machines are replaced; while there is no target, new connections are closed.
+    *refused* is set when a connection found nothing listening on the machine. Raise UsageError if the port is
+    in use.
     """
 
     def __init__(self, port: int) -> None:
@@ -105,7 +105,7 @@ class Tunnel:
         threading.Thread(target=self._accept, name="tunnel", daemon=True).start()
 
     def lead(self, target: ForwardTarget | None) -> None:
-        """Send connections to *target* from now on, nowhere when None."""
+        """Forward new connections to *target*; None closes them."""
         self._target = target
         self.refused.clear()
 
@@ -122,7 +122,7 @@ class Tunnel:
                 threading.Thread(target=self._carry, args=(client, peer), daemon=True).start()
 
     def _carry(self, client: socket.socket, peer: tuple[str, int]) -> None:
-        """Copy both ways until both sides have said all."""
+        """Copy in both directions until both sides have ended."""
         target = self._target
         with contextlib.closing(client):
             if target is None:
@@ -140,12 +140,12 @@ class Tunnel:
 
 
 def _copy(source: "socket.socket | paramiko.Channel", sink: "socket.socket | paramiko.Channel") -> None:
-    """Copy until *source* ends, then tell *sink* so."""
+    """Copy until *source* ends, then shut down writing on *sink*."""
     try:
         while data := source.recv(_CHUNK):
             sink.sendall(data)
     except (OSError, EOFError):
-        # One side is gone: the other one need not say more.
+        # One side has closed the connection, so a failed write to it is no error.
         with contextlib.suppress(OSError, EOFError):
             source.shutdown(socket.SHUT_RD)
     with contextlib.suppress(OSError, EOFError):

@@ -1,4 +1,4 @@
-"""Lead an SSH client of this computer to a machine: its input and output are the connection, and no more."""
+"""Connect an SSH client of this computer to a machine through standard input and output (ProxyCommand)."""
 
 import contextlib
 import os
@@ -19,9 +19,9 @@ _CHUNK = 64 * 1024
 
 class ServerLine:
     """
-    A connection to the SSH server of *host*, which the client talks to end to end.
+    A raw connection to the SSH server of *host*; the client's own encryption runs over it.
 
-    *connect* makes a connection to a jump host, which is not open yet.
+    *connect* returns a connection to a jump host, not opened yet.
     """
 
     def __init__(self, host: Host, settings: SshSettings, connect: Callable[[Host], Jump]) -> None:
@@ -32,14 +32,15 @@ class ServerLine:
         self._greeting = b""
 
     def open(self) -> None:
-        """Connect, and wait until the server has said something. Raise RemoteError."""
+        """Connect, and wait for the first bytes of the server. Raise RemoteError."""
         host = self._host
         try:
             self._sock = self._route.open(self._seconds) or socket.create_connection(
                 (host.address, host.port), self._seconds
             )
             self._sock.settimeout(self._seconds)
-            # A server speaks first. One that ends without a word boots, or has too many clients.
+            # An SSH server sends its version first. An empty answer means that it boots or has too many
+            # clients.
             self._greeting = self._sock.recv(_CHUNK)
         except (OSError, EOFError) as error:
             fault = self._fault(getattr(error, "strerror", "") or "no answer (it may still be booting)")
@@ -51,12 +52,12 @@ class ServerLine:
             raise fault
 
     def carry(self, source: int, sink: int) -> None:
-        """Copy between these descriptors and the machine until one side is gone."""
+        """Copy between the file descriptors and the machine until one side ends."""
         sock, over = self._sock, threading.Event()
         sock.settimeout(None)
 
         def outward() -> None:
-            # A machine that takes nothing more may still have something to say.
+            # The machine may have closed only its input: `inward` still delivers its output.
             with contextlib.suppress(OSError, EOFError):
                 while data := os.read(source, _CHUNK):
                     while data:
@@ -77,7 +78,7 @@ class ServerLine:
         over.wait()
 
     def close(self) -> None:
-        """Give back what the connection runs over."""
+        """Close the connection and release its route."""
         sock, self._sock = self._sock, None
         if sock is not None:
             with contextlib.suppress(OSError, EOFError):
@@ -91,7 +92,7 @@ class ServerLine:
 
 
 def hung_up(descriptor: int) -> bool:
-    """Say whether who had the other end of this descriptor is gone."""
+    """Return whether the other end of this descriptor is closed."""
     watch = select.poll()
     watch.register(descriptor, 0)
     return any(event & (select.POLLHUP | select.POLLERR) for _, event in watch.poll(0))

@@ -1,4 +1,4 @@
-"""What an SSH connection runs over: TCP from here, another machine's SSH connection, or gcloud."""
+"""Open what an SSH connection runs over: TCP, a channel of a jump host, or gcloud for IAP."""
 
 import contextlib
 import socket
@@ -13,16 +13,16 @@ from orchestrator.ssh.ssh_settings import SshSettings
 
 
 def patience(host: Host, connect: float) -> float:
-    """Return the seconds in which a connection to *host* must stand, given those for one connection."""
+    """Return the time limit in seconds for a connection to *host*, given *connect*, that of one hop."""
     own = connect + (iap.START_SECONDS if host.iap else 0.0)
     return own + (patience(host.via, connect) if host.via else 0.0)
 
 
 class Route:
     """
-    The way to one machine. `close` gives back what `open` has taken; both may be called again.
+    The route to one machine. `open` and `close` may be called repeatedly.
 
-    *connect* makes a connection to a jump host, which is not open yet.
+    *connect* returns a connection to a jump host, not opened yet.
     """
 
     def __init__(self, host: Host, settings: SshSettings, connect: Callable[[Host], Jump]) -> None:
@@ -33,7 +33,7 @@ class Route:
         self._sock: Any = None
 
     def open(self, seconds: float) -> Any:
-        """Return what the connection is to run over, None for plain TCP. Raise OSError and RemoteError."""
+        """Return the socket-like object for the connection, None for plain TCP. Raise OSError and RemoteError."""
         self.close()
         host, settings = self._host, self._settings
         if host.iap is not None:
@@ -48,7 +48,7 @@ class Route:
         return self._sock
 
     def close(self) -> None:
-        """Close what was opened; a jump that others use stays open."""
+        """Close what `open` opened; a shared jump host stays connected."""
         sock, self._sock = self._sock, None
         jump, self._jump = self._jump, None
         if sock is not None:
@@ -59,20 +59,20 @@ class Route:
 
     @property
     def words(self) -> str:
-        """Name the route in a message; the direct one needs no name."""
+        """The route as part of a message; "" for the direct one."""
         if self._host.iap is not None:
             return " through Identity-Aware Proxy"
         return f" through {self._host.via.name}" if self._host.via is not None else ""
 
     def fault(self) -> tuple[str, str]:
-        """Return what went wrong on the route and what to do about it; both are empty where that is not known."""
+        """Return what failed on the route and a hint; both "" if unknown."""
         return self._sock.fault() if isinstance(self._sock, iap.IapPipe) else ("", "")
 
     def _through(self, jump: Jump) -> Any:
         try:
             return jump.dial(self._host.address, self._host.port, ("127.0.0.1", 0))
         except RemoteError as error:
-            # A jump host that still answers has refused this one connection; otherwise it is the one that is lost.
+            # If the jump host is alive, it refused this connection; otherwise the jump host itself is lost.
             if not jump.alive:
                 raise
             raise RemoteError(

@@ -1,4 +1,4 @@
-"""Commands on one machine: an exit code, or an error; a lost channel is never success."""
+"""Run commands on one machine. A lost channel is always an error, never exit code 0."""
 
 import codecs
 import contextlib
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024
 MOST_OUTPUT = 64 << 20
-"""Most bytes of each stream of a command: a machine may print until this computer has no memory left."""
+"""Bytes of each output stream that are kept in memory."""
 LONGEST_LINE = 1 << 20
-"""Characters after which a line that does not end is given out in parts."""
+"""Characters after which a line without an end is yielded in parts."""
 
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """Hold what one machine printed, its exit code, and without one the fault that says why there is none."""
+    """Output and exit code of one machine; without an exit code, *fault* has the error."""
 
     host: str
     exit_code: int | None
@@ -36,7 +36,7 @@ class CommandAnswer:
 
 
 def answer_of(connection: "Connection", command: str) -> CommandAnswer:
-    """Open the connection and run a shell command over it; the answer holds what came before a fault, too."""
+    """Open the connection and run a shell command; after a fault the answer has the output until then."""
     output, errors = bytearray(), bytearray()
     code: int | None = None
     fault: RemoteError | None = None
@@ -49,7 +49,7 @@ def answer_of(connection: "Connection", command: str) -> CommandAnswer:
 
 
 def run_one(connection: "Connection", command: str, stdin: bytes = b"") -> RunResult:
-    """Open the connection and run a shell command over it, see `run_on`. Raise RemoteError."""
+    """Open the connection and run a shell command as `run_on` does. Raise RemoteError."""
     with connection:
         return run_on(connection, command, stdin)
 
@@ -68,9 +68,9 @@ def run_on(connection: "Connection", command: str, stdin: "bytes | mmap.mmap" = 
 def _run(
     connection: "Connection", command: str, stdin: "bytes | mmap.mmap", output: bytearray, errors: bytearray
 ) -> int:
-    """Run a shell command over an open connection into *output* and *errors*, and return its exit code."""
+    """Run a shell command; append to *output* and *errors*, return the exit code. Raise RemoteError."""
     channel = connection.execute(command)
-    # Both streams and the input at once: a command that waits for one of them would fill the other's window.
+    # All three streams in parallel: a command that blocks on one would let the window of another fill.
     side = [
         threading.Thread(target=_feed, args=(connection, channel, stdin), daemon=True),
         threading.Thread(target=drain, args=(channel, errors, MOST_OUTPUT), daemon=True),
@@ -92,9 +92,9 @@ def _run(
 
 def follow(connection: "Connection", command: str) -> Iterator[str]:
     """
-    Open the connection and yield the lines a command prints, as they come and without end of line.
+    Open the connection and yield the lines that a command prints, without line ends.
 
-    Raise RemoteError when the connection is lost or the command fails; then its last words are in the message.
+    Raise RemoteError if the connection is lost, or if the command fails, with the end of its error output.
     """
     with connection:
         channel = connection.execute(command)
@@ -116,8 +116,8 @@ def follow(connection: "Connection", command: str) -> Iterator[str]:
 
 
 def read(connection: "Connection", channel: "paramiko.Channel") -> Iterator[bytes]:
-    """Yield what the command prints until its output ends or the channel is gone."""
-    # What is taken is acknowledged, and a connection that was cut may be found gone by that.
+    """Yield the output of a command until it ends or the channel is lost."""
+    # recv also acknowledges the data, which raises if the connection is already closed.
     with contextlib.suppress(OSError, EOFError):
         while data := channel.recv(_CHUNK):
             connection.touch()
@@ -125,23 +125,23 @@ def read(connection: "Connection", channel: "paramiko.Channel") -> Iterator[byte
 
 
 def errors_of(channel: "paramiko.Channel") -> str:
-    """Return what the command said on its error stream, shortened for a message."""
+    """Return the end of the command's error output, at most 600 characters."""
     errors = bytearray()
     drain(channel, errors, MOST_OUTPUT)
     return errors.decode(errors="replace").strip()[-600:]
 
 
 def exit_code(connection: "Connection", channel: "paramiko.Channel") -> int:
-    """Return the exit code. Raise RemoteError when the machine did not send one."""
+    """Return the exit code. Raise RemoteError if the machine sent none."""
     code = channel.recv_exit_status()
-    # -1: closed without an exit code, because a signal ended the command or the connection was lost.
+    # -1 means no exit code: a signal ended the command, or the connection was lost.
     if code < 0:
         raise _by_signal(connection) if _answers(channel) else connection.fault()
     return code
 
 
 def _answers(channel: "paramiko.Channel") -> bool:
-    """Say whether the machine still answers on the connection of a channel that it has closed."""
+    """Return whether the machine still answers, although it has closed *channel*."""
     try:
         transport = channel.get_transport()
         transport.global_request("keepalive@openssh.com", wait=True)
@@ -159,7 +159,7 @@ def _by_signal(connection: "Connection") -> RemoteError:
 
 
 def _feed(connection: "Connection", channel: "paramiko.Channel", stdin: "bytes | mmap.mmap") -> None:
-    """Send the input; a command may end without reading it."""
+    """Send *stdin*; a command may end without reading all of it."""
     view = memoryview(stdin)
     with contextlib.suppress(OSError, EOFError):
         for start in range(0, len(view), _CHUNK):
@@ -169,10 +169,10 @@ def _feed(connection: "Connection", channel: "paramiko.Channel", stdin: "bytes |
 
 
 def drain(channel: "paramiko.Channel", into: bytearray, most: int) -> None:
-    """Read the error stream to its end, and keep its first *most* bytes or a little more."""
+    """Read the error stream to its end; keep the first *most* bytes, up to one chunk more."""
     with contextlib.suppress(OSError, EOFError):
         while data := channel.recv_stderr(_CHUNK):
-            # Read on beyond the limit, or the command would block on a full window; only keep no more.
+            # Keep reading beyond the limit: a full window would block the command.
             if len(into) <= most:
                 into.extend(data)
 

@@ -1,4 +1,4 @@
-"""A look at the source folder, without reading a file: what would be sent, what stays, and what cannot be sent."""
+"""Survey the source folder without reading its files: what is sent, what is excluded, what is refused."""
 
 import contextlib
 import os
@@ -14,21 +14,21 @@ from orchestrator.ssh.ignore import IgnoreReason, IgnoreVerdict, Rules, first_ru
 
 LIMIT = 512 * 1024 * 1024
 COUNTED = 20_000
-"""Files of a folder that stays at home which are counted; a folder of more is said to be larger."""
+"""Files that are counted in an excluded folder; beyond that it is reported as larger."""
 PLAN = b'{"tpuctl_plan":'
-"""How a file of `tpuctl plan --out FILE` begins: it is no code, or it would change the code that it holds."""
+"""The first bytes of a file from `tpuctl plan --out FILE`. Such a file would change the bundle it describes."""
 PLAN_NAMES = ("", ".json", ".plan", ".tpuplan")
-"""Suffixes of files that are looked into for that; all others are sent without being read."""
+"""Suffixes of files that may be a saved plan, and are opened to check it."""
 _NOTHING = "Nothing was sent."
 
 
 @dataclass(frozen=True)
 class SourceEntry:
     """
-    Hold one path of the source: its kind by *mode*, *size* in bytes, *link* when it is a symlink.
+    One path to send: *mode* has its type, *size* is in bytes, *link* is the target of a symlink.
 
-    *stamp* changes whenever the content may have changed (inode, times in nanoseconds). *asked_for* says that
-    a `!` rule of the user sends it.
+    *stamp* changes whenever the content may have changed (inode, times in nanoseconds). *asked_for* means
+    that a `!` rule of the user includes it.
     """
 
     path: str
@@ -42,9 +42,9 @@ class SourceEntry:
 @dataclass(frozen=True)
 class NotSent:
     """
-    Hold one file, or one whole folder (its path ends in "/"), that is not sent, and the rule that says so.
+    A file or a whole folder (path ends in "/") that is excluded, and by which rule.
 
-    *more* says that the folder has more files than were counted.
+    *more* means that the folder has more files than were counted.
     """
 
     path: str
@@ -56,7 +56,7 @@ class NotSent:
 
 @dataclass(frozen=True)
 class SourceSurvey:
-    """Hold what would be sent, sorted by path, and what stays at home by rules of the user or for keys."""
+    """What is sent, sorted by path, and what is excluded by the user's rules or as a key."""
 
     entries: list[SourceEntry] = field(default_factory=list)
     at_home: list[NotSent] = field(default_factory=list)
@@ -64,16 +64,16 @@ class SourceSurvey:
 
 def survey(source: Path, limit: int = LIMIT, written: Sequence[str] = ()) -> list[SourceEntry]:
     """
-    Return what would be sent, sorted by path; *written* are rules for what tpuctl reads or writes there itself.
+    Return what would be sent, sorted by path; *written* adds rules for files that tpuctl itself uses.
 
-    Raise UsageError for a folder that is missing, over *limit* bytes, not readable, or that holds a
-    special file or a symlink out of itself.
+    Raise UsageError for a folder that is missing, unreadable or over *limit* bytes, or that holds a special
+    file or a symlink that leads out of it.
     """
     return _surveyed(source, limit, written, homes=False).entries
 
 
 def look(source: Path, limit: int = LIMIT) -> SourceSurvey:
-    """Return what would be sent, and what stays at home. Raise UsageError as `survey` does."""
+    """Return what would be sent and what is excluded. Raise UsageError as `survey` does."""
     return _surveyed(source, limit, (), homes=True)
 
 
@@ -90,7 +90,7 @@ def _surveyed(source: Path, limit: int, written: Sequence[str], *, homes: bool) 
 
 
 def megabytes(size: int) -> str:
-    """Return a size in MB for people."""
+    """Return *size* in MB (10^6 bytes) for messages."""
     return f"{size / 1_000_000:,.1f} MB"
 
 
@@ -122,7 +122,7 @@ def _walk(
                 into.at_home.append(_at_home(Path(item.path), path, verdict))
             continue
         if is_folder and (Path(item.path) / FETCHED).is_file():
-            continue  # Else the model that `fetch` brought would be pushed as new code.
+            continue  # A model that `tpuctl fetch` downloaded is no code.
         if not is_folder and is_plan(Path(item.path)):
             continue
         entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
@@ -132,18 +132,18 @@ def _walk(
 
 
 def is_plan(file: Path) -> bool:
-    """Say whether a file was written by `tpuctl plan --out FILE`."""
+    """Return whether *file* was written by `tpuctl plan --out FILE`."""
     if file.suffix not in PLAN_NAMES or file.is_symlink() or not file.is_file():
         return False
     try:
         with file.open("rb") as opened:
             return opened.read(len(PLAN)) == PLAN
     except OSError:
-        return False  # Whether it can be sent is judged, and said, below.
+        return False  # An unreadable file is reported by the survey itself.
 
 
 def _at_home(file: Path, path: str, verdict: IgnoreVerdict) -> NotSent:
-    """Return one path that stays at home with its size; what cannot be read counts as nothing."""
+    """Return an excluded path with its size; what is unreadable counts as 0 bytes."""
     if file.is_symlink() or not file.is_dir():
         return NotSent(path, verdict, 1, file.lstat().st_size)
     files = size = 0
@@ -176,7 +176,7 @@ def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> SourceE
 
 
 def _target(root: Path, file: Path, path: str) -> str:
-    """Return a symlink's target relative to its folder; absolute paths of this computer mean nothing elsewhere."""
+    """Return a symlink's target relative to the link. Raise UsageError if it leads out of the source."""
     target = Path(os.path.realpath(file))
     if target != root and root not in target.parents:
         raise UsageError(
@@ -196,7 +196,7 @@ def _unreadable(file: Path, error: OSError | None) -> UsageError:
 
 
 def _too_large(source: Path, entries: list[SourceEntry], total: int, limit: int) -> UsageError:
-    """Build the error that shows the three largest entries of the folder."""
+    """Return the error that lists the three largest entries of the folder."""
     sizes: Counter[str] = Counter()
     for entry in entries:
         top, slash, _ = entry.path.partition("/")

@@ -1,4 +1,4 @@
-"""How we reach machines: user, key, folder and the bounds of every step."""
+"""Settings of SSH: user, key, folders and time limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from orchestrator.ssh.jumps import Jumps
 @dataclass(frozen=True)
 class SshSettings:
     """
-    Hold what is the same for all machines of a deployment; times are in seconds.
+    What is the same for all machines of a deployment; times are in seconds.
 
-    *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder
-    of remembered host keys, *stall* the longest silence of a connection, *parallel* the hosts at a time, *source*
-    the address of ours that connections start from (the system's choice when empty), *jumps* the connections
-    to machines through which others are reached. *warn* is called with what the user should know.
+    *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder of stored
+    host keys, *stall* the longest silence of a connection, *parallel* the number of hosts at a time, *source*
+    the local address that connections start from ("": the system's choice), *jumps* the shared connections to
+    jump hosts. *warn* gets warnings for the user.
     """
 
     user: str

@@ -1,4 +1,4 @@
-"""A shell on a machine for the user: on a terminal as one expects, without one as a plain pipe."""
+"""Give the user a shell on a machine: with a terminal or, without one, over plain pipes."""
 
 import contextlib
 import os
@@ -22,9 +22,10 @@ _CHUNK = 32 * 1024
 
 def shell(connection: "Connection", command: str | None = None) -> int:
     """
-    Connect standard input and output with a shell, or *command*, on the machine; return its exit code.
+    Connect standard input and output to a shell, or to *command*, on the machine; return its exit code.
 
-    With a terminal it is in raw mode and its size is passed on. Raise RemoteError when the connection is lost.
+    With a terminal, it is in raw mode and size changes are passed on. Raise RemoteError when the connection
+    is lost.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with connection:
@@ -52,7 +53,7 @@ def _terminal() -> tuple[str, int, int]:
 
 
 def _inward(channel: "paramiko.Channel", terminal: bool, over: threading.Event) -> None:
-    """Pass on what the user types and the size of the window, until the session is over."""
+    """Send the user's input and changes of the window size until the session ends."""
     size = _terminal() if terminal else None
     with contextlib.suppress(OSError, EOFError):
         while not over.is_set() and not channel.closed:
@@ -60,7 +61,7 @@ def _inward(channel: "paramiko.Channel", terminal: bool, over: threading.Event) 
             if now is not None and now != size:
                 channel.resize_pty(now[1], now[2])
                 size = now
-            # Short: the window's size is asked for between two keys, for SIGWINCH reaches only the main thread.
+            # Poll every 0.2 s for a new window size: only the main thread can receive SIGWINCH.
             if not select.select([sys.stdin.fileno()], [], [], 0.2)[0]:
                 continue
             data = os.read(sys.stdin.fileno(), _CHUNK)
@@ -82,7 +83,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _raw_mode(wanted: bool) -> Iterator[None]:
-    """Switch the terminal to raw mode and back, whatever happens."""
+    """Put the terminal into raw mode for the block; restore it however the block ends."""
     if not wanted:
         yield
         return

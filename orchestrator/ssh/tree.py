@@ -1,8 +1,8 @@
 """
-Copy a folder to or from a machine: all of it under its name, or nothing.
+Copy a folder to or from a machine; its name appears only when all of it has arrived.
 
-What a machine sends is read as a stranger's: nothing is written outside of the new folder, links are made last and
-only where they stay inside, and no header makes this computer keep much in memory.
+An archive from a machine is not trusted: nothing is written outside of the new folder, links are created last
+and only if they stay inside it, and no header makes this computer allocate much memory.
 """
 
 import os
@@ -45,23 +45,23 @@ chmod 755 -- "$part"
 mv -T -- "$part" "$target"
 """
 _CHANGED = 1
-"""What GNU tar ends with when a file changed while it was read: the others are whole."""
+"""Exit status of GNU tar if a file changed while it was read; all other files are whole."""
 _CHUNK = 256 * 1024
 _MOST_HEADER = 1 << 20
-"""Bytes of a header, such as a long name, and of what may follow the last file."""
+"""Bytes of one header (such as a long name), and of the padding after the last file."""
 _MOST_NAMED = 20
 _SAID = 64 << 10
 
 Progress = Callable[[int, str], None]
-"""Is told the bytes so far and the file that is being copied."""
+"""Called with the bytes copied so far and the current file."""
 
 
 @dataclass
 class TreeCopied:
     """
-    Say how much was copied; *changed* files were written to meanwhile, *skipped* are not copied at all.
+    What was copied; *changed* files were written to during the copy, *skipped* ones are left out.
 
-    Both name the first few only. What is left out: devices, sockets, and links that lead out of the folder.
+    Both lists hold at most 20 names. Skipped are devices, sockets, and links that lead out of the folder.
     """
 
     files: int = 0
@@ -73,7 +73,7 @@ class TreeCopied:
 def fetch_tree(
     connection: "Connection", source: str, target: Path, root: str, progress: Progress
 ) -> TreeCopied:
-    """Copy the folder *source* of the machine to the new folder *target*. Raise RemoteError and OSError."""
+    """Copy folder *source* of the machine to the new folder *target*. Raise RemoteError and OSError."""
     part = target.with_name(f".{target.name}.tpuctl-part-{os.urandom(4).hex()}")
     part.mkdir()
     try:
@@ -84,7 +84,8 @@ def fetch_tree(
             try:
                 done = unpack(stream, part, progress)
             except (tarfile.TarError, *UNFORESEEN) as error:
-                # What never ends is cut; what has ended had its reason.
+                # A stream that has not ended may never end, so it is cut; otherwise wait for tar's own
+                # message.
                 if not stream.over:
                     channel.close()
                 listener.join()
@@ -100,7 +101,7 @@ def fetch_tree(
 
 
 def _changed(connection: "Connection", code: int, words: str, target: Path) -> list[str]:
-    """Return what tar says has changed while it was read. Raise RemoteError when it has failed."""
+    """Return tar's messages about files that changed while read. Raise RemoteError if tar failed."""
     if code not in (0, _CHANGED):
         raise failed(connection, words or f"tar ends with {code}", str(target))
     return words.splitlines()[:_MOST_NAMED] if code == _CHANGED else []
@@ -109,14 +110,18 @@ def _changed(connection: "Connection", code: int, words: str, target: Path) -> l
 def send_tree(
     connection: "Connection", source: Path, target: str, root: str, progress: Progress
 ) -> TreeCopied:
-    """Copy the folder *source* to the new folder *target* of the machine, into it where that is one. As above."""
+    """
+    Copy folder *source* to the new folder *target* of the machine, or into it if it exists.
+
+    Raise RemoteError and OSError.
+    """
     mark, done = f".tpuctl-whole-{os.urandom(8).hex()}", TreeCopied()
     with connection:
         command = elevated("tpuctl-cp", _TAKE, root, target, source.resolve().name, mark)
         channel = connection.execute(command)
         said, listener = _listen(channel)
         sink: Any = _Outgoing(connection, channel)
-        # What has gone wrong there is known better by the machine than by the broken pipe.
+        # If the machine closes its side, its error output names the cause better than the broken pipe does.
         with suppress(_GoneError), tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT) as tar:
             pack(tar, source, done, progress)
             tar.addfile(tarfile.TarInfo(mark))
@@ -130,15 +135,15 @@ def send_tree(
 
 def unpack(stream: "Incoming", into: Path, progress: Progress) -> TreeCopied:
     """
-    Write the archive in *stream* below the empty folder *into*.
+    Extract the archive in *stream* below the empty folder *into*.
 
-    Raise RemoteError for one that nobody makes in good faith, tarfile's errors and OSError.
+    Raise RemoteError for a malicious archive, tarfile's errors and OSError.
     """
     done, links = TreeCopied(), list[tuple[str, str]]()
     archive: Any = tarfile.TarFile
     with archive(fileobj=stream) as tar:
         while (member := tar.next()) is not None:
-            # It remembers every one of them.
+            # tarfile keeps every member in memory otherwise.
             tar.members.clear()
             parts = _parts(member.name)
             place = into.joinpath(*parts)
@@ -147,7 +152,7 @@ def unpack(stream: "Incoming", into: Path, progress: Progress) -> TreeCopied:
                     place.mkdir(parents=True, exist_ok=True)
                 elif member.issym():
                     links.append(("/".join(parts), member.linkname))
-                # A sparse file of a few bytes could fill the disk.
+                # A sparse file of a few bytes can claim a size that fills the disk.
                 elif member.isreg() and not member.issparse():
                     place.parent.mkdir(parents=True, exist_ok=True)
                     _write(stream, place, member, progress, done.size)
@@ -162,9 +167,9 @@ def unpack(stream: "Incoming", into: Path, progress: Progress) -> TreeCopied:
 
 
 def _link_all(into: Path, links: list[tuple[str, str]], done: TreeCopied) -> None:
-    """Make the links, last of all: while files are written, none leads anywhere."""
+    """Create the links last, so that no file can be written through one. Raise RemoteError for duplicates."""
     try:
-        # All folders before the first link: none is then made behind a link, where its steps up begin elsewhere.
+        # Create all parent folders before the first link: below a link, `..` would start at another place.
         for name, _ in links:
             (into / name).parent.mkdir(parents=True, exist_ok=True)
         for name, leads_to in links:
@@ -177,7 +182,7 @@ def _link_all(into: Path, links: list[tuple[str, str]], done: TreeCopied) -> Non
 
 
 def pack(tar: Any, source: Path, done: TreeCopied, progress: Progress) -> None:
-    """Put what is in the folder *source* into an archive. Raise OSError, and RemoteError when a file shrinks."""
+    """Add what folder *source* holds to *tar*. Raise OSError, and RemoteError if a file becomes shorter."""
     for folder, folders, files in os.walk(source, onerror=_raise):
         folders.sort()
         linked = [name for name in folders if Path(folder, name).is_symlink()]
@@ -185,7 +190,7 @@ def pack(tar: Any, source: Path, done: TreeCopied, progress: Progress) -> None:
         for name in (*sorted([*files, *linked]), *plain):
             path = Path(folder, name)
             inside = path.relative_to(source).as_posix()
-            # A second link to a file would name the first one, and be no file of its own.
+            # tarfile would store a second hard link as a reference; each name becomes a file of its own.
             tar.inodes.clear()
             info = tar.gettarinfo(path, inside)
             if info is None or not (info.isreg() or info.isdir() or info.issym()):
@@ -209,9 +214,9 @@ def pack(tar: Any, source: Path, done: TreeCopied, progress: Progress) -> None:
 
 def stays_inside(name: str, leads_to: str) -> bool:
     """
-    Say whether a link at the relative path *name* leads to a place inside of the folder it is copied with.
+    Return whether a link at relative path *name* points into the copied folder.
 
-    Steps up come first, or not at all: after a name they could begin anywhere, since that may be a link itself.
+    `..` is allowed at the beginning only: after a name, which may itself be a link, it could lead anywhere.
     """
     steps = leads_to.split("/")
     up = 0
@@ -227,7 +232,7 @@ def stays_inside(name: str, leads_to: str) -> bool:
 
 
 class Incoming:
-    """Give tarfile what comes from the machine, and never much of it at once."""
+    """A file object for tarfile over the machine's output, which never buffers more than one request."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -236,7 +241,7 @@ class Incoming:
         self.over = False
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, fewer at the end only. Raise RemoteError for more than a header may have."""
+        """Return *size* bytes, fewer only at the end. Raise RemoteError for more than a header may have."""
         if size > _MOST_HEADER:
             raise RemoteError(f"the machine sent a header of {size:,} bytes")
         while len(self._held) < size:
@@ -251,17 +256,17 @@ class Incoming:
         return found
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read so far."""
         return self._at
 
     def seek(self, place: int) -> None:
-        """Read on up to *place*. Raise ReadError."""
+        """Skip forward to *place*. Raise tarfile.ReadError if the stream ends before it."""
         while self._at < place:
             if not self.read(min(_CHUNK, place - self._at)):
                 raise tarfile.ReadError("it ends too early")
 
     def end(self) -> None:
-        """Read what pads the archive; more than that is no archive of tar's."""
+        """Read the padding after the archive. Raise RemoteError if it is longer than tar writes."""
         rest = _MOST_HEADER
         while data := self.read(_CHUNK):
             rest -= len(data)
@@ -270,11 +275,11 @@ class Incoming:
 
 
 class _GoneError(Exception):
-    """Raise when the machine has closed its side while we still send."""
+    """The machine has closed its side while we still send."""
 
 
 class _Outgoing:
-    """Be the file object into which tarfile writes what is sent to the machine."""
+    """A file object for tarfile that sends to the machine."""
 
     def __init__(self, connection: "Connection", channel: "paramiko.Channel") -> None:
         self._connection = connection
@@ -294,7 +299,7 @@ class _Outgoing:
 
 
 class _Whole:
-    """Read a file of which tarfile wants as many bytes as it had."""
+    """A file object for tarfile that raises RemoteError if the file has become shorter."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file = file
@@ -308,7 +313,7 @@ class _Whole:
 
 
 def _listen(channel: "paramiko.Channel") -> tuple[bytearray, threading.Thread]:
-    """Read what the command says on its error stream beside its output, or it would wait for us."""
+    """Read the command's error output in a thread: a full window would block the command."""
     said = bytearray()
     thread = threading.Thread(target=drain, args=(channel, said, _SAID), daemon=True)
     thread.start()
@@ -329,7 +334,7 @@ def _parts(name: str) -> list[str]:
 def _write(
     stream: Incoming, place: Path, member: tarfile.TarInfo, progress: Progress, before: int
 ) -> None:  # fmt: skip
-    # Never setuid, and the umask of this user holds.
+    # No setuid bits from the machine, and the user's umask applies.
     mode = 0o777 if member.mode & 0o100 else 0o666
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(place, flags, mode), "wb") as file:

@@ -1,7 +1,7 @@
 """
-Put a bundle or one small file on one machine: all of it, or nothing.
+Install a bundle or one small file on one machine, atomically.
 
-A bundle takes one exec channel: one tar stream, then an atomic switch.
+A bundle takes one exec channel: a tar stream, then the switch of `current`.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ Bundle: TypeAlias = "bytes | mmap.mmap"
 
 _CHUNK = 256 * 1024
 MOST_SAID = 1 << 20
-"""Bytes that a machine may print while it is sent to: login scripts print little."""
+"""Bytes that a machine may print during an upload; login scripts print little."""
 _PUSH = "tpuctl-push"
-"""The name of the script among the machine's processes: `sweep` looks for it."""
+"""The script's name in the process table, by which `sweep` recognises a running push."""
 _RECEIVE = r"""
 set -euo pipefail
 umask 022
@@ -91,11 +91,11 @@ switch
 echo tpuctl-done
 """
 """
-Receives a bundle. Prints the line `tpuctl-have` or `tpuctl-send`, then `tpuctl-done`; `tpuctl-stop` for a failure.
+Receive a bundle. Print `tpuctl-have` or `tpuctl-send`, then `tpuctl-done`, or `tpuctl-stop` after a failure.
 
-`$1` is the machine folder, `$2` the sha256 of the bundle, `$3` the longest time in seconds that it waits
-for data. The tree gets its name only after checksum, unpacking and sync; `current` is switched by a rename,
-unless a push of another bundle has begun meanwhile: one whose connection was lost may work on for long.
+`$1` is the machine folder, `$2` the sha256 of the bundle, `$3` the longest wait for data in seconds. The tree
+gets its name only after checksum, unpacking and sync. `current` is switched by a rename, unless a push of
+another bundle has started since: a push whose connection is lost may keep running for long.
 """
 _PUT = r"""
 set -euo pipefail
@@ -112,16 +112,16 @@ mv -fT "$temporary" "$target"
 
 @dataclass
 class UploadProgress:
-    """Count the bytes that went out, so that a cut push can say how far it came."""
+    """Bytes sent so far, for the message about an interrupted push."""
 
     sent: int = 0
 
 
 def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> PushResult:
     """
-    Put the bundle on the connection's machine and switch `current` to it; failures come back in the result.
+    Install the bundle on the connection's machine and switch `current` to it; a failure is in the result.
 
-    Raise HostKeyError only: a wrong key is no matter of trying again.
+    Raise HostKeyError only, since a retry cannot help against a wrong key.
     """
     start, progress, error = monotonic(), UploadProgress(), ""
     try:
@@ -135,7 +135,7 @@ def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> 
 
 
 def map_file(path: Path) -> mmap.mmap:
-    """Open a bundle for reading by all hosts at once."""
+    """Map a file into memory, read-only, so that pushes to all hosts share one copy."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -157,7 +157,7 @@ def _push(connection: "Connection", data: Bundle, digest: str, root: str, progre
 
 
 def _more(connection: "Connection", said: bytes, piece: bytes) -> bytes:
-    """Return all that was said; a machine that talks without end would fill our memory."""
+    """Append *piece* to *said*. Raise RemoteError above MOST_SAID, which would fill our memory."""
     if len(said) + len(piece) > MOST_SAID:
         raise RemoteError(
             f"push to {connection.host.name} ({connection.host.address}): "
@@ -167,14 +167,14 @@ def _more(connection: "Connection", said: bytes, piece: bytes) -> bytes:
 
 
 def _lines(said: bytes) -> set[bytes]:
-    """Return the whole lines so far; a login script of the machine may print some of its own."""
+    """Return the complete lines received so far; login scripts may add lines of their own."""
     return set(said.split(b"\n")[:-1])
 
 
 def _send(
     connection: "Connection", channel: "paramiko.Channel", data: Bundle, progress: UploadProgress
 ) -> None:
-    """Send all of *data*; stop when the machine complains, its own words say why."""
+    """Send *data*; stop early if the machine prints an error, which the caller reports."""
     with suppress(OSError, EOFError):
         for start in range(0, len(data), _CHUNK):
             if channel.recv_ready():
@@ -187,7 +187,11 @@ def _send(
 
 
 def put_one(connection: "Connection", data: bytes, root: str, target: str, mode: int) -> None:
-    """Put *data* at *target* (a path below the machine folder *root*) with *mode*. Raise RemoteError."""
+    """
+    Write *data* at *target* (relative to the machine folder *root*) with *mode*, atomically.
+
+    Raise RemoteError.
+    """
     digest = hashlib.sha256(data).hexdigest()
     command = elevated("tpuctl-put", _PUT, root, target, digest, f"{mode:04o}")
     with connection:

@@ -1,4 +1,4 @@
-"""The bound of every remote step: a connection that is silent or late is closed."""
+"""Bound every remote step: close a connection that is silent or past its deadline."""
 
 import threading
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from time import monotonic
 
 class Watchdog:
     """
-    Call *close* once when the deadline passes or nothing came for *stall* seconds.
+    Call *close* once when the deadline passes or nothing has arrived for *stall* seconds.
 
-    *deadline* is in seconds from now, None for a session without end. *reason* says why it closed.
+    *deadline* is in seconds from now (None: no limit). *reason* then says which of the two it was.
     """
 
     def __init__(self, close: Callable[[], None], deadline: float | None, stall: float) -> None:
@@ -24,26 +24,26 @@ class Watchdog:
         self._thread.start()
 
     def touch(self) -> None:
-        """Reset the stall timer: the other side answered just now."""
+        """Reset the stall timer."""
         self._answered_at = monotonic()
 
     def remaining(self) -> float | None:
-        """Return the seconds until the deadline."""
+        """Return the seconds until the deadline, None without one."""
         return None if self._deadline is None else self._start + self._deadline - monotonic()
 
     def stop(self) -> None:
-        """End the watch; *close* is not called any more."""
+        """Stop the watchdog; *close* is not called any more."""
         self._over.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for *seconds*; return True when the watch is over."""
+        """Wait up to *seconds*; return whether the watchdog has stopped."""
         return self._over.wait(seconds)
 
     def _run(self) -> None:
         while not self._over.wait(self._next()):
             self.reason = self._verdict()
             if self.reason:
-                # The reason comes before the close: whoever fails by it asks for it at once.
+                # Set the reason before closing: the thread whose read fails asks for it at once.
                 self._over.set()
                 self._close()
 

@@ -1,4 +1,4 @@
-"""The local cloud in the place of Google's addresses, for the clients of this process."""
+"""Put the local cloud at Google's addresses, for the clients of this process."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ GOOGLE = (".googleapis.com", "metadata.google.internal", "169.254.169.254")
 
 class GoogleCloud:
     """
-    Hold one empty cloud. Machines are states only: they boot nothing. Time passes by `advance` alone.
+    An empty cloud. Machines have states only and boot nothing; time passes only by `advance`.
 
-    *settings* are those of the local cloud, for example `stockouts={"us-central1-a"}`,
-    `quotas={("CPUS", "us-central1"): 8}` or `denied_permissions={"tpu.nodes.create"}`.
+    *settings* are those of the local cloud, for example `stockouts={"us-central1-a"}`, `quotas={("CPUS", "us-
+    central1"): 8}` or `denied_permissions={"tpu.nodes.create"}`.
     """
 
     def __init__(self, project: str = PROJECT, **settings: Any) -> None:
@@ -38,7 +38,11 @@ class GoogleCloud:
 
     @contextmanager
     def installed(self) -> Iterator["GoogleCloud"]:
-        """Answer for Google in this process while the block runs; application default credentials are there."""
+        """
+        Answer in place of Google while the block runs; application default credentials are set too.
+
+        Other addresses raise requests.ConnectionError.
+        """
         ours, adapters = self._inside.adapter(), requests.Session.get_adapter
 
         def get_adapter(session: requests.Session, url: str) -> BaseAdapter:
@@ -60,40 +64,41 @@ class GoogleCloud:
             yield self
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: operations end, notices run out, machines are billed."""
+        """Advance the clock by *seconds*: operations finish, notice periods end, machines are billed."""
         self.clock.advance(seconds)
         self.cloud.tick()
 
     def preempt(self, name: str, *, notice: bool = True) -> None:
-        """Take a TPU node or a spot VM away; with *notice* it has 30 s."""
+        """Preempt a TPU node or a spot VM: at once, or with *notice* after 30 s."""
         self.cloud.preempt(name, notice)
 
     def fail(self, method: str, *failures: str) -> None:
         """
-        Let the next calls of *method* fail, one each: `fail("tpu.nodes.create", "stockout", "drop-answer")`.
+        Make the next calls of *method* fail, one for each of *failures*.
 
-        Raise LocalCloudError for a method or failure that does not exist, with those that do.
+        For example `fail("tpu.nodes.create", "stockout", "drop-answer")`. Raise LocalCloudError for an
+        unknown method or failure; the message lists the known ones.
         """
         self.cloud.fail_next(method, failures)
 
     @property
     def calls(self) -> Counter[str]:
-        """Return how often each method was called, such as `tpu.nodes.create`."""
+        """Return how often each method was called, by names such as `tpu.nodes.create`."""
         return self.cloud.calls
 
     @property
     def running(self) -> list[str]:
-        """Return the names of the VMs and TPU nodes that run, which are billed."""
+        """Return the names of running VMs and TPU nodes, which are billed."""
         self.cloud.tick()
         return sorted({_resource(machine) for machine in self.cloud.machines()})
 
     @property
     def bill(self) -> list[BillLine]:
-        """Return what all of it would have cost, line by line."""
+        """Return the cost of everything so far, in lines."""
         return self.cloud.bill()
 
     def assert_nothing_left(self) -> None:
-        """Fail the test when a machine still runs, which would be billed, or when a planned failure was not met."""
+        """Raise AssertionError if a machine still runs, or if a planned failure did not occur."""
         running, unused = self.running, self.cloud.unused_faults()
         if running:
             raise AssertionError(f"still running, and billed: {', '.join(running)}")
@@ -102,7 +107,7 @@ class GoogleCloud:
 
 
 def _resource(machine: Machine) -> str:
-    """Return the name by which a user knows it: a worker's own name is made by the cloud."""
+    """Return the resource's name: for a worker its TPU node's, since the worker's own is generated."""
     if machine.kind == "vm":
         return machine.name
     return machine.id.removeprefix(f"tpu-{machine.zone}-").rsplit("-", 2)[0]

@@ -9,6 +9,6 @@ from orchestrator.testing.google_cloud import GoogleCloud
 
 @pytest.fixture
 def gcp() -> Iterator[GoogleCloud]:
-    """Give an empty Google Cloud that answers the official clients of this process; no account, no network."""
+    """Provide an empty Google Cloud behind the official clients; needs no account and no network."""
     with GoogleCloud().installed() as cloud:
         yield cloud

@@ -1,1 +1,1 @@
-"""The deployment as files of something else: plain scripts, or another system's own; what is lost with each."""
+"""Export the deployment as plain scripts or as another system's files, with a list of what is lost."""

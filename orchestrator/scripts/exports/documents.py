@@ -1,4 +1,4 @@
-"""YAML for other systems' parsers: a word that YAML 1.1 takes for something else is quoted, keys included."""
+"""Write YAML for other systems: strings that a YAML 1.1 parser would read as another type are quoted."""
 
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
@@ -11,7 +11,7 @@ _WIDTH = 100
 
 
 def document(comment: str, *values: Mapping[str, Any]) -> str:
-    """Return a file of one or more documents, with a comment at its head."""
+    """Return a YAML file of one or more documents, with a comment at its head."""
     head = [f"# {line}" for line in wrap(comment, _WIDTH, break_on_hyphens=False)]
     return "\n".join([*head, "\n---\n".join("\n".join(_lines(value)) for value in values)]) + "\n"
 

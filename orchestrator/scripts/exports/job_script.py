@@ -1,4 +1,4 @@
-"""What a host of another system runs, as bash: the job's variables, its data, setup and command."""
+"""Generate the bash that a host of another system runs: the job's variables, data, setup and command."""
 
 import hashlib
 import re
@@ -10,13 +10,13 @@ from orchestrator.domain.spec import Spec
 from orchestrator.scripts.render import check_environment, quote
 
 GRACE = 20
-"""Seconds for a last save, where the file says nothing."""
+"""Seconds for a last save, if `job.grace` is not set."""
 
 
 @dataclass(frozen=True)
 class JobHost:
     """
-    Describe what the job finds on a host.
+    The environment of the job on an exported host.
 
     *bucket* is mounted at *mount*; *worker* is the number of the host in its slice. Both are words of bash.
     """
@@ -29,13 +29,13 @@ class JobHost:
 
 
 def own_bucket(spec: Spec, project: str, system: str) -> str:
-    """Return the export's bucket. Not tpuctl's own: neither may take the other's checkpoints for its own."""
+    """Return the export's bucket name. It differs from tpuctl's, so that neither uses the other's checkpoints."""
     digest = hashlib.sha256(f"{project}/{spec.name}/export".encode()).hexdigest()[:10]
     return f"{spec.name}-{system}-{digest}"
 
 
 def word(text: str) -> str:
-    """Return a value of job.env as a word of bash in which only what the job is promised is replaced."""
+    """Return a value of job.env as a word of bash; only references to documented job variables are expanded."""
     found, at = "", 0
     for one in NAME_IN_VALUE.finditer(text):
         name = one[2] or one[3]
@@ -47,14 +47,14 @@ def word(text: str) -> str:
 
 
 def variables(spec: Spec, host: JobHost) -> dict[str, str]:
-    """Return the job's variables, each as a word of bash; those that others need come first."""
+    """Return the job's variables as words of bash, ordered so that a variable follows those it refers to."""
     check_environment(spec)
     saving = spec.job.checkpoint
     return {
         "TPUCTL_DEPLOYMENT": quote(spec.name), "TPUCTL_PROJECT": quote(host.project),
         "TPUCTL_BUCKET": quote(host.bucket), "TPUCTL_ROLE": "tpu", "PJRT_DEVICE": "TPU", "PYTHONUNBUFFERED": "1",
         "TPUCTL_WORKER_ID": host.worker, "TPUCTL_WORKERS": str(host.workers), "TPUCTL_DATA_DIR": '"$PWD"',
-        # Nothing verifies a checkpoint here: the job looks for its newest one by itself.
+        # Nothing verifies checkpoints on these systems; the job finds its newest one by itself.
         "TPUCTL_RESUME": "", "TPUCTL_RESUME_STEP": "",
         "TPUCTL_CHECKPOINT_DIR": _checkpoints(spec, host),
         "TPUCTL_CHECKPOINT_FORMAT": saving.format, "TPUCTL_CHECKPOINT_KEEP": str(saving.keep),
@@ -68,17 +68,17 @@ def variables(spec: Spec, host: JobHost) -> dict[str, str]:
 
 
 def exports(words: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines that give the job its variables."""
+    """Yield one `export` line for each variable."""
     return (f"export {name}={text}" for name, text in words.items())
 
 
 def grace(spec: Spec) -> int:
-    """Return the seconds that a last save may take."""
+    """Return the seconds for a last save after a stop signal."""
     return int(spec.job.grace or GRACE)
 
 
 def folders(spec: Spec, host: JobHost) -> Iterator[str]:
-    """Yield the lines that put the folder of the checkpoints where the job saves."""
+    """Yield the lines that link the bucket's checkpoint folder to where the job saves."""
     if spec.job.checkpoint.dir.startswith("/"):
         place = quote(spec.job.checkpoint.dir.rstrip("/"))
         yield f'mkdir -p {_folder(host)} "$(dirname {place})"'
@@ -88,7 +88,7 @@ def folders(spec: Spec, host: JobHost) -> Iterator[str]:
 
 
 def linked(places: Iterable[str], host: JobHost) -> Iterator[str]:
-    """Yield the lines that let what lies in the mounted bucket appear below the code, as job.data has it."""
+    """Yield the lines that link data of the mounted bucket to its places below the code, as job.data says."""
     for place in places:
         yield f'mkdir -p "$(dirname {quote(place)})"'
         yield f"ln -sfn {host.mount}/data/{quote(place)} {quote(place)}"
@@ -103,7 +103,7 @@ def _checkpoints(spec: Spec, host: JobHost) -> str:
 
 
 def _folder(host: JobHost) -> str:
-    """Return the folder of this worker in the mounted bucket: each has its own, as on a machine of tpuctl."""
+    """Return this worker's checkpoint folder in the mounted bucket; each worker has its own, as with tpuctl."""
     if host.workers == 1:
         return f"{host.mount}/checkpoints"
     return f'{host.mount}/checkpoints"$([ {host.worker} = 0 ] || echo -worker-{host.worker})"'

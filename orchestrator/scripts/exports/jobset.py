@@ -1,9 +1,9 @@
 """
-JobSet and Kueue on GKE: `jobset.yaml`, `kueue.yaml`.
+Export to JobSet and Kueue on GKE: `jobset.yaml`, `kueue.yaml`.
 
-Sources: the CRDs and webhooks of JobSet 0.12 and Kueue 0.19, JobSet's example of a TPU multislice, xpk (names of
-nodes, machines, spot and reservations), the documentation of GKE's Cloud Storage FUSE driver. No cluster was
-there to try it on.
+Sources: the CRDs and webhooks of JobSet 0.12 and Kueue 0.19, JobSet's example of a TPU multislice, xpk (names
+of nodes, machines, spot and reservations), the documentation of GKE's Cloud Storage FUSE driver. Not tried on
+a cluster.
 """
 
 import re
@@ -30,13 +30,13 @@ from orchestrator.scripts.exports.job_script import (
 from orchestrator.scripts.render import quote
 
 _EXAMPLE = "The image is that of JobSet's example for TPUs: name yours as job.image. "
-# The driver's documentation: pods on the host network cannot mount buckets without further settings.
+# Documentation of the FUSE driver: pods on the host network need further settings to mount buckets.
 _BETWEEN = (
     "Nor is it known whether slices need hostNetwork, which JobSet's example of a multislice sets; here it is not "
     "set, for the Cloud Storage FUSE driver restricts it. "
 )
 IMAGE = "us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu:latest"
-"""The image of JobSet's own example for TPUs. Which packages are in it is not known here."""
+"""The image of JobSet's own example for TPUs. Its packages are not known here."""
 BUCKET, CODE = "/tpuctl/bucket", "/tpuctl/code"
 _MACHINES = {
     "v4": "ct4p-hightpu",
@@ -56,9 +56,9 @@ def jobset_files(
     spec: Spec, project: str, accelerator: Accelerator, digest: str, slices: int
 ) -> dict[str, str]:
     """
-    Return the manifests by their names; *digest* is the sha256 of the code in the bucket.
+    Return the manifests by file name; *digest* is the sha256 of the code in the bucket.
 
-    Raise UsageError for a TPU that GKE has no known name for.
+    Raise UsageError for a TPU type whose name on GKE is not known.
     """
     if _generation(accelerator) not in _NAMES:
         raise UsageError(
@@ -91,13 +91,13 @@ def jobset_files(
 def jobset_steps(
     spec: Spec, project: str, accelerator: Accelerator, digest: str, slices: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is to be done before and after, each with its commands."""
+    """Yield the steps before and after the start, each with its commands."""
     bucket = f"gs://{own_bucket(spec, project, 'jobset')}"
     flags = [
         f"--machine-type={_MACHINES[_generation(accelerator)]}-{accelerator.chips_per_host}t",
         f"--num-nodes={accelerator.hosts}",
     ]
-    # xpk: not for a single host.
+    # As xpk does: no topology for a single host.
     flags += [f"--tpu-topology={accelerator.topology}"] if accelerator.hosts > 1 else []
     flags += ["--spot"] if spec.tpu.spot else []
     flags += (
@@ -111,7 +111,7 @@ def jobset_steps(
         f"{what} each slice (here {slices}), in one of {', '.join(spec.tpu.zones)}:",
         f"{pool}{spec.tpu.zones[0]} \\\n  {' '.join(flags)}",
     )
-    # The driver writes only where access is uniform.
+    # The driver needs uniform bucket-level access for writing.
     make = f"gcloud storage buckets create {bucket} --project={project} --location={home_region(spec)}"
     code = f"gcloud storage cp code/{digest}.tar.gz {bucket}/code/"
     data = [f"gcloud storage cp --recursive {shlex.quote(source)} {bucket}/data/{shlex.quote(place)}"
@@ -207,7 +207,7 @@ def _jobset(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str, sl
         "metadata": {
             "name": spec.name, "namespace": "default",
             "labels": {"kueue.x-k8s.io/queue-name": spec.name},
-            # A slice of several hosts has one node pool to itself: its chips are wired to each other there only.
+            # A slice of several hosts needs a node pool of its own: only there are its chips interconnected.
             **({"annotations": {_EXCLUSIVE: "cloud.google.com/gke-nodepool"}} if accelerator.hosts > 1 else {}),
         },
         "spec": {
@@ -215,7 +215,7 @@ def _jobset(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str, sl
                 "maxRestarts": spec.job.failures - 1,
                 "rules": [
                     {"name": "ttl", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
-                    # A preempted pod is no failure of the job: all slices start again, however often.
+                    # A preemption does not count as a failure: all slices restart, however often.
                     {"name": "preempted", "action": "RestartJobSetAndIgnoreMaxRestarts",
                      "onJobFailureReasons": ["PodFailurePolicy"]},
                 ],
@@ -247,7 +247,8 @@ def _pod(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str) -> di
     return {
         "metadata": {"annotations": {"gke-gcsfuse/volumes": "true"}},
         "spec": {
-            # A pod that starts again by itself would be no failure, and its slice would wait for it.
+            # If a pod restarted by itself, JobSet would see no failure and the slice would wait for it
+            # forever.
             "restartPolicy": "Never",
             "serviceAccountName": spec.name,
             "terminationGracePeriodSeconds": grace(spec) + 5,
@@ -255,7 +256,7 @@ def _pod(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str) -> di
             "tolerations": [{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}],
             "containers": [{
                 "name": "job", "image": spec.job.image or IMAGE, "workingDir": CODE,
-                # Kubernetes reads `$(` and `$$` itself; a dollar sign more keeps them for bash.
+                # Kubernetes expands `$(` and `$$` itself; a doubled dollar sign reaches bash as one.
                 "command": ["bash", "-c", re.sub(r"\$(?=[$(])", "$$", "\n".join(_script(spec, host, digest)))],
                 **({"env": secrets} if secrets else {}),
                 "resources": {"limits": {"google.com/tpu": accelerator.chips_per_host}},
@@ -277,7 +278,7 @@ def _pod(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str) -> di
 
 
 def _script(spec: Spec, host: JobHost, digest: str) -> Iterator[str]:
-    """Yield what a pod runs: the code of the bucket is unpacked, if its sha256 is right, then the job."""
+    """Yield the script of a pod: download the code, verify its sha256, unpack it, run the job."""
     packed = f"{host.mount}/code/{digest}.tar.gz"
     yield "set -eo pipefail"
     yield f"echo '{digest}  '{packed} | sha256sum --check --quiet"
@@ -289,20 +290,20 @@ def _script(spec: Spec, host: JobHost, digest: str) -> Iterator[str]:
 
 
 def _run(spec: Spec) -> Iterator[str]:
-    """Yield the lines that run setup and command; a stop signal goes on to the job, which may save."""
+    """Yield the lines that run setup and command and forward a stop signal to the job, which may still save."""
     if spec.job.setup:
         yield f"bash -c {quote(spec.job.setup)}"
     yield f"setsid bash -c {quote(spec.job.command)} &"
     yield "job=$! stopped="
     yield f"""trap 'stopped=1; kill -s {spec.job.stop_signal} -- "-$job"' TERM INT"""
     yield 'wait "$job" && status=0 || status=$?'
-    # The first wait ends with the signal, the job with its own status.
+    # The signal ends the first wait; the second one returns the job's own status.
     yield 'if [ -n "$stopped" ]; then wait "$job" && status=0 || status=$?; fi'
     yield 'exit "$status"'
 
 
 def _bucket(source: str) -> tuple[str, str]:
-    """Return the bucket of a gs:// folder, and the mount's option for what lies inside."""
+    """Return the bucket of a gs:// folder, and the mount option that selects the folder."""
     bucket, _, inside = source.removeprefix("gs://").strip("/").partition("/")
     return bucket, f",only-dir={inside}" if inside else ""
 

@@ -1,4 +1,4 @@
-"""What another system has no place for: printed by the command, in its README.md, a table in the documentation."""
+"""What each export target cannot do. The command prints it; README.md and the documentation have it too."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, is_dataclass
@@ -13,7 +13,7 @@ TARGETS: tuple[Target, ...] = ("jobset", "skypilot", "ray")
 
 @dataclass(frozen=True)
 class Loss:
-    """Say what is lost: a setting of the file, or a promise of tpuctl, and what takes its place."""
+    """One loss: a setting of the file or a promise of tpuctl, and what replaces it."""
 
     what: str
     why: str
@@ -30,7 +30,7 @@ PROMISES = (
          "TPUCTL_JOB, TPUCTL_SAVE_EVERY_SECONDS and _FILE, the folders of compiled programs"),
     Loss("failed starts", "counted in all, not in a row without progress"),
 )  # fmt: skip
-"""What no setting of the file turns on, and no other system has."""
+"""What tpuctl always does, without any setting, and no target does."""
 
 _CLUSTER = "the cluster decides it"
 _POOLS = "node pools of the cluster decide it; README.md has the command that makes one"
@@ -85,24 +85,24 @@ LOST: dict[str, tuple[str, str, str]] = {
     "watch.self_delete": _NONE, "watch.on_vm": _LOOP, "watch.poll": _LOOP, "watch.listen": _LOOP,
     "notify": _NONE, "sidecars": _NONE, "fleet": ("refused",) * 3,
 }  # fmt: skip
-"""By the setting, or the section, why it is lost with each of TARGETS; empty where it is kept."""
+"""For each setting or section, why it is lost with each of TARGETS; "" if it is kept."""
 
 EVERYWHERE = (
     "name", "tpu.type", "job.command", "job.source", "job.setup", "job.env", "job.failures",
     "job.checkpoint.format", "job.checkpoint.dir", "job.checkpoint.marker",
 )  # fmt: skip
-"""What all three know."""
+"""Settings that every target supports."""
 
 
 def entry(key: str) -> str:
-    """Return the key of LOST that speaks for a setting: its own, or that of a section above it; or ""."""
+    """Return the key of LOST for a setting: itself, else the nearest section above it, else ""."""
     while key and key not in LOST:
         key = key.rpartition(".")[0]
     return key
 
 
 def lost(spec: Spec, target: Target) -> tuple[Loss, ...]:
-    """Return what this deployment loses: the promises, and each setting that it changes and the target lacks."""
+    """Return what this deployment loses: all promises, and each changed setting that the target lacks."""
     changed = dict.fromkeys(entry(setting.key) for setting in settings().values() if _changed(spec, setting))
     rows = (Loss(key, LOST[key][TARGETS.index(target)]) for key in changed if key)
     return (*PROMISES, *(row for row in rows if row.why))
@@ -114,14 +114,14 @@ def _changed(spec: Spec, setting: Setting) -> bool:
     value: Any = spec
     for part in setting.key.split("."):
         if not is_dataclass(value):
-            # A section that is a word, such as `vm: none`.
+            # The section is a plain value, such as `vm: none`.
             return False
         value = getattr(value, part)
     return bool(setting.required or value != setting.default)
 
 
 def readme(title: str, steps: Iterable[tuple[str, str]], losses: Iterable[Loss]) -> str:
-    """Return README.md: what to do in which order, and what is lost."""
+    """Return README.md: the steps in order, and what is lost."""
     return "\n".join((
         f"# {title}", "", "Made by `tpuctl export`. Nothing is created yet.",
         *(line for n, (what, command) in enumerate(steps, 1) for line in ("", f"{n}. {what}", "", *_code(command))),
@@ -135,7 +135,7 @@ def _code(command: str) -> Iterator[str]:
 
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the whole table: the setting, and for each target why it is lost, or "kept"."""
+    """Yield the rows of the documented table: the setting, and for each target the reason or "kept"."""
     for key in EVERYWHERE:
         yield (key, *("kept",) * 3)
     for key, whys in LOST.items():

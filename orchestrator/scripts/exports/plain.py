@@ -1,4 +1,4 @@
-"""The deployment as plain scripts: what a person would run by hand with gcloud."""
+"""Export the deployment as plain scripts with the gcloud commands that a person would run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _FILES = (
 
 @dataclass(frozen=True)
 class DataSource:
-    """Say where one entry of job.data comes from: a *bucket*, or a file or folder of this computer."""
+    """The source of one entry of job.data: a *bucket*, or a local file or folder."""
 
     path: str
     bucket: bool
@@ -31,10 +31,10 @@ class DataSource:
 
 def export_files(spec: Spec, project: str, folder: Path, source: Path, base: Path) -> dict[str, str]:
     """
-    Return the files of the scripts by their path in *folder*.
+    Return the scripts by their path in *folder*; they contain no secret's value.
 
-    *source* is the folder of the code, *base* what local paths of job.data are relative to. No value of a
-    secret is in them. Raise UsageError for a deployment that such scripts cannot run.
+    *source* is the folder of the code, *base* the folder that local paths of job.data are relative to. Raise
+    UsageError for a deployment that plain scripts cannot run.
     """
     _check(spec)
     check_environment(spec)
@@ -64,7 +64,7 @@ def _values(spec: Spec, project: str, folder: Path, source: Path, base: Path) ->
     saving = spec.job.checkpoint
     data = [(name, _data_source(one, base)) for name, one in spec.job.data.items()]
     secrets = [(name, ref.name, ref.version) for name, ref in job_secrets(spec).items()]
-    # Other names than tpuctl's own: the two must not take each other's machines for their own.
+    # Names differ from tpuctl's own, so that neither side takes the other's machines for its own.
     return {
         "project": project,
         "label": f"{spec.name}-scripts",

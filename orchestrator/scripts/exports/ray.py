@@ -1,7 +1,7 @@
 """
-A job for an existing Ray cluster: `runtime_env.yaml`, `submit.sh`, and the driver that starts it on each host.
+Export a job for an existing Ray cluster: `runtime_env.yaml`, `submit.sh` and a driver for all hosts.
 
-Source: Ray 2.60's own code; all of `ray.util.tpu` is marked alpha there. Tried on hosts without TPUs.
+Source: the code of Ray 2.60, which marks all of `ray.util.tpu` as alpha. Tried on hosts without TPUs.
 """
 
 import shlex
@@ -30,12 +30,12 @@ _MODULE = "tpuctl_job"
 def ray_files(
     spec: Spec, project: str, accelerator: Accelerator, source: Path, folder: Path
 ) -> dict[str, str]:
-    """Return the files by their names; *source* is the code, which Ray sends, *folder* where the files will be."""
+    """Return the files by name; Ray uploads the code in *source*, and *folder* is where the files will be."""
     host = JobHost(
         project, own_bucket(spec, project, "ray"), '"$SHARED"', '"$TPUCTL_WORKER_ID"', accelerator.hosts
     )
     job = {
-        # Ray's name of a generation is that of the type before the dash: v5litepod, not v5e.
+        # Ray names a generation by the type before the dash: v5litepod, not v5e.
         "TPUCTL_TOPOLOGY": accelerator.topology, "TPUCTL_GENERATION": accelerator.type.partition("-")[0],
         "TPUCTL_CHIPS": str(accelerator.chips_per_host), "TPUCTL_FAILURES": str(spec.job.failures),
         "TPUCTL_STOP_SIGNAL": spec.job.stop_signal, "TPUCTL_GRACE_SECONDS": str(grace(spec)),
@@ -43,12 +43,12 @@ def ray_files(
     ignored = source / ".tpuctlignore"
     environment: dict[str, Any] = {
         "working_dir": str(source), "py_modules": [str(folder.absolute() / _MODULE)], "env_vars": job,
-        # Ray leaves out what .gitignore names by itself.
+        # Ray itself excludes what .gitignore names.
         **({"excludes": ignored.read_text().splitlines()} if ignored.is_file() else {}),
     }  # fmt: skip
     return {
         f"{_MODULE}/__main__.py": render("export/ray_job.py", {}),
-        # In a file of its own: Ray replaces `$NAME` in env_vars itself.
+        # In a file of its own, since Ray expands `$NAME` in env_vars.
         f"{_MODULE}/job.sh": "\n".join(_script(spec, host)) + "\n",
         "runtime_env.yaml": document(
             "Made by tpuctl export --to ray, for Ray 2.60. Put no secret here: Ray shows it in its dashboard.",
@@ -61,12 +61,12 @@ def ray_files(
 
 
 def _needs_shared(spec: Spec) -> bool:
-    """Say whether the job needs a folder that all hosts see: for checkpoints, or for data."""
+    """Return whether the job needs a folder shared by all hosts, for checkpoints or data."""
     return spec.job.checkpoint.dir != "bucket" or bool(spec.job.data)
 
 
 def ray_steps(spec: Spec, project: str, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield what is to be done, each with its commands."""
+    """Yield the steps, each with its commands."""
     yield (
         "A Ray cluster on a slice, and Ray's own command, of the same version:",
         "pip install 'ray[default]'\nexport RAY_API_SERVER_ADDRESS=http://HEAD:8265",

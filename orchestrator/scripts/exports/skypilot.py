@@ -1,7 +1,7 @@
 """
-SkyPilot: `task.yaml`, which the reader in config/others takes back.
+Export to SkyPilot: `task.yaml`, which config/others can read back.
 
-Source: SkyPilot 0.14's own schema of a task and its code. Not tried with a cloud.
+Source: the task schema and code of SkyPilot 0.14. Not tried with a cloud.
 """
 
 import shlex
@@ -19,7 +19,7 @@ from orchestrator.scripts.render import quote
 
 
 def skypilot_files(spec: Spec, project: str, workers: int) -> dict[str, str]:
-    """Return the task by its name."""
+    """Return the task file by name."""
     host = JobHost(
         project, own_bucket(spec, project, "skypilot"), "/tpuctl", '"$SKYPILOT_NODE_RANK"', workers
     )
@@ -33,7 +33,7 @@ def skypilot_files(spec: Spec, project: str, workers: int) -> dict[str, str]:
 
 
 def skypilot_steps(spec: Spec, source: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield what is to be done, each with its commands."""
+    """Yield the steps, each with its commands."""
     secrets = job_secrets(spec)
     launch = " ".join(
         ("sky jobs launch", *(f"--secret {name}" for name in secrets), shlex.quote(str(folder / "task.yaml")))
@@ -46,7 +46,7 @@ def skypilot_steps(spec: Spec, source: Path, folder: Path) -> Iterator[tuple[str
         ignored = shlex.quote(str(source / ".tpuctlignore"))
         yield "It reads one file of what is not to be sent:", f"cat {ignored} .gitignore >.skyignore"
     if secrets:
-        # In the environment, not on the command line, which all users of the computer see.
+        # In the environment: a command line is visible to all users of the computer.
         read = (
             f'export {name}="$(gcloud secrets versions access {ref.version} --secret={ref.name})"'
             for name, ref in secrets.items()
@@ -59,15 +59,15 @@ def _task(spec: Spec, host: JobHost) -> dict[str, Any]:
     words, lines = variables(spec, host), tuple(folders(spec, host))
     mount = host.mount
     if host.workers == 1 and spec.job.checkpoint.dir != "bucket":
-        # The bucket is the folder itself, so that nothing stands before the command.
+        # Mount the bucket at the checkpoint folder itself, so that the job's command needs no preamble.
         mount = spec.job.checkpoint.dir if spec.job.checkpoint.dir.startswith("/") else f"{mount}/checkpoints"
         words, lines = {**words, "TPUCTL_WORKER_ID": "0", "TPUCTL_CHECKPOINT_DIR": quote(mount)}, ()
-    # SkyPilot's envs are the same on each host, and refer to nothing.
+    # SkyPilot's envs are the same on each host and cannot refer to other variables.
     own = {name: text for name, text in words.items() if "$" in text}
     task = {
         "name": spec.name, "workdir": spec.job.source, "resources": _resources(spec),
         "envs": {name: "".join(shlex.split(text)) for name, text in words.items() if name not in own},
-        # Their values come with `sky jobs launch --secret NAME`.
+        # The user passes the values with `sky jobs launch --secret NAME`.
         "secrets": dict.fromkeys(job_secrets(spec)),
         "file_mounts": {
             mount: {"name": host.bucket, "store": "gcs", "mode": "MOUNT"},
@@ -94,7 +94,7 @@ def _resources(spec: Spec) -> dict[str, Any]:
 
 
 def _choice(spec: Spec, tpu_type: str) -> dict[str, Any]:
-    # Named always: SkyPilot's own default for a v5e is the software of a v5p.
+    # Always explicit: SkyPilot's default runtime for a v5e is that of a v5p.
     runtime = spec.tpu.runtime or load_catalog().runtime_for(tpu_type)
     arguments = {
         **({"runtime_version": runtime} if runtime else {}),
