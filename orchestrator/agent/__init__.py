@@ -1,5 +1,5 @@
 """
-What runs on the machines, shipped as one zipapp.
+Run jobs on the machines; shipped as one zipapp.
 
-Python 3.8 or newer, standard library only; imports nothing of ours but `contract`.
+Python 3.8 or newer, standard library only; of ours it imports nothing but `contract`.
 """

@@ -1,4 +1,4 @@
-"""Commands of the agent: run, task, follow, stop, notice, expire, status, fetch, exec, enter, venv, apt."""
+"""Parse the agent's commands: run, task, follow, stop, notice, expire, status, fetch, exec, enter, venv, apt."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     commands.add_parser("apt", help="wait for the lock of apt's lists, then run apt-get or apt")
     words = sys.argv[1:] if argv is None else argv
     try:
-        # These two take the options of other programs, which argparse would take for its own.
+        # These two forward options of other programs, which argparse would parse itself.
         if words[:1] == ["venv"]:
             return _venv(words[1:], os.environ)
         if words[:1] == ["apt"] and len(words) > 1:
@@ -109,7 +109,7 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _run(environ: Mapping[str, str]) -> int:
     settings = read_settings(environ)
-    # cron starts the agent each minute, also when the job is done and on machines that run none.
+    # cron starts the agent every minute, also after the job is done and on machines that run no job.
     if settings.layout.stop.exists() or environ.get("TPUCTL_RUNS_JOB") == "0":
         return 0
     settings.layout.make()
@@ -121,7 +121,7 @@ def _run(environ: Mapping[str, str]) -> int:
 
 
 def _venv(words: List[str], environ: Mapping[str, str]) -> int:
-    """Do what `tpuctl-venv` does."""
+    """Run `tpuctl-venv`: make the environment, run the command in it."""
 
     def bucket() -> JobBucket:
         own = trusted(environ)
@@ -135,10 +135,14 @@ def _venv(words: List[str], environ: Mapping[str, str]) -> int:
 
 
 def _exec(program: List[str], environ: Mapping[str, str]) -> int:
-    """Become *program*, which another service of the machine is."""
+    """
+    Replace this process by *program*.
+
+    Raise UnsafeError if it could leave a rehearsal, AgentError if it fails.
+    """
     check(environ)
     try:
-        # The process is replaced, so that signals of the service manager reach the program itself.
+        # exec, so that signals of the service manager reach the program itself.
         os.execvpe(program[0], program, dict(environ))  # noqa: S606 (no shell is wanted)
     except OSError as error:
         raise AgentError(f"{program[0]} cannot be started: {error.strerror}") from error
@@ -146,7 +150,7 @@ def _exec(program: List[str], environ: Mapping[str, str]) -> int:
 
 def _stop(layout: Layout, hold: Optional[str]) -> int:
     if hold:
-        # Before the signal: cron could start the next agent as soon as this one has left.
+        # Before the signal: cron could start another agent as soon as this one has ended.
         write_atomically(layout.stop, hold + "\n")
     pid = _running(layout)
     if pid is None:
@@ -158,7 +162,7 @@ def _stop(layout: Layout, hold: Optional[str]) -> int:
 
 
 def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
-    """Delete this machine's node if its time is over."""
+    """Delete this machine's TPU node if the deployment has expired."""
     settings, own = read_settings(environ), trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata)
@@ -171,7 +175,7 @@ def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
 
 
 def _notice(layout: Layout, seconds: float) -> int:
-    """Pass the notice on and wait until the agent has left, or the *seconds* are over."""
+    """Forward the preemption notice to the agent; wait until it has ended, at most *seconds*."""
     pid = _running(layout)
     if pid is None:
         return 0
@@ -181,12 +185,12 @@ def _notice(layout: Layout, seconds: float) -> int:
     while time.monotonic() < end:
         if _running(layout) != pid:
             return 0
-        time.sleep(0.1)  # The agent is another process; it ends in real time.
+        time.sleep(0.1)  # The agent is another process, so this wait is real time.
     return 1
 
 
 def _running(layout: Layout) -> Optional[int]:
-    """Return the id of the living agent, None when there is none."""
+    """Return the process id of the running agent, None if there is none."""
     try:
         pid, started = layout.pid.read_text(encoding="ascii").split()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""From the end of one attempt to the next: whose it is, where it starts, or that it is the last."""
+"""Choose the attempt that follows one: another worker's, a new one, or none after too many failures."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ BREAKER_PATIENCE = 10.0
 
 
 class Advance:
-    """Create the attempt after one that ended here, or follow the worker that was first."""
+    """Creates the attempt after a local one has ended, or joins the one that another worker has created."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._settings = parts.settings
 
     def after(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
-        """Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many."""
+        """
+        Return the next attempt: the gang's if another worker created it, else a new one after a pause.
+
+        Raise JobInterrupted when the gang gives up.
+        """
         parts = self._parts
         latest = parts.patiently("read the gang", parts.gang.latest)
-        # All workers come here when a job ends; the first one creates the attempt, the others follow it.
+        # All workers get here when a job ends. The first one creates the attempt and the others join it.
         if latest is not None and latest.attempt > attempt.attempt:
             return latest
         if not counted:
@@ -45,21 +49,21 @@ class Advance:
         return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))
 
     def _wanted(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
-        """Return the next attempt as things stand now."""
+        """Return the next attempt according to the bucket's present state."""
         newest, why = self._newest(attempt if counted else None)
         reason = f"{why}; before: {outcome.reason}" if why else outcome.reason
         excused = outcome.verdict is JobVerdict.EXCUSED
         return next_attempt(attempt, newest, reason, self._settings.worker, counted, excused, outcome.code)
 
     def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[Checkpoint], str]:
-        """Return the newest checkpoint to resume from and why; a suspect of *attempt* only after a later one."""
+        """Return the newest checkpoint to resume from, and why; a suspect of *attempt* only after new progress."""
         parts = self._parts
         newest, why = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
         if attempt is None or newest is None or newest.incarnation >= 0:
             return newest, why
         if made_progress(newest, attempt.reached):
             return newest, why
-        # What the job wrote to the bucket itself is not renamed, so a suspect is still in the choice there.
+        # Checkpoints that the job itself wrote to the bucket are never renamed, so skip suspects here.
         older = parts.patiently(
             "look for older checkpoints",
             lambda: newest_but(parts.catalogue.complete(), attempt.suspects),
@@ -67,10 +71,14 @@ class Advance:
         return older, older.why if older is not None else ""
 
     def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: JobOutcome) -> str:
-        """Give up after too many failures, unless a worker is missing: then return which, and go on trying."""
+        """
+        Give up after too many failures; if a worker is silent, return a text about it instead.
+
+        Raise JobInterrupted after giving up. A silent worker may be the cause, so the gang then continues.
+        """
         if wanted.failures < self._settings.failures:
             return ""
-        # Only a job that ran can have failed for want of another worker.
+        # Without an exit code the job never ran, so a missing worker cannot have made it fail.
         missing = None if outcome.code is None else silent_peer(self._parts, attempt.attempt)
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
@@ -82,21 +90,21 @@ class Advance:
 
     def _without_the_newest(self, attempt: Attempt, wanted: Attempt) -> Attempt:
         """
-        Go one checkpoint back when the newest one seems to be what kills the job.
+        Resume from the checkpoint before the newest one if the newest one seems to make the job fail.
 
-        Worker 0 does it; the others give it time to, so that only one attempt tells of it.
+        Worker 0 decides; the others give it BREAKER_PATIENCE seconds, so that there is one decision.
         """
         parts = self._parts
         newest, _why = self._newest(attempt)
         if newest is None or not is_due(attempt, wanted, newest):
             return wanted
-        # Two workers that suspect the checkpoint at once would write its manifests over each other's.
+        # Two workers that rename the same manifests at once would overwrite each other's copies.
         if self._settings.worker:
             self._pause(attempt, BREAKER_PATIENCE)
             return wanted
         newer = parts.patiently("look for a newer incarnation", parts.gang.newer_incarnation)
         if newer is not None:
-            # The replacement may just be starting from that checkpoint.
+            # A replacement may be restoring this checkpoint now, so it must not be renamed.
             raise JobInterrupted(
                 Ending(EndingKind.FENCED, f"incarnation {newer} exists, this machine is not needed")
             )
@@ -104,7 +112,7 @@ class Advance:
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:
         end = time.monotonic() + seconds
-        # A worker that ended its pause earlier has created the attempt: to wait on would only cost time.
+        # Stop waiting as soon as another worker has created the next attempt.
         while time.monotonic() < end and not self._parts.orders.overtaken(attempt.attempt):
             self._parts.orders.wait(min(0.5, max(0.0, end - time.monotonic())))
 
@@ -113,15 +121,16 @@ ALIKE = 2
 MOST_BACK = 2
 
 
-# The crash-loop breaker: a newest checkpoint from which every start ends alike is taken out of the choice. If
-# going back does not help either, the checkpoint was not to blame, and it comes back.
+# The crash-loop breaker: a newest checkpoint from which every start fails in the same way is set aside. If
+# the one before it fails too, the checkpoint was not the cause, and it is put back.
 
 
 def is_due(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint]) -> bool:
     """
-    Say whether to go one checkpoint back.
+    Return whether to resume from an older checkpoint.
 
-    ALIKE starts in a row from the newest checkpoint left with the same status and without progress.
+    The condition: ALIKE consecutive starts from the newest checkpoint ended with the same status and without
+    progress.
     """
     return (
         newest is not None
@@ -133,16 +142,16 @@ def is_due(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint]) -> bool
 
 def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attempt:
     """
-    Return the attempt from the checkpoint before; the same attempt when there is no other complete one.
+    Return the attempt from the checkpoint before *newest*; *wanted* itself if there is no other one.
 
-    What the job wrote to the bucket itself stays as it is, because it may look there for the newest one:
-    only what it is given to resume from changes.
+    Checkpoints that the job itself wrote to the bucket are not renamed, since the job may search there: only
+    the value of TPUCTL_RESUME changes.
     """
     suspects = (*wanted.suspects, (newest.step, newest.incarnation))
     back = newest_but(catalogue.complete(), suspects)
     if back is None:
         return wanted
-    # Renaming is our way to take something out of the choice; what the job wrote itself is left alone.
+    # Only checkpoints that agents committed are renamed; those that the job wrote have incarnation -1.
     if newest.incarnation >= 0:
         catalogue.suspect(newest)
     return replace(
@@ -158,12 +167,12 @@ def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attemp
 
 
 def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int]]) -> Optional[Checkpoint]:
-    """Return the newest checkpoint that is none of the *suspects*. Pure."""
+    """Return the newest checkpoint that is not one of *suspects*, None if there is none."""
     return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
 
 
 def going_back_text(attempt: Attempt, place: str) -> str:
-    """Say which checkpoints an attempt passes over, empty for none; *place* is the job's folder in the bucket."""
+    """Return which checkpoints an attempt skips, "" for none; *place* is the job's folder in the bucket."""
     if not attempt.suspects:
         return ""
     steps = " and ".join(str(step) for step, _ in attempt.suspects)
@@ -180,7 +189,7 @@ def going_back_text(attempt: Attempt, place: str) -> str:
 
 
 def acquit(catalogue: Catalogue, attempt: Attempt) -> str:
-    """Put the attempt's suspects back into the choice, and return words for what was tried."""
+    """Put the attempt's suspects back and return a sentence about it, "" if there were none."""
     for step, incarnation in attempt.suspects:
         if incarnation >= 0:
             catalogue.acquit(step, incarnation)

@@ -1,9 +1,9 @@
 """
-`job.image`: the machine's docker runs setup and job, and every machine of the deployment the same bytes.
+Run setup and job in the image of `job.image` with the machine's docker.
 
-The agent stays outside. A container sees the machine folder and the folders of `job.caches` at the paths that
-they have outside, so nothing of what job and agent agree on changes. It has the machine's network and devices, as
-Google runs containers on TPU VMs (docs/facts.md 5.6).
+All machines of the deployment run the same image digest. The agent stays outside. The container sees the
+machine folder and the folders of `job.caches` at the same paths, so the contract between job and agent is
+unchanged. It has the machine's network and devices, as Google runs containers on TPU VMs (docs/facts.md 5.6).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from orchestrator.contract.object_names import IMAGES
 from orchestrator.contract.replacing import replacing, write_atomically
 
 OURS = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", "SHELL", "USER", "LOGNAME", "TMPDIR", "MAIL")
-"""Variables of the machine that mean nothing in a container; `job.env` may set them all the same."""
+"""Variables of the machine that make no sense in a container; `job.env` may still set them."""
 OF_ATTEMPT = ("TPUCTL_JOB", "TPUCTL_ATTEMPT", "TPUCTL_RESUME", "TPUCTL_RESUME_STEP", "TPUCTL_PROGRESS_FILE",
               "TPUCTL_SAVE_EVERY_SECONDS", "TPUCTL_SAVE_EVERY_FILE")  # fmt: skip
-"""Variables of one attempt of the job: a program that is run by hand must not report the job's steps."""
+"""Variables of one attempt; a program started by hand must not report steps of the job."""
 PULL_SECONDS = 3600.0
 TRIES = 3
 BUSY_SECONDS = 1.0
-"""Between tries at a registry; a longer trouble is for the next attempt of the job."""
+"""Seconds between tries at a registry; longer failures are left to the next attempt."""
 
 
 class Container:
-    """Bring the image of the job, and say how to run in it."""
+    """The image of the job, and the commands that run in it."""
 
     def __init__(
         self, settings: Settings, environ: Mapping[str, str], bucket: JobBucket, metadata: Metadata
@@ -52,17 +52,17 @@ class Container:
         self._settings, self._environ, self._bucket = settings, environ, bucket
         self._tokens = Tokens(metadata, optional=False)
         self.pinned = ""
-        """The image by its digest, empty before it is known."""
+        """The image with its digest, "" while it is unknown."""
 
     def digest(self) -> str:
-        """Return the digest that all machines of the deployment run, empty before it is known."""
+        """Return the digest that all machines of the deployment run, "" while it is unknown."""
         return self.pinned.partition("@")[2]
 
     def bring(self) -> None:
         """
-        Pull the image, as every machine of this push has it.
+        Pull the image with the digest that all machines of this push use.
 
-        Raises AgentError when that cannot be done, TransientError from the bucket.
+        Raise AgentError if that fails, TransientError for failures of the bucket.
         """
         if shutil.which("docker") is None:
             raise AgentError(f"job.image is {self._settings.image}, and this machine has no docker")
@@ -73,19 +73,19 @@ class Container:
         if not pinned:
             pinned = self._pin()
             if not self._inspected(pinned):
-                # Another worker has pulled a newer image of this tag a moment before.
+                # Another worker has just pulled a newer image of this tag and recorded its digest.
                 self._pull(pinned)
         self.pinned = pinned
 
     def known(self) -> bool:
-        """Say whether a machine has pulled this image before, so that a failure now is not the file's fault."""
+        """Return whether a machine has pulled this image before: then a failure is not caused by the file."""
         return bool(self._read_pin())
 
     def argv(self, line: str, environ: Mapping[str, str], *, setup: bool) -> List[str]:
         """
-        Return the command that runs *line* in the image; it has to be started with *environ*.
+        Return the docker command that runs *line* in the image; start it with *environ*.
 
-        Values never stand in it: anybody on the machine could read them there.
+        Values of variables are not part of the command, which every user of the machine can read.
         """
         layout, settings = self._settings.layout, self._settings
         words = [
@@ -98,27 +98,27 @@ class Container:
         words += [f"--volume={one}:{one}{mode}" for one, mode in self._places(environ)]
         words += [f"--env={name}" for name in _passed({*environ, "TINI_KILL_PROCESS_GROUP"}, environ)]
         image = self.pinned if setup or not settings.setup else self.after_setup
-        # Written before the call, so that whoever comes after a kill knows that there may be a container.
+        # Written before the call: after a kill, the next agent knows that a container may exist.
         write_atomically(mark_of(layout), json.dumps({"name": self.name, "image": self.pinned}))
         return [*words, image, "-c", line]
 
     @property
     def name(self) -> str:
-        """Return the name of the one container: docker refuses a second one, whoever starts it."""
+        """Return the container's name. It is always the same, so docker refuses a second container."""
         return name_of(self._settings)
 
     @property
     def after_setup(self) -> str:
-        """Return the name on this machine of the image with what the setup has installed."""
+        """Return the local name of the image that contains what the setup has installed."""
         text = f"{self.pinned}\0{self._settings.bundle}\0{self._settings.setup}"
         return f"tpuctl-setup:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
     def is_set_up(self) -> bool:
-        """Say whether this machine has the image with what the setup has installed."""
+        """Return whether this machine has the image with the setup's packages."""
         return self._inspected(self.after_setup) is not None
 
     def keep_setup(self) -> Optional[JobOutcome]:
-        """Make an image of what the setup has left; return how the attempt ends if that cannot be done."""
+        """Commit the container after the setup to an image; return an outcome if that fails, else None."""
         try:
             docker(["commit", self.name, self.after_setup], self._environ, PULL_SECONDS)
         except AgentError as error:
@@ -126,12 +126,12 @@ class Container:
         return None
 
     def _places(self, environ: Mapping[str, str]) -> List[Tuple[str, str]]:
-        """Return what the container sees of the machine, at the same paths."""
+        """Return the bind mounts of the container, each with the same path on both sides."""
         layout, saves = self._settings.layout, self._settings.checkpoints
         found = [layout.root, *(disk.resolve() for disk in layout.root.glob("disks/*") if disk.is_symlink())]
         if not saves.in_bucket:
             found.append(Path(saves.folder))
-        with contextlib.suppress(AgentError):  # which the caches tell
+        with contextlib.suppress(AgentError):  # the caches report this error
             home = Path(self._environ.get("HOME") or "/root")
             found_caches = folders(self._settings.caches, self._environ, home, layout.root)
             found += [place for one in found_caches for place in one.places.values()]
@@ -147,7 +147,8 @@ class Container:
         with tempfile.TemporaryDirectory(prefix="tpuctl-docker-") as folder:
             config: Dict[str, Any] = {}
             if is_googles(name):
-                # In a file that only root reads, for as long as the pull lasts: neither in a command nor in a log.
+                # The token is in a file readable by root only, during the pull: never in a command line or a
+                # log.
                 token = self._tokens.headers()["Authorization"].partition(" ")[2]
                 auth = base64.b64encode(f"oauth2accesstoken:{token}".encode()).decode()
                 config = {"auths": {host_of(name): {"auth": auth}}}
@@ -172,10 +173,10 @@ class Container:
         return found[0] if found else None
 
     def _pin(self) -> str:
-        """Write down which image the tag means, unless another machine has; return it by its digest."""
+        """Return the image by the digest that its tag now means; the first machine records it. Raise AgentError."""
         found = self._inspected(self._settings.image) or {}
         names = [str(one) for one in found.get("RepoDigests") or []]
-        # An image may have come from two places; the digest is of the place that the file names.
+        # An image may come from several repositories; use the digest of the one that the file names.
         mine = [one for one in names if one.partition("@")[0] == repository_of(self._settings.image)]
         if not mine:
             raise AgentError(f"docker does not say which digest {self._settings.image} has: {names}")
@@ -193,27 +194,27 @@ class Container:
         return str((json_value(held.data) or {}).get("pinned", "")) if held else ""
 
     def _pin_name(self) -> str:
-        # Of the push: what is pushed anew takes what the tag means then.
+        # Keyed by push: after a new push the tag is resolved again.
         text = f"{self._settings.image}\0{self._settings.bundle}\0{self._settings.settings_digest}"
         return f"{IMAGES}{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
 def name_of(settings: Settings) -> str:
-    """Return the name of the container of this machine's job."""
+    """Return the container's name for this machine's job."""
     return f"tpuctl-{settings.deployment}-{settings.incarnation}"
 
 
 def beside(settings: Settings, line: Optional[str], environ: Mapping[str, str]) -> List[str]:
     """
-    Return the command that runs *line*, or a shell, in the container of the job; to be started with *environ*.
+    Return the command that runs *line*, or a shell, in the job's running container; start it with *environ*.
 
-    What the container has of one attempt is left out. Raises AgentError where the container does not run.
+    Variables of the attempt are cleared. Raise AgentError if the container does not run.
     """
     name = name_of(settings)
     asked = ["ps", "--quiet", "--no-trunc", f"--filter=label={LABEL}={settings.layout.root}"]
     if not docker(asked, environ).split():
         raise AgentError("the container of the job does not run now; --home opens the machine")
-    # Emptied, too: by the mark of a job its processes are found and killed.
+    # Also cleared: TPUCTL_JOB, since processes with that mark are killed as the job's.
     words = [
         "docker",
         "exec",
@@ -230,6 +231,6 @@ def beside(settings: Settings, line: Optional[str], environ: Mapping[str, str]) 
 
 
 def _passed(names: Set[str], environ: Mapping[str, str]) -> List[str]:
-    """Return those of *names* that mean something in a container."""
+    """Return those of *names* that make sense in a container."""
     mine = set(environ.get("TPUCTL_JOB_ENV", "").split())
     return [name for name in sorted(names) if name in mine or name not in OURS]

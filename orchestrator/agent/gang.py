@@ -1,7 +1,7 @@
 """
-The gang: all workers of a slice run the same attempt, from the same checkpoint.
+Agree on attempts: all workers of a slice run the same one, from the same checkpoint.
 
-Attempts are objects that only one worker can create. The rules are pure functions; `Gang` is their storage.
+An attempt is an object that only one worker can create. The rules are pure functions; `Gang` stores attempts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ EXCUSES = 5
 @dataclass(frozen=True)
 class Attempt:
     """
-    Name one start of the gang.
+    One start of the gang.
 
-    *failures* counts starts in a row that brought no progress, *excused* those of them that were no fault of
-    the job, *same* the last ones that ended with the same exit status *code*. *suspects* are checkpoints
-    (step, incarnation) that were taken out of the choice since the last progress.
+    *failures* counts consecutive starts without progress, *excused* those among them that were not the job's
+    fault, *same* the last ones with the same exit status *code*. *suspects* are the checkpoints (step,
+    incarnation) set aside since the last progress.
     """
 
     attempt: int
@@ -45,7 +45,7 @@ class Attempt:
 
     @property
     def reached(self) -> Optional[int]:
-        """Return the step that must be passed to count as progress; repeating a suspect step does not count."""
+        """Return the step to pass before a start counts as progress; repeating a suspect's step does not count."""
         steps = [step for step, _ in self.suspects]
         return max(steps + ([] if self.resume_step is None else [self.resume_step]), default=None)
 
@@ -62,8 +62,8 @@ def next_attempt(
     """
     Return the attempt after *last*, from the *newest* complete checkpoint.
 
-    Progress sets the failures back to 0; without it a *counted* end adds one, and any other end sets
-    them back too, because somebody asked for a new start. An *excused* end adds none, EXCUSES times in a row.
+    Progress resets the failures. Without it, a *counted* end adds one; any other end resets them as well,
+    because a user requested the new start. An *excused* end adds none, up to EXCUSES times in a row.
     """
     incarnation = newest.incarnation if newest is not None and newest.incarnation >= 0 else None
     number = last.attempt + 1 if last is not None else 1
@@ -78,7 +78,7 @@ def next_attempt(
 
 
 class Gang:
-    """Read and create the attempts of this incarnation, and see whether a newer incarnation exists."""
+    """The stored attempts of this incarnation, and the check for a newer incarnation."""
 
     def __init__(self, settings: Settings, bucket: JobBucket) -> None:
         self._settings = settings
@@ -86,8 +86,8 @@ class Gang:
         self._prefix = f"{GANG}{settings.incarnation}/"
 
     def latest(self, seconds: float = SECONDS) -> Optional[Attempt]:
-        """Return the newest attempt, None when there is surely none."""
-        # Listed, not counted up from the last known: a machine that lost its disk knows none.
+        """Return the newest attempt, None if there is none. Raise TransientError if that is unknown."""
+        # Listed, not counted up from the last known one, because a machine that lost its disk knows none.
         numbers = [_number(name) for name in self._bucket.list(self._prefix, seconds)]
         newest = max(numbers, default=0)
         return self.read(newest, seconds) if newest else None
@@ -103,7 +103,7 @@ class Gang:
             raise TransientError(f"{self._name(number)} cannot be read: {error}") from error
 
     def create(self, wanted: Attempt, seconds: float = SECONDS) -> Attempt:
-        """Create the attempt; return it, or the one that somebody else created first."""
+        """Create the attempt; return it, or the one that another worker created first. Raise TransientError."""
         data = json.dumps(asdict(wanted), sort_keys=True).encode()
         try:
             self._bucket.write(self._name(wanted.attempt), data, 0, seconds)
@@ -115,22 +115,22 @@ class Gang:
         return wanted
 
     def verdict(self, seconds: float = SECONDS) -> Optional[str]:
-        """Return why the gang gave up, None when it has not. A verdict on another bundle does not count."""
+        """Return why the gang gave up, None if it did not. A verdict about another bundle does not count."""
         held = self._bucket.read(f"{self._prefix}verdict.json", seconds)
         if held is None:
             return None
         value = json_value(held.data) or {}
-        # `push` brings new code, which has not failed yet.
+        # A push brings new code, which has not failed yet.
         same = value.get("bundle", self._settings.bundle) == self._settings.bundle
         return str(value.get("reason", "")) if value.get("failed") and same else None
 
     def give_up(self, reason: str, seconds: float = SECONDS) -> None:
-        """Write the verdict that stops every worker."""
+        """Write the verdict, which stops every worker."""
         value = {"failed": True, "reason": reason, "bundle": self._settings.bundle}
         self._bucket.write(f"{self._prefix}verdict.json", json.dumps(value).encode(), seconds=seconds)
 
     def newer_incarnation(self, seconds: float = SECONDS) -> Optional[int]:
-        """Return the newest incarnation if it is not ours: then this machine is a zombie and must not write."""
+        """Return the newest incarnation if it is not ours; this machine must then stop writing."""
         folders = self._bucket.level(GANG, seconds)[1]
         numbers = [
             int(part) for part in (one.rstrip("/").rsplit("/", 1)[-1] for one in folders) if part.isdecimal()
@@ -139,7 +139,7 @@ class Gang:
         return newest if newest > self._settings.incarnation else None
 
     def overtaken(self, attempt: int, seconds: float = SECONDS) -> bool:
-        """Say whether the gang has gone on to a later attempt."""
+        """Return whether the gang has a later attempt."""
         return self._bucket.stat(self._name(attempt + 1), seconds) is not None
 
     def _name(self, number: int) -> str:
@@ -147,13 +147,13 @@ class Gang:
 
 
 def _number(name: str) -> int:
-    """Return the attempt in an object's name, 0 for other objects."""
+    """Return the attempt number in an object's name, 0 for other objects."""
     stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0]
     return int(stem) if stem.isdecimal() else 0
 
 
 def _attempt(value: Dict[str, Any]) -> Attempt:
-    """Return the attempt stored in *value*. Raises ValueError, KeyError, TypeError or AttributeError."""
+    """Parse a stored attempt. Raise ValueError, KeyError, TypeError or AttributeError."""
     known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
     suspects = tuple((int(step), int(by)) for step, by in known.pop("suspects", ()))
     if any(type(known[key]) is not int for key in ("attempt", "failures")) or any(
@@ -164,13 +164,13 @@ def _attempt(value: Dict[str, Any]) -> Attempt:
 
 
 WIDEST = 1000
-"""Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
+"""Largest number of TPUs in one race; their incarnations count up from the race's number."""
 
 
 def still_saving(
     bucket: JobBucket, settings: Settings, now: float, seconds: float = SECONDS
 ) -> Optional[int]:
-    """Return the TPU before this race while it is being preempted and saves, None otherwise."""
+    """Return the newest TPU from before this race if it is being preempted and still saves, else None."""
     found = [
         (int(number), name)
         for name in bucket.list(HEARTBEAT, seconds)
@@ -189,7 +189,7 @@ def still_saving(
 
 
 def winner_of(bucket: JobBucket, settings: Settings, seconds: float = SECONDS) -> int:
-    """Return the incarnation that has won this machine's race: its own, unless another was named before."""
+    """Return the incarnation that has won this machine's race: its own unless another one was named first."""
     name, data = claim_name(settings.race), claim_of(settings.incarnation)
     try:
         bucket.write(name, data, 0, seconds)
@@ -203,6 +203,6 @@ def winner_of(bucket: JobBucket, settings: Settings, seconds: float = SECONDS) -
 
 
 def named(data: bytes, race: int) -> Optional[int]:
-    """Return the incarnation that a claim names, None where it is no TPU of the race."""
+    """Return the incarnation named in a claim, None if it is not a TPU of this race."""
     number = named_by(data)
     return number if number is not None and 0 <= number - race < WIDEST else None

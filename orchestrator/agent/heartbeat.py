@@ -1,4 +1,4 @@
-"""What this worker reports: a shared value, written to the bucket and to state/status.json."""
+"""Report this worker's state: a shared value, written to the bucket and to state/status.json."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _INHERITED = ("attempt", "starts")
 
 
 def heartbeat_name(incarnation: int, worker: int) -> str:
-    """Return the object name of one worker's heartbeat."""
+    """Return the object name of a worker's heartbeat."""
     return f"{HEARTBEAT}{incarnation}/{worker}"
 
 
 class Status:
     """
-    Hold the report; threads change it, *urgent* is called after a change that must be seen soon.
+    The content of the heartbeat, changed by many threads; *changes* counts the changes.
 
-    *masked* takes secrets out of a text. *changes* counts them.
+    *urgent* is called after a change that must be reported at once. *masked* removes secrets from a text.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -67,7 +67,7 @@ class Status:
         self.masked: Callable[[str], str] = str
 
     def set(self, **changes: Any) -> None:
-        """Change fields of the report; a message is also logged."""
+        """Change fields of the report; a new message is also logged."""
         with self._lock:
             message, phase = changes.get("message"), changes.get("phase", self._fields["phase"])
             is_news = bool(message) and message != self._fields["message"]
@@ -80,7 +80,7 @@ class Status:
             self.urgent()
 
     def inherit(self, before: Mapping[str, Any]) -> None:
-        """Take over counts from an earlier agent's heartbeat, for fields that this agent has not set yet."""
+        """Take counts from an earlier agent's heartbeat for fields that this agent has not set yet."""
         with self._lock:
             for key in _INHERITED:
                 self._fields[key] = self._fields[key] or before.get(key) or 0
@@ -107,7 +107,7 @@ class Status:
             say(f"{source}: works again")
 
     def body(self) -> Dict[str, Any]:
-        """Return the report as it is written."""
+        """Return the report as it is stored in the heartbeat."""
         with self._lock:
             troubles = [f"{source}: {text}" for source, text in sorted(self._troubles.items()) if text]
             message = "; ".join(part for part in [self._fields["message"], *troubles] if part)
@@ -116,7 +116,7 @@ class Status:
 
 
 class HeartbeatWriter:
-    """Write the heartbeat at most once a second, which Cloud Storage allows for one object."""
+    """Writes the heartbeat at most once a second, the limit of Cloud Storage for one object."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
         self._settings = settings
@@ -132,7 +132,7 @@ class HeartbeatWriter:
         self._wake = WakeWriter(settings.incarnation, settings.worker, bucket)
 
     def before(self) -> Dict[str, Any]:
-        """Return the last heartbeat of this worker's earlier agent, or an empty dict. Raises AgentError."""
+        """Return the last heartbeat of this worker's earlier agent, {} if there is none. Raise AgentError."""
         with self._lock:
             return self._read_before(SECONDS)
 
@@ -140,12 +140,12 @@ class HeartbeatWriter:
         """
         Write status.json and the heartbeat object, unless another thread has just written the same.
 
-        *seconds* bounds the upload. With *at_once* nothing is gathered first: the job waits for this call.
-        Raises OSError or AgentError when either cannot be written.
+        *seconds* bounds the upload. *at_once* skips the wait for further changes, since the job waits for
+        this call. Raise OSError or AgentError if either cannot be written.
         """
         asked, wanted = time.monotonic(), self._status.changes
         if not at_once:
-            # Only one write a second is allowed, so news of that second is gathered.
+            # One write a second is the limit, so changes that follow at once go into the same write.
             time.sleep(self._gathers())
         with self._lock:
             if self._reported >= wanted if at_once else self._reported_at >= asked:
@@ -155,33 +155,34 @@ class HeartbeatWriter:
             try:
                 write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
             finally:
-                # Read before the first write replaces it: a machine that lost its disk learns its past from it.
+                # Read before the first write overwrites it: a machine that lost its disk learns its past from
+                # it.
                 self._status.inherit(self._read_before(bound))
-                time.sleep(self._rest())  # Too early, the bucket answers 429, and the retry takes longer.
+                time.sleep(self._rest())  # sooner, the bucket answers 429
                 changes, body = self._status.changes, self._status.body()
                 self._bucket.write(self._name, _text(body).encode(), seconds=bound)
                 self._last, self._reported_at, self._reported = time.monotonic(), began, changes
-        # After the write: the controller that is woken must find this heartbeat.
+        # After the write: the controller that this wakes must find the new heartbeat.
         self._wake.write_if_urgent(body, bound)
 
     def _gathers(self) -> float:
         """
-        Return the seconds to gather news before a write.
+        Return the seconds to collect changes before a write.
 
-        A short phase is mostly followed by the next one at once. Only that one is reported then, and the job
-        does not wait a second for the object to be writable again.
+        A short phase is usually followed by the next one at once. Then only that is reported, and the job
+        does not wait a second until the object may be written again.
         """
         passing = self._status.get("phase") in _PASSING and not self._status.get("notice")
         return self._spacing if passing else self._rest()
 
     def _rest(self) -> float:
-        """Return the seconds until the object may be written again, also after an earlier agent's write."""
+        """Return the seconds until the object may be written again, also after a write of an earlier agent."""
         if self._reported >= 0:
             return max(0.0, self._last + self._spacing - time.monotonic())
         at = (self._before or {}).get("at")
         if not isinstance(at, (int, float)) or at > time.time():
             return 0.0
-        # `at` is taken before the upload, so the bucket's time of the write is a little later.
+        # `at` is set before the upload, so the bucket's time of the write is slightly later.
         return max(0.0, at + LATER * self._spacing - time.time())
 
     def _read_before(self, seconds: float) -> Dict[str, Any]:
@@ -197,11 +198,11 @@ def _text(body: Mapping[str, Any]) -> str:
 
 KEYS_FOLDER = "/etc/ssh"
 LONGEST_KEY = 1000
-"""Most characters of one key: an RSA key of 4096 bits has 716."""
+"""Characters of the longest key accepted; an RSA key of 4096 bits has 716."""
 
 
 def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
-    """Return lines such as `ssh-ed25519 AAAA...`, sorted; none where they cannot be read."""
+    """Return the public host keys as lines such as `ssh-ed25519 AAAA...`, sorted; [] if unreadable."""
     folder = Path(environ.get("TPUCTL_SSH_DIR") or KEYS_FOLDER)
     found = []
     for path in folder.glob("ssh_host_*_key.pub"):
@@ -220,9 +221,9 @@ _ENDS = ("done", "unclaimed", "failed")
 
 class WakeWriter:
     """
-    Wake the controller when a heartbeat must not wait for its next poll: it writes the wake object.
+    Writes the wake object when the controller must not wait for its next poll of a heartbeat.
 
-    All workers of an incarnation share one object, so that the controller reads one for all of them.
+    All workers of an incarnation share one object, so the controller reads one for all of them.
     """
 
     def __init__(self, incarnation: int, worker: int, bucket: JobBucket) -> None:
@@ -233,9 +234,9 @@ class WakeWriter:
 
     def write_if_urgent(self, report: Mapping[str, Any], seconds: float) -> None:
         """
-        Write the object if *report*, already in the bucket, shows a new preemption notice or end of the job.
+        Write the wake object if *report*, already in the bucket, has a new preemption notice or end of the job.
 
-        It is not repeated after a failure, which only costs the time to the next poll.
+        A failure is not retried: it only costs the time until the next poll.
         """
         news = (report["attempt"], report["phase"], report["notice"])
         if news == self._written or not (report["notice"] or report["phase"] in _ENDS):
@@ -244,7 +245,7 @@ class WakeWriter:
         _attempt, phase, notice = news
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
         try:
-            # No precondition: of two workers that write at once either one wakes the controller.
+            # No precondition: if two workers write at once, either write wakes the controller.
             self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST_WAKE, seconds))
         except (AgentError, OSError) as error:
             say(f"wake: {error}")

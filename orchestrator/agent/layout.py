@@ -1,4 +1,4 @@
-"""Names of the machine folder."""
+"""Name the files of the machine folder."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from orchestrator.contract.replacing import write_atomically
 
 
 class Layout:
-    """Name every file of the machine folder *root*."""
+    """The paths of all files in the machine folder *root*."""
 
     def __init__(self, root: Path) -> None:
         state = root / "state"
         self.root = root
         self.bundles = root / "bundle"  # unpacked, each under its sha256
-        self.current = root / "current"  # a link to the bundle in use
+        self.current = root / "current"  # symlink to the bundle in use
         self.programs = root / "bin"  # first in the PATH of setup and job
         self.checkpoints = root / "checkpoints"  # unless the deployment file names another folder
-        self.quarantine = root / "quarantine"  # where doubtful checkpoints are moved
-        self.data = root / "data"  # a folder for each name of `job.data`
+        self.quarantine = root / "quarantine"  # for doubtful checkpoints
+        self.data = root / "data"  # one folder for each name of `job.data`
         self.log = root / "log" / "job.log"
         self.status = state / "status.json"  # a copy of the last heartbeat
-        self.stop = state / "stop"  # while it is there, cron starts no agent; it holds the reason
+        self.stop = state / "stop"  # holds a reason; while it exists, cron does not start the agent
         self.pid = state / "agent.pid"
-        self.job = state / "job.json"  # the record of the last start of the job
-        self.expire = state / "expire.json"  # what the dead-man timer remembers between two minutes
-        self.progress = state / "progress.json"  # where the job may report its step
-        self.save_every = state / "save-every"  # the seconds between two saves, for the job to read
-        self.data_state = state / "data.json"  # which files of the data are proven
+        self.job = state / "job.json"  # the record of the job's last start
+        self.expire = state / "expire.json"  # state of the dead-man timer between two runs
+        self.progress = state / "progress.json"  # where the job may write its step
+        self.save_every = state / "save-every"  # the save interval in seconds, read by the job
+        self.data_state = state / "data.json"  # which data files are verified
 
     def setup_done(self, bundle: str) -> Path:
-        """Return the mark that the setup command of *bundle* has succeeded here."""
+        """Return the file that marks a successful setup of *bundle* on this machine."""
         return self.status.with_name(f"setup-{bundle}")
 
     def make(self) -> None:
-        """Make the folders that the agent writes to."""
+        """Create the folders that the agent writes to."""
         for folder in (self.bundles, self.log.parent, self.status.parent):
             folder.mkdir(parents=True, exist_ok=True)
 
 
 def install_script(target: Path, text: str) -> None:
-    """Put a program of ours into the folder of programs, if it is not there as it shall be. Raises OSError."""
-    # Written only when it changes: the job may be running it.
+    """Write an own program to the folder of programs, if its content differs. Raise OSError."""
+    # Only if it differs, since the job may be running it.
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         write_atomically(target, text)
         target.chmod(0o755)

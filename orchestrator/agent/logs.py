@@ -1,4 +1,4 @@
-"""The job's log: kept on disk in turns, and copied to the bucket in numbered segments."""
+"""Write the job's log: rotated on disk, and copied to the bucket in numbered segments."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TAIL = 16 << 10
 
 class JobLog:
     """
-    Take the job's output: into log/job.log, and into segments that wait for the bucket.
+    Takes the job's output into log/job.log and into segments for the bucket.
 
-    A disk that is full loses lines on disk only; a bucket that cannot be reached for long loses the
-    oldest waiting segments, and a line says how many. Secrets are masked before anything is kept.
+    A full disk loses lines on disk only. If the bucket is unreachable for long, the oldest waiting segments
+    are dropped, and a line says how many. Secrets are masked before anything is stored.
     """
 
     def __init__(self, path: Path, redactor: Optional[Redactor] = None) -> None:
@@ -46,12 +46,12 @@ class JobLog:
             self._keep(self._stream.feed(data))
 
     def settle(self) -> None:
-        """Write what was held back as the possible beginning of a secret: the job prints no more."""
+        """Write what was held back as a possible beginning of a secret; call it when the job has ended."""
         with self._lock:
             self._keep(self._stream.end())
 
     def _keep(self, data: bytes) -> None:
-        """Write what may be seen."""
+        """Store output in which secrets are already masked."""
         if not data:
             return
         self._open += data
@@ -68,39 +68,38 @@ class JobLog:
             self.trouble = f"log/job.log cannot be written: {error}"
 
     def line(self, text: str) -> None:
-        """Append one line of the agent's own; it may stand before bytes of the job that are held back."""
+        """Append a line of the agent; it may precede output that is still held back."""
         with self._lock:
             self.last_at = time.monotonic()
             self._keep(self._redactor.text(f"{text}\n").encode("utf-8", "surrogateescape"))
 
     def tail(self) -> bytes:
-        """Return the end of what was written since `begin_tail`."""
+        """Return the end of the output since `begin_tail`."""
         with self._lock:
             return bytes(self._tail)
 
     def begin_tail(self) -> None:
-        """Forget the tail: what comes now belongs to another start."""
+        """Reset the tail for another start."""
         with self._lock:
             self._tail.clear()
 
     def waiting(self) -> Tuple[List[bytes], bytes]:
-        """Return the full segments that wait for the bucket, and the one that still grows."""
+        """Return the full segments that wait for the bucket, and the current one."""
         with self._lock:
             return list(self._full), bytes(self._open)
 
     def shipped(self) -> None:
-        """Drop the oldest waiting segment, because the bucket has it."""
+        """Drop the oldest waiting segment after its upload."""
         with self._lock:
             del self._full[:1]
 
     def _close_segment(self) -> None:
-        """End the growing segment after its last whole line, if it has one."""
+        """End the current segment after its last whole line, if it has one."""
         cut = self._open.rfind(b"\n", 0, SEGMENT) + 1 or SEGMENT
         self._full.append(bytes(self._open[:cut]))
         del self._open[:cut]
         if len(self._full) > WAITING:
-            # Not the first one: the shipper may be sending it at this moment, and would drop the next in its
-            # place.
+            # Not the first one: the shipper may be uploading it, and would then drop the wrong segment.
             del self._full[1]
             self._dropped += 1
             self._open += (
@@ -110,7 +109,7 @@ class JobLog:
     def _turn(self) -> None:
         if not self._path.exists() or self._path.stat().st_size < TURN:
             return
-        # From the oldest one on, so that none is renamed over another.
+        # From the oldest to the newest, so that no file is renamed over another.
         for number in range(TURNS - 1, 0, -1):
             older = self._path.with_name(f"{self._path.name}.{number}")
             if older.exists():
@@ -119,7 +118,7 @@ class JobLog:
 
 
 class LogShipper:
-    """Copy the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after whatever an earlier agent left there."""
+    """Copies the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after an earlier agent's segments."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, log: JobLog) -> None:
         self._prefix = f"{LOGS}g{settings.incarnation}/w{settings.worker}/"
@@ -130,18 +129,19 @@ class LogShipper:
         self._shown = 0
 
     def ship(self, seconds: float = 30.0) -> None:
-        """Write the full segments and the growing one. Raises AgentError; what is not written stays waiting."""
+        """Upload the full segments and the current one. Raise AgentError; what was not uploaded keeps waiting."""
         with self._lock:
             if self._next is None:
                 names = [
                     name.rsplit("/", 1)[-1].split(".")[0] for name in self._bucket.list(self._prefix, seconds)
                 ]
-                # An earlier agent of this worker has sent segments; they are not written over.
+                # Continue after the segments of an earlier agent of this worker; they must not be
+                # overwritten.
                 self._next = max((int(name) for name in names if name.isdigit()), default=-1) + 1
             full, growing = self._log.waiting()
             for segment in full:
                 self._bucket.write(self._name(self._next), segment, seconds=seconds)
-                # Only now: what the bucket has not taken stays waiting.
+                # Dropped only after the upload, so that a failure loses nothing.
                 self._log.shipped()
                 self._next += 1
                 self._shown = 0

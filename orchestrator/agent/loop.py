@@ -1,4 +1,4 @@
-"""The agent's life on one machine: boot, attempts until the job is done or given up, and a clear last word."""
+"""Run the agent on one machine: boot, attempts until the job is done or given up, last report."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from orchestrator.contract.preemption_notice import SUCCESSOR_WAITS
 from orchestrator.contract.replacing import write_atomically
 
 BEATEN = 20
-"""Heartbeats after which a machine that another one has beaten ends; its controller deletes it before."""
+"""Heartbeats after which a machine that lost its race ends; normally its controller deletes it before."""
 _FINISHED = {kind.value: kind for kind in (EndingKind.DONE, EndingKind.UNCLAIMED)}
 
 
 class Agent:
-    """Keep the job running on this worker until it is done, given up, or the machine goes away."""
+    """Keeps the job running on this worker until it is done, given up, or the machine goes away."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -52,11 +52,7 @@ class Agent:
         self._finish = Finish(parts, self._player)
 
     def run(self) -> int:
-        """
-        Live, and return the exit status of the process.
-
-        0 means that the agent has finished, 1 that cron is to start it again.
-        """
+        """Run the agent; return its exit status: 0 if it has finished, 1 if cron must start it again."""
         self._begin()
         try:
             try:
@@ -67,7 +63,7 @@ class Agent:
                 ending = Ending(EndingKind.GAVE_UP, str(error))
             self._leave(ending)
         except Exception as error:
-            # Whatever it is, the job must not outlive its agent; cron starts a new one.
+            # Any exception: the job must not outlive its agent, and cron starts a new one.
             traceback.print_exc()
             clear(self._settings.layout.root, self._player.record.living_session())
             self._parts.status.set(message=f"the agent ended by {error!r}")
@@ -88,7 +84,7 @@ class Agent:
                 signal.SIGINT: lambda: parts.orders.end(EndingKind.ASKED, "interrupted"),
             }
         )
-        # After the handlers: whoever reads this file may send a signal at once.
+        # After the signal handlers: whoever reads this file may send a signal at once.
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
         parts.status.time("boot")
@@ -98,7 +94,7 @@ class Agent:
         NoticeWatch(parts.metadata, self._preempted).start()
 
     def _live(self) -> Ending:
-        """Run attempts until the job has finished. Raises JobInterrupted or UnsafeError for every other end."""
+        """Run attempts until the job has finished. Raise JobInterrupted or UnsafeError for every other end."""
         parts = self._parts
         living = clear(self._settings.layout.root, self._player.record.living_session())
         while living:
@@ -107,12 +103,12 @@ class Agent:
             living = clear(self._settings.layout.root, None)
         parts.status.trouble("clear", "")
         check(parts.environ)
-        # Before the gang: a worker of a TPU that loses the race must not write the gang's first attempt.
+        # Before joining the gang: a worker of a TPU that loses the race must not write the first attempt.
         self._win()
         attempt = self._join()
         if parts.pace.seconds() is not None:
             self._repeat("save interval", parts.pace.write, LOOKS * self._settings.heartbeat)
-        # The threads start only now: before the attempt is known they would act on an earlier one.
+        # Started only now: before the attempt is known these threads would act on an earlier one.
         self._repeat("gang", self._follow, self._settings.poll)
         self._repeat("event files", parts.events.look, self._settings.poll)
         if not self._settings.worker:
@@ -137,27 +133,28 @@ class Agent:
                 attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
 
     def _win(self) -> None:
-        """Return when this TPU has won its race; if another one has, order the end as fenced."""
+        """Return when this TPU has won its race; if another TPU has won, order the end as fenced."""
         parts, settings = self._parts, self._settings
         if not settings.race:
             return
         self._let_save()
         began = time.monotonic()
         while True:
-            # Before anything is restored or fetched: a loser is billed for as long as it runs.
+            # Before any download: a loser is billed for as long as it runs.
             winner = parts.patiently("look who has won the race", lambda: winner_of(parts.bucket, settings))
             if winner == settings.incarnation:
                 parts.status.trouble("race", "")
                 return
             why = f"incarnation {winner} was first, this machine is not needed"
-            # Not at once: an earlier machine may have forged a claim for later races; the controller replaces it.
+            # Wait first: an earlier machine could forge a claim for later races, which the controller then
+            # replaces.
             if time.monotonic() - began >= BEATEN * settings.heartbeat:
                 parts.orders.end(EndingKind.FENCED, why)
             parts.status.trouble("race", why)
             parts.orders.wait(settings.poll)
 
     def _let_save(self) -> None:
-        """Wait for the last save of the TPU that this one succeeds: the job resumes from it."""
+        """Wait for the last save of the preceding TPU, from which the job will resume."""
         parts, settings, began = self._parts, self._settings, time.monotonic()
 
         def look() -> Optional[int]:
@@ -172,13 +169,17 @@ class Agent:
         parts.status.trouble("race", "")
 
     def _join(self) -> Attempt:
-        """Return the attempt to run first: the gang's or, if this worker has run that already, a new one."""
+        """
+        Return the first attempt to run: the gang's, or a new one if this worker has already run that.
+
+        Raise JobInterrupted if the job has already ended.
+        """
         parts, record = self._parts, self._player.record
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
             record = records.StartRecord()
-        # state/job.json is gone on a machine that lost its disk; its last report in the bucket still says how
-        # far it was.
+        # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it
+        # was.
         held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
         played = max(record.attempt, _count(held.get("attempt")))
         self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
@@ -191,24 +192,24 @@ class Agent:
                 None, newest, why or "no checkpoint yet", self._settings.worker, counted=False
             )
             return parts.patiently("create the first attempt", lambda: parts.gang.create(first))
-        # Another worker has begun it, and this one has not played it yet.
+        # Another worker created it, and this worker has not run it yet.
         if latest.attempt > played:
             return latest
-        # Reported, but cron was never held: killed between the two, or the report had failed.
+        # Finished before, but cron was not stopped: the agent was killed in between, or its report failed.
         if record.ended in _FINISHED and record.bundle == self._settings.bundle:
             self._say_again(latest)
             raise JobInterrupted(Ending(_FINISHED[record.ended], "the job was finished already"))
         if record.over(latest.attempt, self._settings.bundle):
             return latest
         parts.committer.begin(latest.attempt, latest.resume_step)
-        # A save that was finished before the agent was killed must not be lost to the next attempt.
+        # Commit a save that was finished before the agent was killed; the next attempt resumes from it.
         last_commit(parts)
         killed = record.killed_on_this_boot()
         why = "the agent was killed" if killed else "started again"
         return self._advance.after(latest, JobOutcome(JobVerdict.FAILED, why), counted=killed)
 
     def _say_again(self, attempt: Attempt) -> None:
-        """Report the attempt that was finished and what it saved: other workers may still wait to read it."""
+        """Report again the finished attempt and what it saved: other workers may still wait for it."""
         self._finish.rescue.recall()
         newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
         self._parts.status.set(
@@ -225,7 +226,7 @@ class Agent:
         return latest
 
     def _check_gang(self) -> None:
-        """Look whether this machine may go on at all."""
+        """Order the end if a newer incarnation exists or the gang gave up. Raise JobInterrupted."""
         newer = self._parts.gang.newer_incarnation(10.0)
         if newer is not None:
             self._parts.orders.end(
@@ -238,10 +239,10 @@ class Agent:
 
     def _follow(self) -> None:
         attempt = int(self._parts.status.get("attempt"))
-        # 0 before the first attempt, when there is nothing to be overtaken.
+        # 0 before the first attempt, which nothing can overtake.
         if attempt and self._parts.gang.overtaken(attempt, 10.0):
             self._parts.orders.saw_attempt(attempt + 1)
-        # Listing costs more than reading, so newer incarnations are looked for at the heartbeat's pace.
+        # Listing costs more than reading, so newer incarnations are looked for only once per heartbeat.
         if time.monotonic() - self._checked_at >= self._settings.heartbeat:
             with contextlib.suppress(JobInterrupted):
                 self._check_gang()
@@ -265,7 +266,7 @@ class Agent:
         self._parts.orders.end(EndingKind.NOTICE, "the machine is being taken away")
 
     def _preempted(self) -> None:
-        # A signal alone may be a reboot, after which this machine goes on; this machine does not.
+        # A signal alone may mean a reboot, after which this machine continues; a preempted one does not.
         self._parts.status.set(preempted=True)
         self._noticed()
 
@@ -276,25 +277,25 @@ class Agent:
         return thread
 
     def _leave(self, ending: Ending) -> None:
-        """Say the last word: on disk, in the log, in the heartbeat; then hold cron back where that is meant."""
+        """Write the last report to disk, log and heartbeat; then stop cron, if this ending requires it."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(OSError):
-            # First of all, so that an agent that is killed below does not count as one that crashed.
+            # First, so that an agent killed in the lines below does not count as crashed.
             records.save(layout, self._player.record, ended=ending.kind.value)
         if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)
         parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")
         for thread in self._threads:
-            # From here on nobody but the last word may change the report.
+            # From here on no other thread may change the report.
             thread.end()
-        # Once the phase is reported the controller may delete the machine, with what is not in the bucket by then.
+        # Before the report: once the controller sees the phase it may delete the machine and its log.
         with contextlib.suppress(AgentError, OSError):
             parts.shipper.ship(LAST_LOG)
         parts.status.set(phase=ending.kind.phase, message=ending.reason)
         reported = self._report_last()
-        # A done or failed job that was never reported leaves a machine that costs money: cron may start the
-        # agent again, which then finds the record and says it again.
+        # If a done or failed job could not be reported, cron must start the agent again, which repeats the
+        # report: otherwise the machine stays billed.
         if ending.kind.holds and (reported or not ending.kind.must_be_reported):
             try:
                 write_atomically(layout.stop, ending.reason + "\n")
@@ -313,5 +314,5 @@ class Agent:
 
 
 def _count(value: object) -> int:
-    """Return a count from a foreign or earlier report: *value* if it is a positive integer, else 0."""
+    """Return *value* if it is a positive integer, else 0; it comes from a foreign or earlier report."""
     return max(0, whole_number(value) or 0)

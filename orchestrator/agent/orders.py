@@ -1,4 +1,4 @@
-"""What the rest of the world asks of the running agent: to stop, or to follow the gang."""
+"""Pass orders to the running agent: to end, or to follow the gang."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Callable, Mapping, Optional
 
 
 class EndingKind(enum.Enum):
-    """Name why an agent ends. UNCLAIMED: the job is finished, and no checkpoint holds what it trained."""
+    """Why an agent ends. UNCLAIMED: the job has finished, but no checkpoint holds its result."""
 
     DONE = "done"
     UNCLAIMED = "unclaimed"
@@ -24,31 +24,31 @@ class EndingKind(enum.Enum):
 
     @property
     def phase(self) -> str:
-        """Return the phase that the last heartbeat shows."""
+        """Return the phase in the last heartbeat."""
         ends = {EndingKind.DONE: "done", EndingKind.UNCLAIMED: "unclaimed", EndingKind.GAVE_UP: "failed"}
         return ends.get(self, "stopped")
 
     @property
     def holds(self) -> bool:
-        """Say whether cron must not start the agent again."""
+        """Return whether cron must not start the agent again."""
         return self is not EndingKind.ASKED
 
     @property
     def must_be_reported(self) -> bool:
-        """Say whether the controller must learn it before cron is held: a machine nobody needs costs money."""
+        """Return whether the controller must see the report before cron is stopped, so that billing ends."""
         return self in (EndingKind.DONE, EndingKind.UNCLAIMED, EndingKind.GAVE_UP)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Say why the agent ends."""
+    """The kind and the reason of the agent's end."""
 
     kind: EndingKind
     reason: str
 
 
 class JobInterrupted(Exception):  # noqa: N818 (an order, not an error)
-    """Leave whatever is being waited for, because the agent is to end."""
+    """Raised by waits of the main thread when the agent must end."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.reason)
@@ -56,7 +56,7 @@ class JobInterrupted(Exception):  # noqa: N818 (an order, not an error)
 
 
 class Orders:
-    """Collect orders from signals and side threads; the main thread looks at them wherever it waits."""
+    """Collects orders from signals and side threads; the main thread checks them whenever it waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,50 +66,50 @@ class Orders:
         self.ended_at: Optional[float] = None
 
     def end(self, kind: EndingKind, reason: str) -> None:
-        """Ask the agent to end; the first order stands."""
+        """Order the agent to end; the first order wins."""
         with self._lock:
             if self._ending is None:
                 self._ending, self.ended_at = Ending(kind, reason), time.monotonic()
         self._wake.set()
 
     def saw_attempt(self, number: int) -> None:
-        """Note that the gang has gone on to an attempt."""
+        """Record that the gang has a later attempt."""
         with self._lock:
             self._newest_attempt = max(self._newest_attempt, number)
         self._wake.set()
 
     def overtaken(self, attempt: int) -> bool:
-        """Say whether a later attempt than this one was seen."""
+        """Return whether an attempt later than this one is known."""
         with self._lock:
             return self._newest_attempt > attempt
 
     def ended(self) -> bool:
-        """Say whether the agent was asked to end."""
+        """Return whether the agent was ordered to end."""
         return self._ending is not None
 
     def check(self) -> None:
-        """Raise JobInterrupted when the agent was asked to end."""
+        """Raise JobInterrupted if the agent was ordered to end."""
         if self._ending is not None:
             raise JobInterrupted(self._ending)
 
     def wait(self, seconds: float) -> None:
-        """Wait, shorter when an order comes; raises JobInterrupted."""
+        """Wait for *seconds* or until an order arrives. Raise JobInterrupted."""
         self.check()
         self._wake.wait(seconds)
-        # An order between `wait` and `clear` is not lost: `check` comes after both.
+        # An order between `wait` and `clear` is not lost, since `check` runs after both.
         self._wake.clear()
         self.check()
 
 
 def obey_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
     """
-    Run an action in a thread of its own whenever its signal comes.
+    Run an action in a thread of its own whenever its signal arrives.
 
     A Python signal handler interrupts the main thread anywhere, also while it holds a lock that the action
     needs. So the handlers do nothing, and the signal's number arrives through the wake-up descriptor.
     """
     reader, writer = socket.socketpair()
-    # set_wakeup_fd asks for it: a full buffer must not block a signal handler.
+    # Required by set_wakeup_fd, so that a full buffer cannot block a signal handler.
     writer.setblocking(False)
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     for number in actions:
@@ -121,6 +121,6 @@ def obey_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> None:
                 action = actions.get(signal.Signals(number))
                 if action is not None:
                     action()
-            writer.fileno()  # Keeps the socket open as long as this thread lives.
+            writer.fileno()  # Keeps the socket open for as long as this thread lives.
 
     threading.Thread(target=listen, name="signals", daemon=True).start()

@@ -1,4 +1,4 @@
-"""What the end of a job means. Pure."""
+"""Judge the end of a job. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _INFRASTRUCTURE = re.compile(
     rb"already in use by process|no accelerator found|iommu group|/dev/(?:vfio|accel)[^\n]*(?:busy|in use)",
     re.IGNORECASE,
 )
-"""What libtpu prints when the machine's devices are held by somebody else or are gone."""
+"""Messages of libtpu when the machine's devices are in use or missing."""
 
 
 class JobVerdict(enum.Enum):
     """
-    Name what the end of a job means.
+    The meaning of a job's end.
 
-    ENDED is status 0 with nothing committed: no start may follow, and no claim that there is a model.
-    STOPPED is an early end in good order, if it saved its work. EXCUSED is no fault of the job.
+    ENDED is status 0 with nothing committed: neither a new start nor a claim of success may follow. STOPPED
+    is an early, orderly end, if its work was saved. EXCUSED is not the job's fault.
     """
 
     DONE = "done"
@@ -35,7 +35,7 @@ class JobVerdict(enum.Enum):
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """Hold what the end of a job means, and why; *code* is the exit status if there was one."""
+    """The meaning of a job's end and the reason; *code* is the exit status, if there was one."""
 
     verdict: JobVerdict
     reason: str
@@ -52,11 +52,11 @@ def judge(
     """
     Judge a job that ended without being asked to.
 
-    An exit code alone proves nothing. With a *target* the job is done when that step is committed, or was
-    reported and the job exited with status 0; without one, status 0 is done, unless the *framework* uses it for
-    an early stop too. A signal is never success.
+    With a *target*, the job is done if that step is committed, or if it was reported and the exit status is
+    0. Without one, status 0 means done, unless the *framework* also uses it for an early stop. A signal is
+    never success.
     """
-    # Before the status: many a program is killed while it tidies up after its last save.
+    # Before the status: many programs are killed while they clean up after their last save.
     if target is not None and committed is not None and committed >= target:
         return JobOutcome(
             JobVerdict.DONE, f"step {committed} is committed, the target is {target}", exit_code
@@ -78,15 +78,15 @@ def judge(
 
 
 def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output: bytes) -> JobOutcome:
-    """Return the outcome once it is known what is *committed*, whether anything *saved* is new, and the output."""
+    """Refine an outcome by what is *committed*, whether anything new was *saved*, and the output."""
     if outcome.code == 0 and committed is None:
-        # To start again from step 0 would do all of it once more, and would end the same way.
+        # A restart from step 0 would repeat all of the training and end in the same way.
         return JobOutcome(JobVerdict.ENDED, outcome.reason, outcome.code)
     if outcome.verdict is JobVerdict.STOPPED:
         if saved:
             return JobOutcome(JobVerdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
         outcome = JobOutcome(JobVerdict.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
-    # Only of a failure: a job may print such a line and recover from it.
+    # For failures only, because a job may print such a line and recover.
     found = _INFRASTRUCTURE.search(output) if outcome.verdict is JobVerdict.FAILED and outcome.code else None
     if found is None:
         return outcome
@@ -95,7 +95,7 @@ def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output
 
 
 def describe(exit_code: int) -> str:
-    """Return an exit status in words; a negative one is a signal."""
+    """Describe an exit status; negative values are signals."""
     if exit_code >= 0:
         return f"exited with status {exit_code}"
     try:

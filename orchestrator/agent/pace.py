@@ -1,4 +1,4 @@
-"""How often the job is asked to save: fixed by the deployment file, or learnt while it runs."""
+"""Determine how often the job should save: a fixed interval, or one learnt during the run."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SAVES = 9
 LOOKS = 2
 LEARNT = ("measured", "reported")
 RESOLUTION = 0.1
-"""Seconds between two looks at the job's step: a save that seems shorter may be as long, and is never free."""
+"""Seconds between two polls of the job's step; shorter saves cannot be measured and count as this long."""
 
 
 class Pace:
     """
-    Know the seconds between two saves, from how long saves stop the job and how long its machines live.
+    The interval between saves, from the cost of a save and the lifetime of machines.
 
-    The last reports of earlier machines tell their lives; of this machine every start of the job counts. What
-    TPUs of this type have lived in this zone is in the bucket, where the controller keeps it up to date.
+    Lifetimes come from the last reports of earlier machines, from every start of the job on this one, and
+    from the zone statistics in the bucket, which the controller maintains for TPUs of this type.
     """
 
     def __init__(self, settings: Settings, bucket: JobBucket, status: Status) -> None:
@@ -58,7 +58,7 @@ class Pace:
         self._written = 0.0
 
     def seconds(self) -> Optional[float]:
-        """Return the seconds between two saves, or None if the job decides."""
+        """Return the seconds between two saves, None if the job decides."""
         every = self._settings.checkpoints.every
         if every != "auto":
             return float(every) if every else None
@@ -71,18 +71,19 @@ class Pace:
 
     def _between_losses(self) -> float:
         with self._lock:
-            # The current run counts too: if only ended ones did, the interval would be too short.
+            # The current run counts too: with ended runs only, the estimate would be too short.
             began = self._began
             now = [] if began is None else [Life(time.monotonic() - began, lost=False, ended=False)]
             return expected_life([*(self._earlier or ()), *self._here, *now], self._zone)
 
     def _cost(self) -> Tuple[float, str]:
-        """Return the seconds for which a save stops the training, and the source of that figure."""
+        """Return the seconds for which a save stops the training, and where that figure comes from."""
         declared = self._settings.checkpoints.save_seconds
         with self._lock:
             reported = max(RESOLUTION, median(self._reported)) if self._reported else None
             stall = max(RESOLUTION, median(self._stalls)) if self._stalls else None
-        # A job may report the time of writing although a thread wrote and the training went on: the shorter counts.
+        # A job may report the time of a write that ran in a thread beside the training, so the shorter one
+        # counts.
         if stall is not None and (reported is None or stall < reported):
             return stall, "measured"
         if reported is not None:
@@ -92,26 +93,26 @@ class Pace:
         return (PRIOR_SAVE, "assumed") if declared is None else (declared, "declared")
 
     def begin(self) -> None:
-        """Start counting the life of the job's process."""
+        """Start measuring the life of the job's process."""
         with self._lock:
             self._began = time.monotonic()
             self._came = []
 
     def end(self, *, lost: bool) -> None:
-        """Stop counting; *lost* says that steps after the last checkpoint are lost."""
+        """Stop measuring; *lost* means that steps after the last checkpoint are lost."""
         with self._lock:
             if self._began is not None:
                 self._here.append(Life(time.monotonic() - self._began, lost))
             self._began = None
 
     def take_reported(self, seconds: float) -> None:
-        """Add how long a save stopped the training, as the job reports it."""
+        """Add a pause for a save as reported by the job, in seconds."""
         with self._lock:
             self._reported = [*self._reported, max(0.0, seconds)][-SAVES:]
         self._report()
 
     def take_measured(self, seconds: float) -> None:
-        """Add how long a save stopped the training, as the agent measured it."""
+        """Add a pause for a save as measured by the agent, in seconds."""
         with self._lock:
             self._stalls = [*self._stalls, seconds][-SAVES:]
             self._stalled += seconds
@@ -119,7 +120,7 @@ class Pace:
         self._report()
 
     def take_save(self, now: float) -> None:
-        """Record that a save was found *now*: the time between saves shows whether the job keeps the interval."""
+        """Record that a save was found at *now*; the heartbeat then shows the actual interval."""
         with self._lock:
             self._came = [*self._came, now][-SAVES:]
             apart = [b - a for a, b in zip(self._came, self._came[1:])]  # noqa: B905 (Python 3.8)
@@ -127,12 +128,12 @@ class Pace:
             self._status.set(save_apart=round(median(apart), 1))
 
     def _report(self) -> None:
-        """Put the cost of a save into the heartbeat, also if the job decides when it saves."""
+        """Put the cost of a save into the heartbeat, also if the job decides when to save."""
         cost, whence = self._cost()
         self._status.set(save_cost=round(cost, 3), save_cost_from=whence)
 
     def write(self) -> None:
-        """Write the interval to the file that the job reads, if it has changed. Raises AgentError or OSError."""
+        """Write the interval to the job's file, if it has changed noticeably. Raise AgentError or OSError."""
         auto = self._settings.checkpoints.every == "auto"
         if auto and self._earlier is None:
             self._earlier = self._lives()
@@ -142,7 +143,7 @@ class Pace:
         seconds = self.seconds()
         if seconds is None or abs(seconds - self._written) <= WORTH_TELLING * self._written:
             return
-        # Atomically: the job may read it at any moment.
+        # Atomically, since the job may read it at any moment.
         write_atomically(self._settings.layout.save_every, f"{seconds:.0f}\n")
         self._written = seconds
         self._status.set(save_every=round(seconds))
@@ -151,7 +152,7 @@ class Pace:
             self._status.set(save_life=round(self._between_losses()))
 
     def _lives(self) -> Tuple[Life, ...]:
-        """Read the lives of earlier machines from the last reports of their worker 0."""
+        """Return the lives of earlier machines, from the last reports of their worker 0."""
         numbers = []
         for name in self._bucket.list(PREFIX):
             incarnation, _, worker = name[len(PREFIX) :].partition("/")
@@ -161,7 +162,7 @@ class Pace:
         for number in sorted(numbers)[-RECENT:]:
             held = self._bucket.read(f"{PREFIX}{number}/0")
             life = _life(held.data) if held is not None else None
-            # A new machine need not learn again what a save of this job costs.
+            # So that a new machine need not measure the cost of a save first.
             self._before = (_cost_in(held.data) if held is not None else None) or self._before
             if life is not None:
                 lives.append(life)
@@ -169,7 +170,7 @@ class Pace:
 
 
 def _cost_in(data: bytes) -> Optional[Tuple[float, str]]:
-    """Return what a save has cost by a last report and whence that was known, None where it was not."""
+    """Return the cost of a save and its source from a last report, None if it was neither measured nor reported."""
     try:
         report: Any = json.loads(data)
         cost, whence = float(report["save_cost"]), report["save_cost_from"]
@@ -179,11 +180,11 @@ def _cost_in(data: bytes) -> Optional[Tuple[float, str]]:
 
 
 def _life(data: bytes) -> Optional[Life]:
-    """Return the life that a last report tells of, None when the job never ran or nobody can read it."""
+    """Return the life of a machine from its last report, None if its job never ran or the report is unreadable."""
     try:
         report: Any = json.loads(data)
         spawned, at = report["timings"]["spawned"], report["at"]
-        # A machine that was killed said last that it runs; that its last save was fresh then proves nothing.
+        # A killed machine's last report says "run"; a fresh save in it does not prove that nothing was lost.
         rested = report["phase"] in ("stopped", "ended", "done")
         saved = int(report.get("step") or 0) <= int(report.get("committed_step") or 0)
         return Life(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))

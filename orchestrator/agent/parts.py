@@ -1,4 +1,4 @@
-"""The agent's parts, wired once, and the patience they share."""
+"""Wire the agent's parts, and retry what they all depend on."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PAUSES = Backoff(0.5, 15.0)
 
 @dataclass(frozen=True)
 class Parts:
-    """Hold the parts of one agent."""
+    """The parts of one agent."""
 
     settings: Settings
     environ: Mapping[str, str]
     metadata: Metadata
     bucket: JobBucket
     shared: JobBucket
-    """Where data and caches are: for a task the folder of its job, else the same as *bucket*."""
+    """The bucket of data and caches: for a fleet's task the folder of its job, else the same as *bucket*."""
     status: Status
     heartbeat_writer: HeartbeatWriter
     log: JobLog
@@ -64,14 +64,14 @@ class Parts:
     container: Optional[Container]
 
     def checkpoint_to_resume(self) -> Tuple[Optional[Checkpoint], str]:
-        """Return the newest complete checkpoint and why; None without one or for a job that has no steps."""
+        """Return the newest complete checkpoint and the reason; None without one, or for a job without steps."""
         return (None, "") if self.format.at_end else self.catalogue.choice()
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
         """
-        Return what *call* returns, trying until it succeeds; the heartbeat says what is in the way.
+        Call until it succeeds; the heartbeat shows the failure meanwhile.
 
-        Raises FinalError from the call, and JobInterrupted.
+        Raise FinalError and JobInterrupted.
         """
         failures = 0
         while True:
@@ -91,7 +91,7 @@ class Parts:
 
 
 def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
-    """Make the parts."""
+    """Create the parts."""
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata)
@@ -102,7 +102,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     format_ = format_of(saves.format, saves.marker)
     gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
     container = Container(settings, own, bucket, metadata) if settings.image else None
-    # Tasks of one job, on whatever node, have what they install in common.
+    # The tasks of one job share what they install, on any node.
     whole = own.get("TPUCTL_JOB_PREFIX")
     shared = (
         JobBucket.from_environ(settings.bucket, {**own, "TPUCTL_PREFIX": whole}, metadata)
@@ -133,7 +133,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         orders=orders,
         pace=Pace(settings, bucket, status),
         secrets=Secrets(own, metadata, redactor),
-        # Event files lie beside the job's saves, or in the folder that it runs in.
+        # Event files are beside the job's saves or in its working folder.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,
         container=container,

@@ -1,4 +1,4 @@
-"""The other workers of the slice: whether their machines live."""
+"""Check whether the slice's other workers are alive, and wait for their ends."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 
 LAST_LOG = 5.0
-"""Seconds for the last copy of the log, before the report after which the machine may be taken away."""
+"""Seconds for the last upload of the log, before the report after which the machine may be deleted."""
 _ENDED = ("ended", "done", "unclaimed")
 PATIENCE = 2.5
-"""Heartbeats for which a living worker may stay silent."""
+"""Heartbeat intervals that a living worker may miss."""
 
 
 def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
     """
-    Wait until the job of every worker has ended well; return False when the gang goes on instead.
+    Wait until the jobs of all workers have ended well; return False if the gang continues instead.
 
-    Only then is it known whether there is a checkpoint that every worker has a part of.
+    Only then is it known whether a checkpoint has a part of every worker.
     """
     others = [n for n in range(parts.settings.workers) if n != parts.settings.worker]
     if others:
@@ -45,7 +45,7 @@ def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
 
 
 def first_ended(parts: Parts, attempt: Attempt) -> bool:
-    """Wait until the job of worker 0 has ended well; return False when the gang goes on instead."""
+    """Wait until worker 0's job has ended well; return False if the gang continues instead."""
     while not parts.patiently("read heartbeats", partial(_has_ended, parts, 0, attempt)):
         if parts.orders.overtaken(attempt.attempt):
             return False
@@ -55,14 +55,14 @@ def first_ended(parts: Parts, attempt: Attempt) -> bool:
 
 def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     """
-    Return a worker that reports nothing for PATIENCE heartbeats from now on, None when all do.
+    Return a worker without a new heartbeat for PATIENCE heartbeat intervals, None if there is none.
 
-    It is asked before a gang gives up: jobs fail for want of a worker whose machine is dead, and that is
-    no fault of theirs. It returns early when somebody has begun a later attempt.
+    Called before a gang gives up: a job also fails when another worker's machine is dead, which is not its
+    fault. It returns early if there is a later attempt.
     """
     settings = parts.settings
     waited_for = set(range(settings.workers)) - {settings.worker}
-    # Generations and not times: the clocks of two machines need not agree.
+    # Generations instead of times, because the clocks of two machines may differ.
     before = {worker: _generation(parts, worker) for worker in waited_for}
     end = time.monotonic() + PATIENCE * settings.heartbeat
     while waited_for and time.monotonic() < end and not parts.orders.overtaken(attempt):
@@ -74,13 +74,13 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
 
 def _has_ended(parts: Parts, worker: int, attempt: Attempt) -> bool:
     held = parts.bucket.read(heartbeat_name(parts.settings.incarnation, worker), 10.0)
-    # Whatever else that worker wrote, it has not said that it has ended.
+    # An unreadable report does not say that the worker has ended.
     value = json_value(held.data if held is not None else None) or {}
     return value.get("phase") in _ENDED and value.get("attempt") == attempt.attempt
 
 
 def _generation(parts: Parts, worker: int) -> str:
-    """Return the generation of a worker's heartbeat, or an empty text if there is none or it is not known."""
+    """Return the generation of a worker's heartbeat, "" if there is none or it is unknown."""
     name = heartbeat_name(parts.settings.incarnation, worker)
     try:
         found: Dict[str, object] = parts.bucket.stat(name) or {}

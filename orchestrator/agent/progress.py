@@ -1,4 +1,4 @@
-"""How far the job is, put together from what it reports, prints and saves. Pure, but for reading one file."""
+"""Combine what the job reports, prints and saves into its progress. Pure, except for reading one file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,16 @@ from orchestrator.contract.printed.choice import Printed
 from orchestrator.contract.printed.numbers import usable
 
 FILE, EVENTS, COMMITS = "file", "events", "commits"
-"""Sources beside those of `printed.choice`: TPUCTL_PROGRESS_FILE, event files of TensorBoard, saves."""
+"""Sources besides those of `printed.choice`: TPUCTL_PROGRESS_FILE, TensorBoard event files, saves."""
 
 WINDOW = 600.0
-"""Seconds over which the rate is measured: long enough to hold saves and evaluations."""
+"""Seconds over which the rate is measured, long enough to include saves and evaluations."""
 SPACING = 1.0
 
 
 @dataclass(frozen=True)
 class ProgressReader:
-    """
-    Hold the step and loss that the job reported last, and for how long its last save stopped the training.
-
-    None where it reported none.
-    """
+    """The step, loss and pause for a save that the job reported last; None for what it did not report."""
 
     step: Optional[int] = None
     loss: Optional[float] = None
@@ -36,10 +32,10 @@ class ProgressReader:
 @dataclass(frozen=True)
 class Known:
     """
-    Hold what is known of the job's progress; *source* says where the step comes from, "" for no step.
+    The known progress; *source* says where the step comes from, "" for no step.
 
-    *exact* says that the step is the job's own count, so that it can prove the end or a start from 0.
-    *odd_loss* says that the job's loss is no number.
+    *exact* means that the step is the job's own count, which can prove the end or a start from 0. *odd_loss*
+    means that the loss is not a finite number.
     """
 
     step: Optional[int] = None
@@ -51,7 +47,7 @@ class Known:
 
 
 def read_progress(path: Path) -> ProgressReader:
-    """Return what the file says; anything that is not a number is nothing."""
+    """Return the content of the progress file; values that are not numbers are ignored."""
     value = read_json(path)
     step = whole_number(value.get("step"))
     step = step if step is not None and abs(step) < 10**15 else None
@@ -67,10 +63,10 @@ def known(
     target: Optional[int],
 ) -> Known:
     """
-    Return the progress by the most trusted source of a step, and the loss by that of a loss.
+    Return the step from the most trusted source that has one, and the loss likewise.
 
-    *saved* is the newest step that the job has saved, *resumed* the one it was given. A step that is no exact
-    count is believed only where it fits them and the *target*: it may begin at 0 again after a restart.
+    *saved* is the newest step that the job has saved, *resumed* the one it started from. A step that is not
+    exact must be consistent with them and with *target*, since it may start at 0 again after a restart.
     """
     least = max(resumed or 0, saved or 0, 1)
     newer = saved if saved is not None and saved > (resumed or 0) else None
@@ -92,7 +88,7 @@ def known(
 
 
 class StepRate:
-    """Measure steps a second over the newest WINDOW seconds; None before two steps were seen some time apart."""
+    """Steps per second over the last WINDOW seconds; None until two steps some time apart are known."""
 
     def __init__(self) -> None:
         self._points: List[Tuple[float, int]] = []
@@ -100,7 +96,7 @@ class StepRate:
         self.value: Optional[float] = None
 
     def at(self, now: float, step: int, source: str) -> None:
-        """Note a step that was seen for the first time *now*, in seconds of a clock that never goes back."""
+        """Record a step first seen at *now*, in seconds of a monotonic clock."""
         if source != self._source or (self._points and step < self._points[-1][1]):
             self._points, self._source, self.value = [], source, None
         first = self._points[0] if self._points else (now, step)
@@ -113,7 +109,7 @@ class StepRate:
 
 
 def _number(value: Any) -> Optional[float]:
-    """Return a finite float or None: NaN is no JSON, and a whole number may be too long for a float."""
+    """Return a finite float or None: NaN is not valid JSON, and a large integer may overflow a float."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the agent remembers on disk about the last start of the job (state/job.json)."""
+"""Keep the agent's record of the job's last start on disk (state/job.json)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from orchestrator.contract.replacing import write_atomically
 @dataclass(frozen=True)
 class StartRecord:
     """
-    Hold the last start. *ended* is empty while the job runs, and stays empty when the agent was killed.
+    The last start of the job.
 
-    *finished* says why the job counts as finished, before its saves are made sure of, and *reached* which
-    step it had reported by then. *trains_since* is the time of the first start of the command on this machine,
-    in seconds since the epoch.
+    *ended* is "" while the job runs, and stays "" if the agent was killed. *finished* is the reason why the
+    job counts as finished, set before its last commit, and *reached* its last reported step. *trains_since*
+    is the time of the first start on this machine, in seconds since the epoch.
     """
 
     incarnation: int = 0
@@ -34,27 +34,27 @@ class StartRecord:
     trains_since: float = 0.0
 
     def with_session(self, session: int) -> StartRecord:
-        """Return the record with the job's session."""
+        """Return a copy with the job's session."""
         return replace(self, session=session, leader_started=start_time(session))
 
     def living_session(self) -> Optional[int]:
-        """Return the session if its number can still mean the job's: same boot, and no stranger leads it."""
+        """Return the session if its id is still the job's: same boot, and its leader is not another process."""
         if self.session is None or self.boot != boot_id():
             return None
         now = start_time(self.session)
         return self.session if now in ("", self.leader_started) else None
 
     def over(self, attempt: int, bundle: str) -> bool:
-        """Say whether the job of this attempt has exited with status 0, and needs no start."""
+        """Return whether the job of this attempt has exited with status 0 and must not be started again."""
         return bool(self.finished) and (self.attempt, self.bundle) == (attempt, bundle)
 
     def killed_on_this_boot(self) -> bool:
-        """Say whether an agent died here while its job ran, with no reboot since."""
+        """Return whether an agent was killed during this boot while its job ran."""
         return self.attempt > 0 and not self.ended and self.boot == boot_id()
 
 
 def load(layout: Layout) -> StartRecord:
-    """Return what was recorded, an empty record when there is none."""
+    """Return the stored record, an empty one if there is none."""
     value = read_json(layout.job)
     known = {key: value[key] for key in StartRecord.__dataclass_fields__ if key in value}
     try:
@@ -64,7 +64,7 @@ def load(layout: Layout) -> StartRecord:
 
 
 def save(layout: Layout, record: StartRecord, **changes: Any) -> StartRecord:
-    """Record durably and return the record with *changes*. Raises OSError."""
+    """Store the record with *changes* durably, and return it. Raise OSError."""
     changed = replace(record, **changes)
     write_atomically(layout.job, json.dumps(asdict(changed)))
     return changed

@@ -1,8 +1,9 @@
 """
-Whether this machine belongs to a rehearsal, and whether a child started here could reach the real service.
+Make sure that no process on a local machine can reach the real Google Cloud.
 
-A client that finds its variable missing goes to Google without a word. So on a machine of the local cloud
-nothing is started while one is missing or leads elsewhere. On any other machine this module changes nothing.
+Google's clients fall back to the real service if an emulator's variable is missing. So nothing is started on
+a local machine while such a variable is missing or points elsewhere. On real machines this module does
+nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 from orchestrator.contract.machine_errors import UnsafeError
 
 MARKS = ("TPUCTL_LOCAL_CLOUD", "TPUCTL_MACHINE")
-"""What the local cloud gives its machines: two variables by two ways, neither of which a job can set."""
+"""Variables that mark a local machine; the local cloud sets them in two ways, and a job can set neither."""
 
 STORAGE = ("TPUCTL_LOCAL_CLOUD", "STORAGE_EMULATOR_HOST", "TENSORSTORE_GCS_HTTP_URL")
 METADATA = ("GCE_METADATA_HOST", "GCE_METADATA_IP", "GCE_METADATA_ROOT")
@@ -30,7 +31,7 @@ GOOGLE_TPU = "https://tpu.googleapis.com"
 SECRETS = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "TPUCTL_LOCAL_CLOUD")
 GOOGLE_SECRETS = "https://secretmanager.googleapis.com"
 ADDRESSES = (*STORAGE, *METADATA, *PROXIES, "TPUCTL_SETUP_PROXY", *GCLOUD)
-"""Variables that must lead to this computer."""
+"""Variables that must point to this computer."""
 
 VALUES = {"NO_GCE_CHECK": "true", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
 FILES = ("CURL_CA_BUNDLE",)
@@ -42,12 +43,12 @@ _GOOGLE = ("storage.googleapis.com", "www.googleapis.com")
 
 
 def is_rehearsal(environ: Mapping[str, str]) -> bool:
-    """Say whether the machine belongs to a local cloud."""
+    """Return whether the machine belongs to a local cloud; one of the marks is enough."""
     return any(mark in environ for mark in MARKS)
 
 
 def problems(environ: Mapping[str, str]) -> List[str]:
-    """Return what is wrong with the variables, one text each; nothing outside of a rehearsal."""
+    """Return one message for each wrong variable; none on a real machine."""
     if not is_rehearsal(environ):
         return []
     missing = [name for name in REQUIRED if not environ.get(name)]
@@ -59,7 +60,7 @@ def problems(environ: Mapping[str, str]) -> List[str]:
 
 
 def check(environ: Mapping[str, str]) -> None:
-    """Raise UnsafeError that names every variable with which a child could leave the rehearsal."""
+    """Raise UnsafeError naming every variable with which a child could reach the real service."""
     found = problems(environ)
     if found:
         raise UnsafeError(
@@ -69,7 +70,7 @@ def check(environ: Mapping[str, str]) -> None:
 
 
 def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment for the agent's own calls, which stay here whatever job.env says."""
+    """Return the environment for the agent's own calls, which stay local whatever job.env contains."""
     if not is_rehearsal(environ):
         return dict(environ)
     storage, metadata = _first_here(environ, STORAGE), _first_here(environ, METADATA)
@@ -77,29 +78,29 @@ def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def tpu_endpoint(environ: Mapping[str, str]) -> str:
-    """Return where the TPU API is: Google's, or on a machine of a local cloud only the one on this computer."""
+    """Return the address of the TPU API: Google's, or on a local machine one on this computer only."""
     return _first_here(environ, TPU).rstrip("/") if is_rehearsal(environ) else GOOGLE_TPU
 
 
 def secret_endpoint(environ: Mapping[str, str]) -> str:
-    """Return where Secret Manager is: Google's, or on a machine of a local cloud only the one on this computer."""
+    """Return the address of Secret Manager: Google's, or on a local machine one on this computer only."""
     return _first_here(environ, SECRETS).rstrip("/") if is_rehearsal(environ) else GOOGLE_SECRETS
 
 
 def for_setup(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment of an install: foreign hosts can be reached, Google's cannot."""
+    """Return the environment of an installation, which may reach any host but Google's APIs."""
     if not is_rehearsal(environ):
         return dict(environ)
     return dict(environ, **dict.fromkeys(PROXIES, environ.get("TPUCTL_SETUP_PROXY", "")))
 
 
 def for_job(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment of the job, which reaches foreign hosts only when it says so."""
+    """Return the environment of the job, which reaches other hosts only if its settings allow that."""
     return for_setup(environ) if environ.get(NETWORK) == "open" else dict(environ)
 
 
 def _fault(name: str, value: str) -> str:
-    """Return what is wrong with a value, empty when it is right."""
+    """Return what is wrong with a value, "" if nothing."""
     if name in ADDRESSES and not _is_here(value):
         return ", which is not on this computer"
     if name in VALUES and value.lower() != VALUES[name]:
@@ -120,7 +121,7 @@ def _is_here(value: str) -> bool:
 
 
 def _covers(word: str) -> bool:
-    """Say whether an entry of no_proxy stands for one of Google's hosts."""
+    """Return whether an entry of no_proxy covers one of Google's hosts."""
     name = word.lower().partition(":")[0].lstrip("*").lstrip(".")
     if not name:
         return word == "*"

@@ -1,4 +1,4 @@
-"""Settings of the agent, from the environment that job.env made."""
+"""Read the agent's settings from the environment made from job.env."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SIGNALS = {"TERM": signal.SIGTERM, "INT": signal.SIGINT, "USR1": signal.SIGUSR1
 @dataclass(frozen=True)
 class CheckpointSettings:
     """
-    Say where the job saves and what a finished save looks like.
+    Where the job saves and how a finished save looks.
 
     *format* is a name of `formats.choose`, *folder* a local path or `gs://BUCKET/...`, *keep* at least 2.
-    *every* is how often the job shall save: empty (it decides), seconds, or `auto`; *save_seconds* is what
-    the deployment file says that a save takes.
+    *every* is the save interval: "" (the job decides), seconds, or `auto`; *save_seconds* is the declared
+    duration of a save.
     """
 
     format: str
@@ -36,11 +36,11 @@ class CheckpointSettings:
 
     @property
     def in_bucket(self) -> bool:
-        """Say whether the job writes to the bucket itself, so that the agent only reads."""
+        """Return whether the job itself writes to the bucket, so that the agent only reads."""
         return self.folder.startswith("gs://")
 
     def prefix(self, own: str) -> str:
-        """Return the folder of the job's saves in the bucket, below the deployment's *own* one."""
+        """Return the folder of the job's saves in the bucket, relative to the deployment's *own* folder."""
         path = self.folder[len("gs://") :].partition("/")[2][len(own) :]
         return path.rstrip("/") + "/" if path else ""
 
@@ -48,12 +48,12 @@ class CheckpointSettings:
 @dataclass(frozen=True)
 class Settings:
     """
-    Hold the settings of one agent. Times are in seconds; *target* is None when none is declared.
+    The settings of one agent. Times are in seconds.
 
-    *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
-    output tells its step: see `printed.choice`. *settings_digest* stands for all that the deployment file
-    says of the job, empty where it is not known. *caches* is `job.caches` in JSON, *image* is
-    `job.image`. *zone* and *tpu_type* are where this TPU is and of what type, as the memory of zones names them.
+    *target* is None if none is declared. *race* is the number of this TPU's race, 0 for none. *progress* says
+    how the job's output shows its step: see `printed.choice`. *settings_digest* identifies the job's settings
+    in the deployment file, "" if unknown. *caches* is `job.caches` as JSON, *image* is `job.image`. *zone*
+    and *tpu_type* are this TPU's keys in the zone statistics.
     """
 
     layout: Layout
@@ -83,22 +83,22 @@ class Settings:
 
     @property
     def poll(self) -> float:
-        """Return the seconds between two looks at what other workers wrote."""
+        """Return the seconds between two reads of other workers' objects."""
         return min(1.0, self.heartbeat) if self.heartbeat <= FAST_HEARTBEAT else 5.0
 
     @property
     def longest_pause(self) -> float:
-        """Return the longest pause in seconds before a failed job is started again."""
+        """Return the longest pause in seconds before a failed job is restarted."""
         return 5.0 if self.heartbeat <= FAST_HEARTBEAT else 60.0
 
 
 def layout_of(environ: Mapping[str, str]) -> Layout:
-    """Return the machine folder that the environment names."""
+    """Return the machine folder named in the environment."""
     return Layout(Path(environ.get("TPUCTL_ROOT") or DEFAULT_ROOT).absolute())
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Return the settings; raises AgentError that names every missing or wrong key at once."""
+    """Return the settings. Raise AgentError that names all missing and wrong keys at once."""
     reader = _Reader(environ)
     layout = layout_of(environ)
     checkpoints = _checkpoints(reader, layout)
@@ -136,7 +136,7 @@ def _checkpoints(reader: _Reader, layout: Layout) -> CheckpointSettings:
     environ = reader.environ
     every = environ.get("TPUCTL_SAVE_EVERY", "")
     if every not in ("", "auto"):
-        reader.number("TPUCTL_SAVE_EVERY")  # for its complaint; the text itself is what is kept
+        reader.number("TPUCTL_SAVE_EVERY")  # only for its error message; the setting keeps the text
     return CheckpointSettings(
         format=reader.choice("TPUCTL_CHECKPOINT_FORMAT", NAMES),
         folder=environ.get("TPUCTL_CHECKPOINT_DIR") or str(layout.checkpoints),
@@ -148,14 +148,14 @@ def _checkpoints(reader: _Reader, layout: Layout) -> CheckpointSettings:
 
 
 def _default_grace(checkpoints: CheckpointSettings) -> float:
-    """Return the time that the format's graceful stop takes."""
+    """Return the seconds that a graceful stop takes with this format."""
     if checkpoints.format not in NAMES:
         return JOB_SAVES
     return format_of(checkpoints.format, checkpoints.marker).grace
 
 
 class _Reader:
-    """Read keys and remember every complaint."""
+    """Reads keys and collects all errors."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ

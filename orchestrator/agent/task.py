@@ -1,8 +1,8 @@
 """
-One task of a fleet's job: claimed in the bucket, run as any job is, and ended by a mark that stays.
+Run one task of a fleet's job: claim it in the bucket, run it like any job, mark its end for good.
 
-The queue may forget a task, or start it twice. So each start takes the next number of the task's incarnations,
-which fences all earlier ones, and a task that has its mark is never run again.
+Slurm may forget a task or start it twice. So each start takes the task's next incarnation, which fences all
+earlier ones, and a task that has its end mark never runs again.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from orchestrator.contract.machine_errors import AgentError, PreconditionError
 from orchestrator.contract.object_names import COLLECTED, ENDS, GANG, STARTS
 
 AGAIN = 75
-"""Status by which the queue is asked to start the task once more (RequeueExit of slurm.conf)."""
+"""Exit status that makes Slurm requeue the task (RequeueExit in slurm.conf)."""
 LEAVES = 20.0
-"""Seconds in which a task that is over on this machine may save, before it is killed."""
+"""Seconds for the previous task on this machine to save before it is killed."""
 _STATUS = {"done": 0, "unclaimed": 0, "failed": 1}
-"""Status of a task by the phase of its last report; without one of these it has not ended."""
+"""Exit status of a task by the phase of its last report; without one of these it has not ended."""
 
 
 def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]) -> int:
     """
-    Run the task that the environment names and return the status for the queue.
+    Run the task that the environment names; return its exit status for Slurm.
 
-    TPUCTL_PREFIX is the task's folder in the bucket, TPUCTL_JOB_PREFIX that of its job, where code and marks
-    lie. *run* is the agent's own `run`. On a machine that follows, worker 0 has claimed the task, and marks its
-    end. Raises AgentError for an environment that is wrong.
+    TPUCTL_PREFIX is the task's folder in the bucket, TPUCTL_JOB_PREFIX that of its job, which holds code and
+    marks. *run* is the agent's own `run`. On a machine that follows, worker 0 claims the task and marks its
+    end. Raise AgentError for a wrong environment.
     """
     begun = begin(environ)
     if isinstance(begun, int):
@@ -54,15 +54,15 @@ def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]
 
 
 _Files = List[List[Tuple[Path, Tuple[int, int, int]]]]
-"""For each file to collect the places where it is, with what changes when it is written."""
+"""For each file to collect: its possible places, each with values that change when it is written."""
 
 
 @dataclass(frozen=True)
 class Begun:
     """
-    Hold a start that may run: the *number* of its task, and the *incarnation* that it has claimed.
+    A start that may run: the *number* of its task and the *incarnation* that it has claimed.
 
-    *before* are the files to collect that were there before it. The machine is its own as long as *lock* is open.
+    *before* are the files to collect that existed before. The open *lock* keeps other tasks off the machine.
     """
 
     number: str
@@ -76,7 +76,7 @@ class Begun:
 
 
 def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
-    """Claim the task and fetch its code, or return the status of one that must not run now."""
+    """Claim the task and fetch its code; return the exit status instead if it must not run now."""
     number = environ["TPUCTL_TASK"]
     settings = read_settings(dict(environ, TPUCTL_INCARNATION="0"))
     job, own = (bucket_of(environ, environ[key]) for key in ("TPUCTL_JOB_PREFIX", "TPUCTL_PREFIX"))
@@ -94,7 +94,7 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
             at = time.time()
             incarnation = claim(own, environ)
             share, follows = give_out(environ, settings, incarnation, at), False
-            # For people: one list of these tells what ran when and where.
+            # For people: a list of these objects shows what ran when and where.
             job.write(f"{STARTS}{number}.{incarnation}.{environ.get('SLURMD_NODENAME', '')}", b"", None)
         else:
             incarnation, follows = share.incarnation, True
@@ -110,7 +110,7 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
 
 
 def finish(begun: Begun) -> int:
-    """Mark the task as its agent's last report says, and return its status; without an end it starts again."""
+    """Mark the task's end from its agent's last report; return the status, AGAIN without an end."""
     phase = str(read_json(begun.settings.layout.status).get("phase", ""))
     if begun.follows:
         return _STATUS.get(phase, AGAIN)
@@ -122,13 +122,13 @@ def finish(begun: Begun) -> int:
         _mark(begun.job, begun.number, phase, begun.incarnation)
     except (AgentError, OSError) as error:
         say(f"task {begun.number} is {phase}, which could not be recorded: {error}")
-        # The next start finds its checkpoints, and says the same.
+        # The next start finds the checkpoints and reports the same.
         return AGAIN
     return _STATUS[phase]
 
 
 def claim(bucket: JobBucket, environ: Mapping[str, str]) -> int:
-    """Take the next number among the task's incarnations, which no other start can have; return it."""
+    """Claim the task's next incarnation, a number that no other start can have; return it."""
     mine = json.dumps(
         {
             "id": uuid.uuid4().hex,
@@ -141,7 +141,7 @@ def claim(bucket: JobBucket, environ: Mapping[str, str]) -> int:
     number = max((int(one) for one in folders if one.isdecimal()), default=0)
     while True:
         number += 1
-        # In the folder of the incarnation's attempts: whoever is older looks there before each commit.
+        # In the incarnation's folder of attempts, where older incarnations look before each commit.
         name = f"{GANG}{number}/claim.json"
         try:
             bucket.write(name, mine, 0)
@@ -154,9 +154,9 @@ def claim(bucket: JobBucket, environ: Mapping[str, str]) -> int:
 
 def _alone(layout: Layout, *, patient: bool) -> Optional[IO[str]]:
     """
-    Return the lock of this machine's tasks, which lasts as long as the file is open; None without it.
+    Return the machine's task lock, held while the file is open; None if another task keeps it.
 
-    A *patient* one asks who holds it to stop: Slurm has given this machine away.
+    *patient* asks the holder to stop, since Slurm has given this machine to us.
     """
     tasks = layout.root.parent
     tasks.mkdir(parents=True, exist_ok=True)
@@ -174,18 +174,18 @@ def _alone(layout: Layout, *, patient: bool) -> Optional[IO[str]]:
         lock.seek(0)
         pid, _, started = lock.read().partition(" ")
         now = time.monotonic()
-        # The text may still be that of the holder before, and its number another process's by now.
+        # The file may still have the former holder's text, and its process id may be reused.
         lives = pid.isdecimal() and start_time(int(pid)) == started
         if lives and (asked_at is None or now - asked_at > LEAVES):
             say(f"process {pid} has another task on this machine, which is over")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGTERM if asked_at is None else signal.SIGKILL)
             asked_at = now if asked_at is None else asked_at
-        time.sleep(0.1)  # Another process is waited for, in real time.
+        time.sleep(0.1)  # Another process, so this wait is real time.
 
 
 def _end_the_others(layout: Layout) -> None:
-    """Kill what tasks before have left: this machine has one task at a time, and its TPU one process."""
+    """Kill processes of earlier tasks: a machine runs one task at a time, and its TPU one process."""
     if layout.root.parent.is_dir():
         for root in layout.root.parent.iterdir():
             if root != layout.root:
@@ -193,19 +193,19 @@ def _end_the_others(layout: Layout) -> None:
 
 
 def _fresh(layout: Layout) -> None:
-    """Forget the task before, but neither the job's code nor what its setup has made."""
+    """Delete the state of the previous task, but keep the job's code and what its setup installed."""
     layout.make()
     for folder in (layout.checkpoints, layout.quarantine, layout.log.parent):
         shutil.rmtree(str(folder), ignore_errors=True)
     for path in layout.status.parent.iterdir():
-        # With what setup has made, and the data, goes what is known of it.
+        # State of setup and data stays, together with what it describes.
         if path.is_file() and not path.name.startswith(("setup-", "cache-", "data.json")):
             path.unlink()
     layout.make()
 
 
 def _files(settings: Settings, environ: Mapping[str, str]) -> _Files:
-    """Look where files of TPUCTL_COLLECT may be: in the folder where the job runs, then beside its checkpoints."""
+    """Return the possible places of TPUCTL_COLLECT's files: the job's folder, then its checkpoint folder."""
     folders = [settings.layout.current]
     if not settings.checkpoints.in_bucket:
         folders.append(Path(settings.checkpoints.folder))
@@ -221,7 +221,7 @@ def _files(settings: Settings, environ: Mapping[str, str]) -> _Files:
 
 
 def _collect(job: JobBucket, prefix: str, now: _Files, before: _Files) -> None:
-    """Copy the small files of a task; one that this start has not written is another task's, or the code's."""
+    """Upload the task's result files, skipping those that this start has not written."""
     for index, places in enumerate(now):
         path = next((one[0] for one in places if one not in before[index]), None)
         if path is None:
@@ -239,4 +239,4 @@ def _mark(job: JobBucket, number: str, phase: str, incarnation: int) -> None:
     try:
         job.write(f"{ENDS}{number}.{phase}", json.dumps(body).encode(), 0)
     except PreconditionError:
-        return  # Said before, by this start or by one that was fenced only after its last commit.
+        return  # Already uploaded by this start, or by one that was fenced only after its last commit.

@@ -1,4 +1,4 @@
-"""Side threads that never die of an exception, and what they say when they meet one."""
+"""Run side threads that survive exceptions and report them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 
 def say(text: str) -> None:
-    """Print one line of the agent's log. A log that cannot be written (disk full) stops nothing."""
+    """Print one line of the agent's log; an error such as a full disk is ignored."""
     try:
         print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
     except OSError:
@@ -24,7 +24,7 @@ def say(text: str) -> None:
 
 
 class Task(threading.Thread, Generic[T]):
-    """Call once in a thread of its own, beginning now; the end of the process does not wait for it."""
+    """One call in a thread of its own, started at once; the process does not wait for it at exit."""
 
     def __init__(self, name: str, call: Callable[[], T]) -> None:
         super().__init__(name=name, daemon=True)
@@ -34,14 +34,14 @@ class Task(threading.Thread, Generic[T]):
         self.start()
 
     def run(self) -> None:
-        """Keep whatever comes of it, for the thread that asks by `result`."""
+        """Store the call's result or exception for `result`."""
         try:
             self._returned.append(self._call())
         except BaseException as error:
             self.failed = error
 
     def result(self) -> T:
-        """Return the call's result, or raise its exception. Call this only after the thread has ended."""
+        """Return the call's result or raise its exception. Call this only after the thread has ended."""
         if self.failed is not None:
             raise self.failed
         return self._returned[0]
@@ -49,9 +49,9 @@ class Task(threading.Thread, Generic[T]):
 
 class Repeater(threading.Thread):
     """
-    Call *step* every *seconds*, or at once when *wake* is set; failures go to *trouble* and do not end it.
+    Calls *step* every *seconds*, or at once when *wake* is set; failures do not end it.
 
-    *trouble* gets the thread's name and the failure's text, empty when the step went well.
+    *trouble* gets the thread's name and the failure's text, "" after success.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class Repeater(threading.Thread):
         while not self._ended.is_set():
             try:
                 self._step()
-                # Clears the trouble of the call before, so that the heartbeat says when it works again.
+                # Clears the failure of an earlier call in the heartbeat.
                 self._trouble(self.name, "")
             except (AgentError, OSError) as error:
                 self._trouble(self.name, str(error))
-            except Exception as error:  # A side thread must outlive bugs too; the trace goes to the log.
+            except Exception as error:  # A side thread must survive bugs too; the traceback goes to the log.
                 traceback.print_exc(file=sys.stdout)
                 self._trouble(self.name, repr(error))
             self.wake.wait(self._seconds)
             self.wake.clear()
 
     def end(self) -> None:
-        """Ask the thread to end after its present step."""
+        """Ask the thread to end after its current step."""
         self._ended.set()
         self.wake.set()
 
@@ -89,9 +89,9 @@ def each(
     call: Callable[[Item], T], items: Sequence[Item], workers: int, stop: Optional[threading.Event] = None
 ) -> List[T]:
     """
-    Call for each item, some at a time; the first failure ends it and is raised. Leave at once on *stop*.
+    Call for each item in parallel; the first failure stops the rest and is raised. Return early on *stop*.
 
-    The end of the process does not wait for these threads: a notice leaves no time to end a download.
+    The process does not wait for these threads at exit: a notice leaves no time to finish a download.
     """
     stop = stop or threading.Event()
     queue: Deque[Tuple[int, Item]] = deque(enumerate(items))

@@ -1,1 +1,1 @@
-"""One function for each use case, and what they share: they take a session and never print."""
+"""Implement the use cases behind the commands: one function each, without click and without printing."""

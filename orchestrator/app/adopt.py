@@ -1,4 +1,4 @@
-"""Take over a TPU, VM or bucket that somebody has made without tpuctl: it becomes the deployment's own."""
+"""Take over a TPU, VM or bucket that was created without tpuctl."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ UNTOUCHED = "nothing was changed"
 
 @dataclass(frozen=True)
 class Adopted:
-    """Name the TPU and its incarnation; *changes* is what `up` has done after it."""
+    """The adopted TPU and its incarnation; *changes* is the number of changes that `up` then made."""
 
     name: str
     zone: str
@@ -43,10 +43,10 @@ def adopt(
     approve: Callable[[ForeignNode], None],
 ) -> Adopted:  # fmt: skip
     """
-    Check that the TPU *name* fits, let *approve* look at it, take it over and start the job on it.
+    Adopt the TPU *name* and start the job on it, after checks and after *approve*, which may raise.
 
-    *zone* is where it is, None for any zone of the file, *at_down* what `down` is to do with it, `yes` where it
-    is to ask. Raise UsageError for what does not fit.
+    *zone* restricts the search; None means all zones of the file. *at_down* says what `down` does with the
+    TPU: keep, delete or ask. Raise UsageError if the TPU does not fit the deployment.
     """
     session = Session(choice, reporter)
     with reporter:
@@ -56,7 +56,7 @@ def adopt(
         _refuse_unproven(session, found)
     if not is_adopted(session.spec, found.node.labels):
         approve(found)
-        # A bucket with code and agent is what a machine needs; the TPU comes last.
+        # The machine needs the bucket with code and agent first; the TPU comes last.
         bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
         session = Session(choice, reporter)
         stays = "the TPU carries no label of the deployment yet, or is its own"
@@ -73,10 +73,10 @@ def adopt_vm(
     approve: Callable[[ForeignVm], None],
 ) -> ForeignVm:  # fmt: skip
     """
-    Check that the VM *name* fits, let *approve* look at it, and take it over: the next `up` uses it as its own.
+    Adopt the VM *name* for the next `up`, after checks and after *approve*, which may raise.
 
-    *zone* is where it is, None for the file's. *at_down* is what `down` is to do with it. Raise UsageError for
-    what does not fit.
+    *zone* is its zone, None for the file's. *at_down* says what `down` does with it. Raise UsageError if the
+    VM does not fit the deployment.
     """
     session = Session(choice, reporter)
     with reporter:
@@ -84,13 +84,13 @@ def adopt_vm(
     if is_adopted(session.spec, found.vm.labels):
         return found
     approve(found)
-    # The VM brings the agent from the bucket.
+    # The VM downloads the agent from the bucket.
     bring_up(choice, reporter, goal=Goal.MACHINE_ROOM)
     session = Session(choice, reporter)
     again = f"tpuctl adopt --vm {name} --zone {found.vm.zone}"
     stays = f"VM {name} may carry the deployment's labels and SSH key; tpuctl down takes them off"
     with leaving(stays, again), session.holding_lease("adopt"), reporter:
-        # Looked at once more under the lease: another one may have been at work meanwhile.
+        # Checked again under the lease, as another tpuctl may have changed something meanwhile.
         found = _fitting_vm(session, name, found.vm.zone, at_down)
         try:
             take_vm(session.deployment, found, at_down)
@@ -135,9 +135,9 @@ def adopt_bucket(
     choice: Choice, name: str, at_down: str, reporter: Reporter, approve: Callable[[ForeignBucket], None]
 ) -> ForeignBucket:
     """
-    Check that the bucket *name* fits, let *approve* look at it, and label it: the next `up` uses it as its own.
+    Adopt the bucket *name* for the next `up` by labelling it, after checks and after *approve*.
 
-    *at_down* is what `down --delete-data` is to do with it. Raise UsageError for what does not fit.
+    *at_down* says what `down --delete-data` does with it. Raise UsageError if it does not fit the deployment.
     """
     session = Session(choice, reporter)
     check_place(choice, session.spec.name, session.project, session.folder)
@@ -172,7 +172,7 @@ def _fitting_bucket(session: Session, name: str, at_down: str) -> ForeignBucket:
         )
     spec, found = session.spec, sight.value
     stored = session.folder / SPEC_FILE
-    # By what was brought up: the file names the new one already.
+    # From the stored spec, because the file already names the new bucket.
     earlier = names.bucket_name(spec_in(stored), session.project) if stored.exists() else ""
     _refuse(
         f"bucket {name}", list(bucket_obstacles(spec, found, earlier, at_down)),
@@ -183,7 +183,7 @@ def _fitting_bucket(session: Session, name: str, at_down: str) -> ForeignBucket:
 
 
 def _refuse(what: str, wrong: list[str], lines: list[str]) -> None:
-    """Raise UsageError with everything that keeps a thing from being this deployment's."""
+    """Raise UsageError that lists everything in *wrong*, if there is anything."""
     if not wrong and not lines:
         return
     why = "".join(f"\n- {one}" for one in wrong)
@@ -197,7 +197,7 @@ def _refuse(what: str, wrong: list[str], lines: list[str]) -> None:
 
 
 def _take(session: Session, found: ForeignNode, at_down: str) -> int:
-    # Looked at once more under the lease: another one may have been at work meanwhile.
+    # Checked again under the lease, as another tpuctl may have changed something meanwhile.
     fresh, world = _find(session, found.node.name, found.node.zone), look(session)
     _refuse_misfit(session, fresh, world)
     adoption = Adoption(session.deployment, session.blueprint.public_key)
@@ -231,13 +231,13 @@ def _find(session: Session, name: str, zone: str | None) -> ForeignNode:
 
 
 def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
-    """Raise UsageError with everything that keeps the TPU from being this deployment's."""
+    """Raise UsageError listing every reason why the TPU does not fit this deployment."""
     name = found.node.name
     if isinstance(world.nodes, Unknown):
         raise TransientError(f"the deployment's TPUs cannot be seen: {world.nodes.why}", changed=UNTOUCHED)
     others = [node.name for node in world.known_nodes if node.name != name]
     wrong = list(obstacles(session.spec, found, others))
-    # Before the TPU: the `up` that follows would not go on without it.
+    # Before the TPU: the `up` that follows could not continue without this VM.
     if missing := missing_vm(session.spec, world, session.records.current):
         wrong.append(f"the VM {missing}")
     lines = list(differing_lines(session.spec, found, session.blueprint.service_account))
@@ -245,7 +245,7 @@ def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
 
 
 def _refuse_unproven(session: Session, found: ForeignNode) -> None:
-    """Raise when a worker's host key is not in its guest attributes: at first sight, nobody is believed."""
+    """Raise if a worker's host key is not in its guest attributes: keys are never trusted on first use."""
     for worker in found.node.workers:
         try:
             session.cloud.nodes.host_keys(found.node.name, found.node.zone, worker.index)

@@ -1,7 +1,8 @@
 """
-The Python API: one deployment, acted on by a program instead of by commands. Its promise: docs/python-api.md.
+Provide the Python API: a program acts on one deployment as the commands do.
 
-What a program may use is in `__all__`; everything else of the package may change with each version.
+docs/python-api.md documents its promise. Programs may use the names in `__all__`; everything else of the
+package may change with each version.
 """
 
 import threading
@@ -38,9 +39,9 @@ Cloud = Literal["gcp", "local"]
 @dataclass(frozen=True)
 class PlannedUp:
     """
-    Hold what `up` would do: one line for each change, and why nothing would change where there is none.
+    What `up` would do: one line for each change, and the reason if there is none.
 
-    Prices are in USD per hour, of all that would run; None where a price is not known.
+    Prices are in USD per hour for everything that would run; None if a price is unknown.
     """
 
     changes: tuple[str, ...]
@@ -52,10 +53,10 @@ class PlannedUp:
 @dataclass(frozen=True)
 class JobProgress:
     """
-    Hold how far the job is, by its slowest worker. What the job has not reported is None.
+    The job's progress by its slowest worker; None for what the job has not reported.
 
-    *incarnation* is the number of the TPU, *usd* an estimate of the cost so far, *seconds_remaining* until the last
-    step; *phase* is a word such as setup, restore, run or done.
+    *incarnation* is the number of the TPU, *usd* an estimate of the cost so far, *seconds_remaining* the time
+    until the last step; *phase* is a word such as setup, restore, run or done.
     """
 
     incarnation: int
@@ -69,10 +70,10 @@ class JobProgress:
 
 class Tpuctl:
     """
-    Act on the deployment of a file, as the commands of the same names do; *settings* are those of `--set`.
+    The deployment of a file, with methods like the commands of the same names; *settings* are those of `--set`.
 
-    Methods block until they are done, and raise TpuctlError with code, message and next step. *on_event* gets
-    each event from the thread of the method.
+    Methods block until they are done, and raise TpuctlError with code, message and next step. *on_event* is
+    called with each event in the method's thread.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Tpuctl:
         self._reporter = _Teller(on_event)
 
     def plan(self, *, offline: bool = False) -> PlannedUp:
-        """Return what `up` would change; *offline* from nothing, without a network. Changes nothing."""
+        """Return what `up` would change, without changing anything; *offline* assumes that nothing exists yet."""
         shown = plan(self._choice, self._reporter, offline=offline).shown
         found = shown.plan
         changes = tuple(f"{c.verb.word} {c.kind.title} {c.name} in {c.zone}" for c in found.changes)
@@ -92,16 +93,17 @@ class Tpuctl:
         return PlannedUp(changes, reason, shown.hourly.billed_usd, shown.hourly.ondemand_usd)
 
     def up(self, *, wait: bool = False) -> int:
-        """Create what is missing and start the job; return the number of changes. Machines are billed from now."""
+        """Create what is missing and start the job; return the number of changes. Billing starts here."""
         return bring_up(self._choice, self._reporter, wait=wait).changes
 
     def watch(
         self, on_progress: Callable[[JobProgress], None] | None = None, *, stop: threading.Event | None = None
     ) -> bool:
         """
-        Replace preempted machines until the job is done; return False when *stop* ended it before.
+        Replace preempted machines until the job is done; return False if *stop* was set before.
 
-        *on_progress* gets the progress after each pass. An unhappy end raises, such as a budget that is used up.
+        *on_progress* is called after each pass. Raise TpuctlError for any other end, such as a used-up
+        budget.
         """
         wish = stop or threading.Event()
         done = watch(
@@ -110,11 +112,11 @@ class Tpuctl:
         return not done.stopped_by_user
 
     def status(self, *, fresh: bool = False) -> dict[str, Any]:
-        """Return the document of `tpuctl status --json`; *fresh* asks the cloud and not the watcher."""
+        """Return the document of `tpuctl status --json`; *fresh* asks the cloud instead of a running watcher."""
         return newest(open_for_status(self._choice, None, self._reporter), fresh=fresh)
 
     def logs(self, *, worker: int | None = 0) -> list[str]:
-        """Return the lines of the job's log up to now, across machines; of all workers for None."""
+        """Return the lines of the job's log so far, across machines; *worker* None means all workers."""
         lines: list[str] = []
         read_job_log(
             self._choice, worker, lambda _i, _w, line: lines.append(line), self._reporter, follow=False
@@ -122,7 +124,7 @@ class Tpuctl:
         return lines
 
     def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
-        """Return the rows of `tpuctl checkpoints list --json`, newest first; *verify* reads each one whole."""
+        """Return the rows of `tpuctl checkpoints list --json`, newest first; *verify* reads all their bytes."""
         rows = list_checkpoints(self._choice, self._reporter, verify=verify).rows
         return [row.as_dict() for row in rows]
 
@@ -131,36 +133,36 @@ class Tpuctl:
         return cost_of(self._choice, None, self._reporter).as_dict()
 
     def fetch(self, folder: str | Path, *, step: int | None = None) -> Path:
-        """Copy the newest complete checkpoint, or that of *step*, to a new folder, verified; return the folder."""
+        """Download the newest complete checkpoint, or that of *step*, to a new folder, verified; return it."""
         wanted = WantedFiles(step)
         return fetch_files(self._choice, None, wanted, Path(folder), self._reporter).folder
 
     def report(self, file: str | Path) -> Path:
-        """Write the story of the deployment as one HTML page; return its path."""
+        """Write the HTML report of the deployment; return its path."""
         return write_report(self._choice, None, Path(file), self._reporter)[0]
 
     def down(self, *, delete_data: bool = False) -> None:
         """
-        Delete the machines and verify it by lists; with *delete_data* the bucket too, which cannot be undone.
+        Delete the machines and verify that with lists; *delete_data* deletes the bucket too, irrevocably.
 
-        Nobody is asked. Raise LeftoverError when something is left.
+        There is no confirmation. Raise LeftoverError if something is left.
         """
         take_down(
             self._choice, self._reporter, lambda _name, _data: None, delete_data=delete_data
         ).raise_leftovers()
 
     def preempt(self, name: str, *, notice: bool = True) -> None:
-        """Take a TPU of the local cloud away by its name, as Google would; *notice* warns it first."""
+        """Preempt a TPU of the local cloud by its name, as Google would; *notice* sends a notice first."""
         preempt(name, None, notice=notice)
 
 
 def new_project(folder: str | Path, *, recipe: str | None = None, name: str | None = None) -> Path:
-    """Write a commented deployment file, or copy the example *recipe*; return the deployment file."""
+    """Write a commented deployment file, or copy the example *recipe*; return the deployment file's path."""
     return write_first_files(Path(folder), recipe, name)
 
 
 class _Teller(Reporter):
-    """Give each event to the program; it asks nobody."""
+    """Passes each event to the program; a question is never asked."""
 
     def __init__(self, on_event: Callable[[Event], None] | None) -> None:
         self._on_event = on_event
@@ -171,7 +173,7 @@ class _Teller(Reporter):
 
 
 class _Screen:
-    """Turn each pass into progress, and the program's wish into the end of the watch."""
+    """Turns each pass into progress, and the program's *stop* into the end of the watch."""
 
     def __init__(
         self, on_progress: Callable[[JobProgress], None] | None, wish: threading.Event, target: int | None
@@ -182,7 +184,7 @@ class _Screen:
         self._stop: Callable[[], None] = lambda: None
 
     def show(self, result: Pass, usd: float) -> None:
-        """Tell how far the job is."""
+        """Report the progress of the job."""
         beats = result.world.known_beats
         if beats and self._on_progress is not None:
             last = min(beats, key=lambda beat: beat.step or 0)
@@ -203,6 +205,6 @@ class _Screen:
 
     @contextmanager
     def gentle(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Remember how the watch is ended after a pass."""
+        """Keep *stop*, which ends the watch after the current pass."""
         self._stop = stop
         yield

@@ -1,4 +1,4 @@
-"""Judge the deployment file and the code before money is spent."""
+"""Check the deployment file and the code before money is spent."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from orchestrator.ssh.local_data import size_of
 
 @dataclass(frozen=True)
 class Checked:
-    """Hold what the rules found, and in what."""
+    """The findings of the rules, and the file and code they are about."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -22,7 +22,7 @@ class Checked:
 
 
 def check(choice: Choice) -> Checked:
-    """Return what the rules find; nothing is started and nobody is asked."""
+    """Return the findings of all rules; starts nothing and needs no network."""
     path, spec = read_spec(choice)
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=size_of(spec.job.data, path.absolute().parent))

@@ -1,4 +1,4 @@
-"""What is saved in the bucket, and what the next start would resume from."""
+"""List the checkpoints in the bucket, and which one the next start would resume from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ from orchestrator.errors import NotFoundError
 
 @dataclass(frozen=True)
 class Row:
-    """Hold one checkpoint; *verified* is None where nobody compared checksums, *resumes* marks the next start's."""
+    """One checkpoint; *verified* is None without a comparison, *resumes* marks the one for the next start."""
 
     stored: StoredCheckpoint
     resumes: bool
@@ -24,7 +24,7 @@ class Row:
     faults: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the row as in `--json`."""
         body = asdict(self.stored)
         del body["objects"]
         return {**body, "resumes": self.resumes, "verified": self.verified, "faults": self.faults}
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CheckpointListing:
-    """Hold the checkpoints of a deployment at the time *now*, and the files that no checkpoint contains."""
+    """The checkpoints of a deployment at the time *now*, and the files that no checkpoint contains."""
 
     name: str
     rows: tuple[Row, ...]
@@ -41,11 +41,11 @@ class CheckpointListing:
 
     @property
     def faulty(self) -> bool:
-        """Say whether a checkpoint is not as it was saved."""
+        """Return whether the content of a checkpoint differs from what was saved."""
         return any(row.faults for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the list as in `--json`."""
         return {
             "name": self.name, "checkpoints": [row.as_dict() for row in self.rows],
             "unclaimed": [one.as_dict() for one in self.unclaimed],
@@ -53,13 +53,13 @@ class CheckpointListing:
 
 
 def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> CheckpointListing:
-    """Return what the bucket holds; with *verify* each complete checkpoint is read whole. Changes nothing."""
+    """Return what the bucket holds, without changes; *verify* reads each complete checkpoint."""
     session = Session(choice, reporter)
     store = session.cloud.store
     try:
         with reporter:
             found = read_checkpoints(store, session.spec.job.checkpoint)
-    # Before the first `up` there is no bucket: a list of nothing, not an error.
+    # Before the first `up` there is no bucket, which is an empty list and no error.
     except NotFoundError:
         found = []
     unclaimed = tuple(read_unclaimed(store))
@@ -71,7 +71,7 @@ def list_checkpoints(choice: Choice, reporter: Reporter, *, verify: bool) -> Che
 def _verified(
     store: Store, found: Sequence[StoredCheckpoint], reporter: Reporter
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the faults of each complete checkpoint by its place in the list, and say how far it is."""
+    """Yield index and faults of each complete checkpoint, and report the progress."""
     whole = [(place, one) for place, one in enumerate(found) if one.complete]
     for number, (place, one) in enumerate(whole, 1):
         reporter.say(f"{number} of {len(whole)}: reading step {one.step}, {size_text(one.size)}")
@@ -81,11 +81,11 @@ def _verified(
 def _rows(
     found: Sequence[StoredCheckpoint], faults: Mapping[int, Sequence[str]], *, verify: bool
 ) -> Iterator[Row]:
-    # As the agent chooses it: the newest complete one. A checksum that does not fit excludes it here only.
+    # The agent's rule, the newest complete one; only this list also excludes wrong checksums.
     resume = next((place for place, one in enumerate(found) if one.complete and not faults.get(place)), None)
     for place, one in enumerate(found):
         wrong = faults.get(place, ())
-        # An object without a checksum proves nothing: such a checkpoint is never called verified.
+        # Objects without a checksum prove nothing, so such a checkpoint is never called verified.
         compared = any(checksum for _, checksum in one.objects)
         verified = compared and not wrong if verify and one.complete else None
         yield Row(one, place == resume, verified, list(wrong))

@@ -1,4 +1,4 @@
-"""What the user chose on the command line; light, for every command is given one."""
+"""Hold the user's choices on the command line; imports little, since every command has one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Choice:
     """
-    Hold which deployment is meant, and how a command answers.
+    The chosen deployment and the options that all commands share.
 
-    With *account_override* it may act although another project, login or computer brought the deployment up.
+    *account_override* permits acting on a deployment of another project, login or computer.
     """
 
     file: Path | None

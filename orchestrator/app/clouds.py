@@ -1,4 +1,4 @@
-"""How what needs no deployment reaches the chosen cloud."""
+"""Connect to the chosen cloud for commands that need no deployment."""
 
 from typing import Any
 
@@ -7,23 +7,23 @@ from orchestrator.google.clients import Clients, CloudSettings
 
 
 def clients_of(cloud: str, project: str | None) -> Clients:
-    """Return Google's clients for *cloud*; without *project* it is that of the login. Starts a local cloud."""
+    """Return Google's clients for *cloud*; *project* None means the login's. Starts a local cloud if needed."""
     if cloud == "local":
         from orchestrator.app.local import ensure_running
 
         return Clients(local_settings(address_on_machine() or ensure_running()[0]))
-    # No impersonation here: without a deployment file nobody has named an account to act as.
+    # No impersonation: only a deployment file can name an account for it.
     return Clients(CloudSettings(project=project or ""))
 
 
 def local_settings(address: Address, **more: Any) -> CloudSettings:
-    """Return how clients reach the local cloud at *address*."""
+    """Return the settings of clients of the local cloud at *address*."""
     return CloudSettings(address.project, address.endpoint, adapter=local_adapter(address), **more)
 
 
 def local_adapter(address: Address) -> object:
-    """Return what lets Google's clients trust the local cloud at *address*."""
-    # requests takes 100 ms to import, and only a command that asks the local cloud needs it.
+    """Return an HTTP adapter with which Google's clients trust the local cloud at *address*."""
+    # requests takes 100 ms to import, and only calls to the local cloud need it.
     from orchestrator.emulator.own_server import adapter_for
 
     return adapter_for(address)

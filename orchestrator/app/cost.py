@@ -1,4 +1,4 @@
-"""What a deployment has cost, and for what; what is known of it when its data is gone."""
+"""Sum up what a deployment has cost and for what; its bill is kept after its data is deleted."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.pricing.spending import Spending, StoredAmount, spending
 
 BILLS = ".bills.json"
-"""Beside the folder of a deployment, which goes with its data: NAME with this at its end."""
+"""Suffix of the file beside a deployment's folder that keeps its bills when the folder is deleted."""
 MOST_BILLS = 50
 SCHEMA = 1
 
@@ -30,10 +30,10 @@ SCHEMA = 1
 @dataclass(frozen=True)
 class Cost:
     """
-    Hold what a deployment has cost up to now.
+    The cost of a deployment so far.
 
-    *deleted_at* is when it was deleted with its data, None while there may be more to come. *earlier* are
-    deployments of the same name, deleted before with their data, the newest last.
+    *deleted_at* is when it was deleted with its data, None while it exists. *earlier* are deleted deployments
+    of the same name, the newest last.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Cost:
     earlier: tuple["Cost", ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the cost as in `--json`."""
         body = asdict(self.spending)
         prices = body.pop("prices")
         return {
@@ -60,11 +60,11 @@ class Cost:
 
 
 def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
-    """Observe a deployment once and sum up what it has cost; one that is gone with its data is remembered."""
+    """Observe a deployment once and sum up its cost; a deleted one is taken from its stored bill."""
     try:
         session = open_session(choice, name, reporter)
     except UsageError:
-        # Only `cost` knows a deployment that is gone with its data by its name alone.
+        # Other commands need the deployment itself; only this one finds a deleted deployment by its name.
         bills = _every_bill(choice.cloud, name) if name else ()
         if not bills:
             raise
@@ -75,9 +75,9 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
     if bills and not (record.started_at or record.spans):
         return _with_earlier(bills[-1], bills[:-1])
     with reporter:
-        # Counted up to this observation; machines that are gone by now are known from the record only.
+        # Up to this observation; machines deleted since are known from the record only.
         now = observe_now(session)
-        # An adopted bucket holds objects of other people, whose storage is not this deployment's cost.
+        # An adopted bucket holds objects of others, whose storage is not this deployment's cost.
         bucket = now.world.bucket
         lent = session.spec.bucket.adopt or (
             isinstance(bucket, Present) and is_given_back(bucket.value.labels)
@@ -91,14 +91,14 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
 def spending_of(
     session: Session, record: Record, now: float, stored: tuple[StoredAmount, ...] = ()
 ) -> Spending:
-    """Return what all incarnations have cost: those that are gone have cost something too."""
+    """Return the cost of all incarnations, including deleted ones."""
     found = read_heartbeats(session.cloud.store, None)
     beats = found.value if isinstance(found, Present) else ()
     return spending(session.spec, session.catalog, record, beats, now, stored)
 
 
 def keep_bill(session: Session, spent: Spending) -> None:
-    """Remember on this computer what a deployment has cost whose data, and record with it, is being deleted."""
+    """Store the cost of a deployment on this computer before its data, and thus its record, is deleted."""
     bill = Cost(session.spec.name, session.records.current.node.preemptions, spent, session.clock.now())
     newest = (*read_bills(session), bill)[-MOST_BILLS:]
     bills = [
@@ -110,7 +110,7 @@ def keep_bill(session: Session, spent: Spending) -> None:
 
 
 def read_bills(session: Session) -> tuple[Cost, ...]:
-    """Return what deployments of this name have cost that were deleted with their data, the newest last."""
+    """Return the bills of deleted deployments of this name, the newest last."""
     return _bills(_place(session.folder))
 
 
@@ -136,7 +136,7 @@ def _bills(path: Path) -> tuple[Cost, ...]:
             )
             for one in {SCHEMA: body["bills"]}[body["schema"]]
         )  # fmt: skip
-    # Of another version, or damaged: past sums steer nothing, and no command may fail for them.
+    # Damaged, or of another version. Old bills affect nothing, so no command fails because of them.
     except (OSError, ValueError, TypeError, KeyError):
         return ()
 
@@ -146,7 +146,7 @@ def _with_earlier(bill: Cost, earlier: tuple[Cost, ...]) -> Cost:
 
 
 def _stored(session: Session) -> tuple[StoredAmount, ...]:
-    """List what the bucket holds now; nothing when it cannot be listed, which is said."""
+    """Return what the bucket stores now; report a failure and return nothing."""
     try:
         return tuple(
             StoredAmount(one.size / 2**30, one.updated, one.name.startswith(CACHES))

@@ -22,9 +22,9 @@ UNTOUCHED = "nothing was copied"
 @dataclass(frozen=True)
 class CopyOrder:
     """
-    Say what is copied to where. The path on the machine begins with `:`, `w0:` or `vm:`.
+    What to copy and where; a path on a machine starts with `:`, `w0:` or `vm:`.
 
-    *worker* is for a path that names no machine: a number, or None for all workers. *tree* is for a folder.
+    *worker* applies to a path without a machine: a number, None for all workers. *tree* copies a folder.
     """
 
     source: str
@@ -36,7 +36,7 @@ class CopyOrder:
 
 @dataclass(frozen=True)
 class Copied:
-    """Say what was copied between which machine and which place, or how it failed."""
+    """The copy to or from one machine: the paths, or the error."""
 
     machine: str
     source: str
@@ -47,9 +47,9 @@ class Copied:
 
 def copy(choice: Choice, order: CopyOrder, reporter: Reporter) -> list[Copied]:
     """
-    Copy, and return what became of it for each machine. Of several machines one that fails keeps no other back.
+    Copy, and return the result for each machine; with several, one failure does not stop the others.
 
-    Raise UsageError, RemoteError of the only machine, and OSError.
+    Raise UsageError, the RemoteError of a single machine, and OSError.
     """
     there, back = _PLACE.fullmatch(order.source), _PLACE.fullmatch(order.target)
     place = there or back
@@ -74,7 +74,7 @@ def copy(choice: Choice, order: CopyOrder, reporter: Reporter) -> list[Copied]:
         for number, host in enumerate(hosts):
             into = here
             if several and there:
-                # Each worker has files of the same names.
+                # A folder for each worker, since their files have the same names.
                 into = here / f"w{number}"
                 into.mkdir(parents=True, exist_ok=True)
             try:
@@ -139,7 +139,7 @@ def _fetch(session: Session, order: CopyOrder, host: Host, path: str, into: Path
 
 
 def _progress(session: Session, host: Host) -> Progress:
-    """Return what shows how far a folder is: on a terminal at once, elsewhere a line each half minute."""
+    """Return a progress callback: a live line on a terminal, elsewhere one line every 30 s."""
     said_at = session.clock.now()
 
     def report(size: int, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The report as a page that renews itself: served on this computer only, to whoever has the token."""
+"""Serve the report as a page that refreshes itself, on this computer only and protected by a token."""
 
 import socket
 import threading
@@ -18,9 +18,9 @@ from orchestrator.errors import UsageError
 from orchestrator.report.page import LiveFacts, PageFacts, page
 
 LONGEST_LINE = 400
-"""Characters of a line of the job's log that are shown."""
+"""Characters of a log line that are shown."""
 NEIGHBOURS_SECONDS = 15.0
-"""Seconds between two looks at all deployments: without a watcher each is some requests."""
+"""Seconds between two observations of all deployments; one without a watcher needs several requests."""
 
 
 def serve_dashboard(
@@ -30,10 +30,10 @@ def serve_dashboard(
     """
     Serve the page until Ctrl-C; *port* 0 takes a free one. *ready* gets its address and port.
 
-    *failed* is told when the page cannot be made; the next request tries again.
+    *failed* gets the error when a page cannot be made; the next request tries again. Raise UsageError.
     """
     try:
-        import uvicorn  # An extra: most do without a dashboard.
+        import uvicorn  # Imported here: it is an extra that most installations lack.
 
         from orchestrator.report.dashboard import Dashboard
     except ImportError as error:
@@ -53,7 +53,7 @@ def serve_dashboard(
     with listening(port) as listener:
         app = Dashboard(fresh, listener.getsockname()[1], failed)
         ready(app.url, app.port)
-        # No access log: the token stands in the addresses.
+        # No access log, as URLs contain the token.
         config = uvicorn.Config(
             app, log_level="critical", access_log=False, lifespan="off", server_header=False, ws="none"
         )
@@ -61,22 +61,22 @@ def serve_dashboard(
 
 
 class Pages:
-    """Look at the deployment of the command line, or at another one of this computer by its name."""
+    """Observes the deployment of the command line, or by name any other of this computer."""
 
     def __init__(self, choice: Choice, name: str | None, reporter: Reporter) -> None:
         self._choice, self._name, self._reporter = choice, name, reporter
         self._open: dict[str, tuple[Session, ReportMemory]] = {}
 
     def first(self) -> None:
-        """Look once before anything is served, so that what is wrong is said at the terminal."""
+        """Observe once before serving, so that an error appears on the terminal."""
         session, memory = self._opened("")
         sweep_expired(session)
         facts_of(session, memory)
 
     def look(self, wanted: str) -> tuple[PageFacts, LiveFacts]:
-        """Return what the page of *wanted* tells, "" for the one of the command line."""
+        """Return the facts for the page of *wanted*; "" means the deployment of the command line."""
         session, memory = self._opened(wanted)
-        # A watcher goes on meanwhile: it may have asked for another TPU since the last request.
+        # Read again: a watcher may have requested another TPU since the last request.
         session.records.load()
         log = tuple(cut(line, LONGEST_LINE) for line in memory.tail.read())
         return facts_of(session, memory), LiveFacts(log, shown=session.spec.name)
@@ -89,7 +89,7 @@ class Pages:
 
 
 class Neighbours:
-    """Know how all deployments of this computer are, as `status --all -w` does; *rows* are empty at first."""
+    """The states of all deployments of this computer, as in `status --all -w`; *rows* are empty at first."""
 
     def __init__(self, choice: Choice, failed: Callable[[Exception], None]) -> None:
         self._deployments = Deployments(choice)
@@ -97,20 +97,20 @@ class Neighbours:
         self.rows: Sequence[Mapping[str, Any]] = ()
 
     def follow(self) -> None:
-        """Look again and again, beside the page: one deployment that does not answer holds no other one up."""
+        """Observe repeatedly in a thread, so that a deployment that does not answer delays no page."""
         while True:
             try:
                 self.rows = self._deployments.rows()
-            except Exception as error:  # A bug: the page goes on with the rows that it has.
+            except Exception as error:  # A bug; the page keeps the rows that it has.
                 self._failed(error)
-            # A daemon thread of a page: it ends with the process, in the middle of this too.
+            # A daemon thread, which the end of the process may interrupt here.
             time.sleep(NEIGHBOURS_SECONDS)
 
 
 def listening(port: int) -> socket.socket:
-    """Return a socket that listens on this computer alone; raise UsageError when the port is taken."""
+    """Return a socket that listens on the loopback address only. Raise UsageError if the port is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # A dashboard that has just ended leaves its port in TIME_WAIT.
+    # The port of a dashboard that has just ended is in TIME_WAIT.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))

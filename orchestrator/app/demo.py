@@ -1,4 +1,4 @@
-"""The life of a deployment on a local cloud of its own, by the public commands only."""
+"""Play the life of a deployment on its own local cloud, with public commands only."""
 
 import tempfile
 import time
@@ -10,16 +10,16 @@ from orchestrator.app.reporter import Reporter
 
 EXAMPLE = "numpy-lm"
 LIMIT = 240.0
-"""Seconds after which the demo gives up on a scene; the whole of it usually takes less than 60."""
+"""Seconds after which the demo gives up on a scene; normally the whole of it takes less than 60."""
 FIRST, BETWEEN, LAST = 60, 100, 340
-"""The step of the first preemption, the steps to the second, and the latest step for that one."""
+"""The step of the first preemption, the steps until the second, and the latest step for the second."""
 POLL = ("--set", "watch.poll=1s")
-"""Looking every second instead of every 15 makes a short story shorter."""
+"""Polls every second instead of every 15, to shorten the demo."""
 LEFTOVERS = 5
 
 
 def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
-    """Play all scenes and clean up unless asked to *keep*; return the exit status that tells how it went."""
+    """Play all scenes, then clean up unless *keep*; return the exit status."""
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-demo-"))
     stage = Stage(folder, folder / "work", reporter)
     begun = time.monotonic()
@@ -30,7 +30,7 @@ def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
         except CommandFailedError as error:
             code = error.code
         finally:
-            # Also after Ctrl-C: the machines are processes of this computer and would run on.
+            # Also after Ctrl-C: the machines are processes of this computer and would keep running.
             leftovers = [] if keep else stage.clear()
     if code:
         return code
@@ -46,7 +46,7 @@ def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
 
 
 def _play(stage: Stage, hosts: str) -> None:
-    """Run the scenes in order. Raise CommandFailedError with the first command that fails."""
+    """Run the scenes in order. Raise CommandFailedError for the first command that fails."""
     stage.warm_up()
     stage.scene("1. A deployment file, and a training script that you can edit")
     stage.run("init", "--recipe", EXAMPLE, str(stage.work))
@@ -69,7 +69,7 @@ def _play(stage: Stage, hosts: str) -> None:
 
 
 def _disturb(stage: Stage, watcher: "Popen[bytes]") -> None:
-    """Take the TPU away twice while the job trains."""
+    """Preempt the TPU twice while the job trains."""
     first, step = stage.wait_for_step(watcher, FIRST, LIMIT)
     if first:
         stage.run_beside("local", "preempt", first)

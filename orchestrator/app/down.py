@@ -1,4 +1,4 @@
-"""Take a deployment down: everything that carries its label goes, and lists prove it."""
+"""Delete a deployment: everything that carries its label, proven by lists afterwards."""
 
 import shutil
 from collections.abc import Callable, Container, Sequence
@@ -32,10 +32,11 @@ from orchestrator.ssh.keys import forget_key
 @dataclass(frozen=True)
 class Down:
     """
-    Hold the *leftovers*: our own and the *strays* of other zones that were not touched.
+    The result of `down`.
 
-    *remaining_bucket* is the bucket whose data stays, empty without one. *commands* delete what is left. *spent*
-    is what it has cost in all, None where that is not known.
+    *leftovers* are our own resources that still exist; *strays* carry our label in other zones and were not
+    touched. *remaining_bucket* is the bucket whose data stays, "" if none. *commands* delete what is left.
+    *spent* is the total cost, None if unknown.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Down:
     idle_cloud_stopped: bool
 
     def raise_leftovers(self) -> None:
-        """Raise LeftoverError when something is left."""
+        """Raise LeftoverError if something is left."""
         if self.leftovers:
             items = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in self.leftovers)
             raise LeftoverError(
@@ -63,17 +64,15 @@ def take_down(
     keep: Callable[[Sequence[Node | Vm]], bool] = lambda _: True, at_down: str = "", session: Session | None = None,
 ) -> Down:  # fmt: skip
     """
-    Delete TPU and VM, with *delete_data* the bucket too, after saying what goes and what stays.
+    Delete TPU and VM, with *delete_data* the bucket too, after reporting what goes and what stays.
 
-    It is the deployment of the file, or that of *session*, which must be a forgiving one.
-
-    *approve* is asked before anything goes: it is given the deployment's name, and whether data goes with it,
-    and raises to end the command. *keep* is asked whether adopted machines are given back instead of deleted, where
-    neither *at_down* nor who has adopted them has said so: "keep" or "delete".
-    *take_over* is asked whether to go on beside whoever holds the lease.
+    It is the deployment of the file, or that of *session*, which must be a forgiving one. *approve* gets the
+    deployment's name and whether data is deleted, and raises to cancel. *keep* decides whether adopted
+    machines are given back instead of deleted, if neither *at_down* nor the adoption has decided that.
+    *take_over* decides whether to continue while another process holds the lease.
     """
-    # The command that ends costs works without lease, record and bucket: each may be what is broken.
-    # Given a session, there is more than this deployment to take down: its caller knows when the cloud is idle.
+    # Deleting must work without lease, record and bucket, since each of them may be what is broken. A given
+    # session is one of several to delete, and its caller knows when the local cloud is idle.
     alone = session is None
     session = session or Session(choice, reporter, forgiving=True)
     sweep_expired(session)
@@ -88,10 +87,10 @@ def take_down(
             returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
             has_data, data_goes, has_machines = _announce(session, sweep, returning, delete_data=delete_data)
             strays = _elsewhere(session, sweep)
-        # Before the approval: afterwards the record no longer knows what was billed.
+        # Before the approval; once the machines are deleted, the record has no open spans to sum up.
         sweep.spares_adopted = True
         sweep.approved = frozenset(node.name for node in adopted)
-        # What was adopted is billed on, unless the answer to the second question is another one.
+        # Adopted machines stay billed unless the answer was to delete them.
         saved, spent = _end_of_costs(session, sweep.approved), _spent(session)
         if spent is None and has_machines:
             session.reporter.say("  what it has cost is not known: no look at its machines is recorded")
@@ -110,7 +109,7 @@ def take_down(
         reporter.now("everything that carries our label is being deleted")
         with reporter:
             ours = delete_all(sweep, bucket if delete_data else "")
-        # Only when lists prove that all is gone: what is left can be found by these files alone.
+        # Only if lists prove that everything is deleted: leftovers are found by these files alone.
         if not ours:
             _forget(session, spent if delete_data else None, delete_data=delete_data)
     foreign = [Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
@@ -120,7 +119,7 @@ def take_down(
     return Down(
         session.spec.name, leftovers, stays if has_data and not data_goes else "", saved, spent,
         tuple(commands),
-        # The local cloud stops with its last deployment, unless somebody had started it by hand.
+        # The local cloud stops with its last deployment, unless it was started by `local start`.
         idle_cloud_stopped=alone and not leftovers and choice.cloud == "local" and stop_if_idle(),
     )  # fmt: skip
 
@@ -128,7 +127,7 @@ def take_down(
 def _given_back(
     adopted: Sequence[Node | Vm], keep: Callable[[Sequence[Node | Vm]], bool], at_down: str
 ) -> list[Node | Vm]:  # fmt: skip
-    """Return what is given back: as *at_down* says, else as was said at adoption, else by asking."""
+    """Return the machines to give back: by *at_down*, else by the choice at adoption, else by *keep*."""
     if at_down:
         return list(adopted) if at_down == "keep" else []
     said = [(node, node.labels.get(names.ADOPTED_LABEL)) for node in adopted]
@@ -138,9 +137,9 @@ def _given_back(
 
 
 def give_back(deployment: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
-    """Stop the job on machines that tpuctl has not made, take our labels off, and return where that failed."""
+    """Stop the job on adopted machines and remove our labels; return the machines for which that failed."""
     adoption = Adoption(deployment, deployment.blueprint.public_key)
-    # First the record: whoever comes after a kill must not take a TPU without labels for a lost one.
+    # Record first: after a kill, a TPU without labels must not be taken for a lost one and replaced.
     sweep.begin()
     sweep.given_back = frozenset(node.name for node in adopted)
     world = observe(
@@ -163,7 +162,7 @@ def give_back(deployment: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]
 
 def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     """Delete the machines, then the *bucket* or, without one, close its record; return what is left."""
-    # Recorded first: killed from here on, no watch brings anything back. The record is closed last of all.
+    # Recorded first, so that after a kill no watch recreates machines. The record is closed last.
     sweep.begin()
     leftovers = list(sweep.machines())
     if not leftovers:
@@ -176,9 +175,9 @@ def _announce(
     session: Session, sweep: Sweep, returning: Container[str], *, delete_data: bool
 ) -> tuple[bool, bool, bool]:
     """
-    Say what will be deleted and what will not: the machines *returning* are given back.
+    Report what will be deleted and what stays; the machines in *returning* are given back.
 
-    Return whether there may be a bucket, whether its data goes, and whether there are machines.
+    Return whether there may be a bucket, whether its data is deleted, and whether there are machines.
     """
     found = sweep.find()
     for item in found:
@@ -186,11 +185,11 @@ def _announce(
         session.reporter.say(f"  {what}, is given back" if item.name in returning else f"- {what}")
     bucket = session.blueprint.bucket
     place = f"gs://{bucket}/{names.prefix_of(session.spec)}"
-    # A bucket that cannot be looked at counts as there: nobody may lose data by an Unknown.
+    # An unreadable bucket counts as existing: its data must not be lost because of an Unknown.
     sight = session.deployment.cloud.buckets.observe(bucket)
     there = not isinstance(sight, Absent)
     lent = isinstance(sight, Present) and names.is_given_back(sight.value.labels)
-    # Our folder of a shared bucket is ours, whoever has the bucket.
+    # The deployment's folder in a shared bucket is ours, whoever owns the bucket.
     goes = there and delete_data and (bool(session.spec.bucket.prefix) or not lent)
     if there:
         again = ": it was adopted, and is yours again" if lent and delete_data else ""
@@ -208,10 +207,10 @@ def _announce(
 
 
 def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:
-    """Name the machines of our label in zones that neither the file nor the record names; they stay."""
+    """Return machines with our label in zones that neither file nor record names, and report them; they stay."""
     tpus, vms = sweep.elsewhere()
     for kind, sight in (("TPU", tpus), ("VM", vms)):
-        # Said aloud: silence here would read as "nothing there".
+        # Reported, because silence would read as "nothing there".
         if isinstance(sight, Unknown):
             session.reporter.say(f"  other zones were not checked for a {kind}: {sight.why}")
         elif sight.value.unreachable:
@@ -234,8 +233,8 @@ def _kind(machine: Node | Vm) -> str:
 
 
 def _name_unclaimed(session: Session, *, delete_data: bool) -> None:
-    """Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model."""
-    # A bucket that cannot be read, and whatever stands there, stops no deletion of machines.
+    """Report files that no checkpoint contains, which may be the only copy of the model."""
+    # No failure of the bucket, and nothing found in it, may prevent the deletion of machines.
     with suppress(TpuctlError, *UNFORESEEN):
         unclaimed = read_unclaimed(session.cloud.store)
         count, size = sum(one.count for one in unclaimed), sum(one.size for one in unclaimed)
@@ -248,9 +247,9 @@ def _name_unclaimed(session: Session, *, delete_data: bool) -> None:
 
 def _end_of_costs(session: Session, adopted: Container[str]) -> float:
     """
-    Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing.
+    Report and return the hourly cost of what is deleted, in USD; 0 if nothing is known to be billed.
 
-    The machines *adopted* are not counted.
+    The machines in *adopted* are not included.
     """
     try:
         record = session.records.current
@@ -268,16 +267,16 @@ def _end_of_costs(session: Session, adopted: Container[str]) -> float:
 
 
 def _spent(session: Session) -> Spending | None:
-    """Return what all has cost up to now; None where this computer knows of nothing that was billed."""
+    """Return the total cost so far, None if this computer knows of nothing billed."""
     record = session.records.current
-    # Reports that cannot be read, and prices that trip over a record, keep nothing from being deleted.
+    # Neither unreadable reports nor a failing price calculation may prevent the deletion.
     with suppress(TpuctlError, *UNFORESEEN):
         return spending_of(session, record, session.clock.now()) if record.spans else None
     return None
 
 
 def _forget(session: Session, spent: Spending | None, *, delete_data: bool) -> None:
-    """Forget what went with the machines, and with the data; what it has *spent* is kept."""
+    """Delete local files of what was deleted, with the data or only with the machines; keep the bill."""
     if spent is not None:
         try:
             keep_bill(session, spent)

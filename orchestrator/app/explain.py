@@ -1,4 +1,4 @@
-"""Why a deployment is in its state: one look, the record, and the end of the local journal."""
+"""Explain why a deployment is in its state, from one observation, the record and the local journal."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,11 @@ from orchestrator.app.session import Session, open_session
 from orchestrator.app.status import holder_of, observe_now
 
 JOURNAL_BYTES = 64 << 10
-"""How much of the end of the local journal is read."""
+"""Bytes that are read from the end of the local journal."""
 
 
 def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> Explanation:
-    """Return why the deployment is in its state, what comes next and when."""
+    """Return why the deployment is in its state, and what happens next and when."""
     session = open_session(choice, name, reporter)
     sweep_expired(session)
     with reporter:
@@ -24,7 +24,7 @@ def explain_deployment(choice: Choice, name: str | None, reporter: Reporter) -> 
 
 
 def explained(session: Session) -> Explanation:
-    """Look once, and return why the deployment is in the state that was seen."""
+    """Observe once and explain the observed state."""
     looked = observe_now(session)
     held = holder_of(session, looked.world)
     watching = held and Watching(held["who"], held["command"], held["renewed_age_s"], held["where"] == "vm")
@@ -37,16 +37,16 @@ def explained(session: Session) -> Explanation:
 
 
 def _journal(path: Path) -> tuple[Entry, ...]:
-    """Return the newest changes of the local journal; a line that cannot be read is left out."""
+    """Return the newest changes in the local journal; unreadable lines are skipped."""
     entries: dict[str, Entry] = {}
     for line in _tail(path):
         try:
             body = json.loads(line)
-            # The tail begins in the middle of a line, and a kill may have cut the last one.
+            # The first line of the tail is usually cut, and a kill may have cut the last one.
             key, at = str(body["id"]), float(body["at"])
             if body["part"] == "intent":
                 entries[key] = Entry(at, body["kind"], body["verb"], body["name"], body["why"])
-            # An outcome whose intent lies before the tail has no reason to show.
+            # An outcome whose intent is before the tail has no reason to show.
             elif key in entries:
                 was = entries[key]
                 entries[key] = Entry(was.at, was.kind, was.verb, was.name, was.why, str(body["outcome"]))

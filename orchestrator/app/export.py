@@ -1,4 +1,4 @@
-"""Write a deployment as plain scripts, or as files of another system."""
+"""Export a deployment as plain scripts or as files of another system."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ from orchestrator.ssh.bundle import build
 
 @dataclass(frozen=True)
 class Exported:
-    """Name the folder, the project that its files work in, and the files; *lost* is empty for plain scripts."""
+    """The folder, the project of the exported files, and the files; *lost* is empty for plain scripts."""
 
     folder: Path
     project: str
@@ -37,9 +37,9 @@ def export(
     choice: Choice, folder: Path, to: Literal["scripts"] | Target = "scripts", slices: int = 1
 ) -> Exported:
     """
-    Write files into *folder*, which is new or empty; no network is asked.
+    Write files into *folder*, which must be new or empty; needs no network.
 
-    Raise UsageError for a folder with files, an unknown project, and what the target cannot do.
+    Raise UsageError for a folder with files, an unknown project, and what the target does not support.
     """
     path, spec = read_spec(choice)
     project = project_offline(choice.cloud, spec)
@@ -70,7 +70,8 @@ def _hand_over(spec: Spec, project: str, folder: Path, source: Path, to: Target,
             hint="change it for the export, by --set", changed="nothing was written",
         )  # fmt: skip
     with TemporaryDirectory() as place:
-        # Also where the other system sends the code in its own way: a key in it is refused here.
+        # Built for every target, so that a key in the code is refused here even if the target sends it
+        # itself.
         code = build(source, Path(place))
         if to == "skypilot":
             files, steps = (

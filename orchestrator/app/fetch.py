@@ -1,4 +1,4 @@
-"""Copy a checkpoint, or files that no checkpoint contains, to this computer."""
+"""Download a checkpoint, or files that no checkpoint contains, to this computer."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,9 @@ from orchestrator.planning.unclaimed import FETCH
 @dataclass(frozen=True)
 class WantedFiles:
     """
-    Say what to copy: the checkpoint of a *step*, or with *unclaimed* what an *incarnation* left beside them.
+    What to download: the checkpoint of a *step* or, with *unclaimed*, the files of an *incarnation*.
 
-    None is the newest.
+    None means the newest.
     """
 
     step: int | None = None
@@ -37,7 +37,7 @@ class WantedFiles:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Say what was copied to which folder; *number* is the step or the incarnation, by *kind*."""
+    """What was downloaded to which folder; *number* is the step or the incarnation, by *kind*."""
 
     name: str
     kind: str
@@ -49,11 +49,11 @@ class Fetched:
 def fetch_files(
     choice: Choice, name: str | None, wanted: WantedFiles, output: Path | None, reporter: Reporter
 ) -> Fetched:
-    """Copy what is *wanted* to a new folder, by default named after it; an interrupted copy goes on."""
+    """Download what is *wanted* to a new folder, by default named after it; continue an interrupted download."""
     wanted.check()
     session = open_session(choice, name, reporter)
     with reporter:
-        # Found before the folder is made: a wrong --step leaves nothing behind.
+        # Before the folder is created, so that a wrong --step leaves nothing behind.
         find = _unclaimed if wanted.unclaimed else _checkpoint
         number, parcel = find(session, wanted)
     kind = "unclaimed" if wanted.unclaimed else "step"

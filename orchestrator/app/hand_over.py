@@ -1,4 +1,4 @@
-"""Put the loop of `tpuctl watch` on the VM, and take it back."""
+"""Move the loop of `tpuctl watch` to the VM, and take it back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,17 +24,17 @@ from orchestrator.scripts import wheel
 from orchestrator.scripts.render import loop_script
 
 BOOT_SECONDS = 180.0
-"""Seconds for the first contact: a VM that boots takes one or two minutes."""
+"""Seconds for the first contact; booting a VM takes one or two minutes."""
 START_SECONDS = 600.0
-"""Seconds for the loop on the VM to take the lease: the first time it installs tpuctl there."""
+"""Seconds for the loop on the VM to take the lease, which includes installing tpuctl the first time."""
 LOOK_SECONDS = 3.0
-"""Seconds between two questions over SSH while the loop starts; the lease is looked at more often."""
+"""Seconds between two queries over SSH while the loop starts; the lease is read more often."""
 LOG = f"{ROOT}/log/watch.log"
 
 
 @dataclass(frozen=True)
 class Moved:
-    """Hold whether the loop runs on the VM now, from which archive, and how many changes that took."""
+    """Whether the loop now runs on the VM, from which archive, and the number of changes made for that."""
 
     vm: str
     running: bool
@@ -46,32 +46,31 @@ def hand_over(
     choice: Choice, reporter: Reporter, session: Session | None = None, parts: Sequence[str] = ()
 ) -> Moved:
     """
-    Bring the loop to the VM, start it and wait until it holds the lease.
+    Install and start the loop on the VM, and wait until it holds the lease.
 
-    It is the loop of the file's deployment, or of a fleet: *session* is that of its VM, *parts* names its nodes.
-
-    Raise UsageError when there is no VM that could run it, LeaseHeldError when somebody acts who goes on.
+    It is the loop of the file's deployment, or of a fleet: *session* is that of its VM, *parts* are the names
+    of its nodes. Raise UsageError if no VM can run it, LeaseHeldError if another process keeps the lease.
     """
     session = session or Session(choice, reporter)
     host, before = _contact(session)
     packed = _packed(session, parts)
-    # The same archive runs already: a restart would cost a gap in the watching and gain nothing.
+    # The same archive already runs; a restart would only interrupt the watching.
     if before.digest == packed.digest and before.running:
         return Moved(host.name, running=True, changes=0, digest=packed.digest)
     fresh = before.digest != packed.digest
-    # With the lease: a loop on the VM steps aside for this command, so none acts while its code is replaced.
+    # Under the lease: a loop on the VM yields to this command, so it does not act while its code is replaced.
     with session.holding_lease(HAND_OVER):
         if fresh:
             reporter.say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
             loop_on_vm.install(session.cloud.remote, host, packed)
-    # After the lease is free again: the loop takes it, and this command waits to see that.
+    # After the lease is released, so that the loop can take it; this command waits to see that.
     loop_on_vm.start(session.cloud.remote, host)
     _wait(session, host)
     return Moved(host.name, running=True, changes=1, digest=packed.digest)
 
 
 def take_back(choice: Choice, reporter: Reporter, session: Session | None = None) -> Moved:
-    """End the loop on the VM, that of *session* or of the file's deployment, and keep cron from starting it."""
+    """Stop the loop on the VM of *session*, or of the file's deployment, and keep cron from restarting it."""
     session = session or Session(choice, reporter)
     host, before = _contact(session)
     with session.holding_lease(HAND_OVER):
@@ -81,10 +80,10 @@ def take_back(choice: Choice, reporter: Reporter, session: Session | None = None
 
 def over(session: Session) -> bool:
     """
-    Say for the loop on the VM whether there is nothing to do: the deployment has ended, no TPU is left.
+    Return whether the loop on the VM has nothing to do: the deployment has ended and no TPU is left.
 
-    A loop that has acted since the VM's boot goes on, for it has yet to stop the VM. At a later boot somebody
-    has started the VM to look at something, and it is not stopped while they work on it.
+    A loop that has acted since the VM's boot continues, because it must still stop the VM. After a later
+    boot, which a user caused to look at something, it does nothing, so that the VM keeps running.
     """
     acting = session.folder / "acting"
     if session.records.current.outcome and not acting.exists():
@@ -92,20 +91,20 @@ def over(session: Session) -> bool:
         if not (isinstance(world.nodes, Present) and world.nodes.value):
             return True
     private_folder(session.folder)
-    # On disk, for the loop is a new process after each crash, and only a boot must begin without it.
+    # On disk, because the loop restarts as a new process after a crash; only a boot clears it.
     acting.touch()
     return False
 
 
 def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
-    """Return the VM and what it says of its loop; wait for one that boots."""
+    """Return the VM and the state of its loop; wait for a VM that boots."""
     end, said = session.clock.now() + BOOT_SECONDS, False
     while True:
         try:
             host = _host(session)
             return host, loop_on_vm.look(session.cloud.remote, host)
         except (RemoteError, NotFoundError) as error:
-            # These do not pass with time: a strange key is refused, and a program does not install itself.
+            # Waiting does not help here: an unknown key stays refused, and gcloud does not install itself.
             if isinstance(error, HostKeyError | NoGcloudError) or session.clock.now() > end:
                 raise
             if not said:
@@ -115,7 +114,7 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
 
 
 def _host(session: Session) -> Host:
-    """Return the VM; raise UsageError when there is none that could run the loop."""
+    """Return the VM. Raise UsageError if none can run the loop."""
     spec, untouched = session.spec, "nothing was changed"
     if not spec.watch.on_vm:
         raise UsageError(
@@ -135,10 +134,10 @@ def _host(session: Session) -> Host:
 
 
 def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
-    """Return what goes to the VM: tpuctl itself, the deployment file with all overrides in it, and the key."""
+    """Return the archive for the VM: tpuctl itself, the deployment file with all overrides, and the key."""
     local = session.choice.cloud == "local"
     project = session.project
-    # Both filled in: on the VM the login is another one, and would choose another project and account.
+    # Set explicitly, because the VM's own login would choose another project and account.
     spec = replace(session.spec, project=project, service_account=session.blueprint.service_account)
     script = loop_script(
         wheel=wheel.NAME,
@@ -155,7 +154,8 @@ def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
             wheel.NAME: (wheel.build(), 0o600),
             wheel.LOCK: (wheel.lock(), 0o600),
             "tpuctl.yaml": (document_of(spec).encode(), 0o600),
-            # The private key leaves this computer here, for the VM only: the job's machines never get it.
+            # The private key leaves this computer only here and only for the VM, never for the job's
+            # machines.
             "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
             RECORD_KEY: (session.key, 0o600),
             **_parts(session, parts),
@@ -164,7 +164,7 @@ def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
 
 
 def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int]]:
-    """Return what the loop must know of a fleet's deployments: what `up` wanted, and the keys to the machines."""
+    """Return the stored specs and the SSH keys of a fleet's nodes, for the loop."""
     found: dict[str, tuple[bytes, int]] = {}
     for name in names:
         folder = session.folder.parent / name
@@ -175,13 +175,13 @@ def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int
 
 
 def _wait(session: Session, host: Host) -> None:
-    """Wait until the loop holds the lease. Raise RemoteError with its own words when it cannot."""
+    """Wait until the loop holds the lease. Raise RemoteError with the loop's own message if it fails."""
     end, said, look_at = session.clock.now() + START_SECONDS, "", 0.0
     while not _holds(session):
         now = session.clock.now()
         if now >= look_at:
             state, look_at = loop_on_vm.look(session.cloud.remote, host), now + LOOK_SECONDS
-            # It stays installed: cron tries again, and taking it away could meet the loop as it comes up.
+            # It stays installed: cron retries, and removing it could collide with a loop that is starting.
             if state.failed or now > end:
                 raise RemoteError(
                     f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",

@@ -1,4 +1,4 @@
-"""Write a first deployment file, a copy of an example, or what a file of another tool becomes."""
+"""Write a first deployment file, copy an example, or convert another tool's file."""
 
 import json
 import os
@@ -19,7 +19,7 @@ REQUIREMENTS = "requirements.txt"
 
 
 def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Path:
-    """Write a commented deployment file with its schema, or the files of *recipe*; return the deployment file."""
+    """Write a commented deployment file and its schema, or copy *recipe*; return the deployment file's path."""
     schema = json.dumps(json_schema(), indent=2) + "\n"
     if recipe is None:
         listed = (folder / REQUIREMENTS).is_file()
@@ -27,22 +27,22 @@ def write_first_files(folder: Path, recipe: str | None, name: str | None) -> Pat
         files = {FILE_NAME: text.encode()}
     else:
         files = _copies(_example(recipe))
-        # In a checkout the schema lies among the pages; a copy has its own beside it.
+        # In a checkout the schema is among the documentation; a copy gets its own beside the file.
         text = re.sub(
             r"^(# yaml-language-server: \$schema=).*", rf"\1{SCHEMA_FILE}", files[FILE_NAME].decode()
         )
         files[FILE_NAME] = _renamed(text.encode(), name)
     files[SCHEMA_FILE] = schema.encode()
-    # Before anything is written: a wrong name must not leave half a project behind. Without variables of
-    # the environment, for the file has to be right by itself.
+    # Validated before writing, so that a wrong name leaves no half project behind. Without the environment's
+    # variables, since the file must be valid by itself.
     read(files[FILE_NAME], FILE_NAME, environ={})
     _write(folder, files)
     return folder / FILE_NAME
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write all of the files, or none where one of them is there already."""
-    # A link that leads nowhere yet is there too: what it leads to would be written.
+    """Write all files, or none if one of them exists. Raise UsageError."""
+    # lexists: writing through a dangling link would create its target.
     there = sorted(path for path in files if os.path.lexists(folder / path))
     if there:
         raise UsageError(
@@ -51,19 +51,19 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
         )  # fmt: skip
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        # Exclusive: a file that appeared since the check above is not overwritten.
+        # Exclusive, so that a file that appeared since the check is not overwritten.
         with (folder / path).open("xb") as file:
             file.write(data)
 
 
 def write_converted(folder: Path, other: Path, name: str | None) -> tuple[Path, Conversion]:
     """
-    Write the deployment file that *other*, a file of another tool, becomes; return it and what became of what.
+    Convert *other*, a file of another tool, to a deployment file; return its path and the conversion.
 
-    Raise UsageError where *other* cannot be read, is of no known tool, or *folder* has a deployment file.
+    Raise UsageError if *other* is unreadable or of an unknown tool, or if *folder* has a deployment file.
     """
     try:
-        # A device or a pipe might never end.
+        # Reading a device or a pipe might never end.
         if not other.is_file():
             raise UsageError(f"{other} is not a file", changed="nothing was written", code="TPU-112")
         with other.open("rb") as file:
@@ -80,7 +80,7 @@ def write_converted(folder: Path, other: Path, name: str | None) -> tuple[Path, 
 
 
 def examples_folder() -> Path:
-    """Return where the examples lie: in the wheel's package, or beside it in a checkout."""
+    """Return the folder of the examples: in the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "examples"
     return inside if inside.is_dir() else package.parent / "examples"
@@ -98,19 +98,19 @@ def _example(recipe: str) -> Path:
 
 
 def _copies(example: Path) -> dict[str, bytes]:
-    """Return an example's files by their path inside it."""
+    """Return an example's files by their relative path."""
     files = (p for p in sorted(example.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
     return {str(path.relative_to(example)): path.read_bytes() for path in files}
 
 
 def _renamed(text: bytes, name: str | None) -> bytes:
-    """Return the deployment file with another name in it."""
-    # Anchored to the beginning of a line: `name:` of a nested mapping stays.
+    """Return the deployment file's text with *name* in it."""
+    # Only at the start of a line, so that a nested `name:` stays.
     return text if name is None else re.sub(rb"(?m)^name:.*$", b"name: " + name.encode(), text, count=1)
 
 
 def _name_of(folder: Path) -> str:
-    """Return a deployment name made from the folder's name."""
-    # 40 characters at most: names of machines and bucket are made of this one, and have limits too.
+    """Return a valid deployment name derived from the folder's name."""
+    # At most 40 characters: names of machines and the bucket are derived from it and have limits too.
     base = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")[:40].rstrip("-")
     return base if re.match(r"[a-z]", base) else "my-model"

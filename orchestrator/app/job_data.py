@@ -1,4 +1,4 @@
-"""The job's data in commands: what the file names, the list that goes with the code, and the way to the bucket."""
+"""Handle `job.data` in commands: read it, add its list to the code, upload it."""
 
 from pathlib import Path
 
@@ -21,15 +21,15 @@ from orchestrator.google.project_probe import Probe
 from orchestrator.ssh.local_data import DataFile, DataSet, listing, missing, scan, send
 
 SUMS = "data-sums.json"
-"""What this computer remembers of files of data, so that unchanged ones are not read again."""
+"""Name of the file with checksums of data files, so that unchanged ones are not read again."""
 _REPORT_EVERY = 30.0
-"""Seconds between two lines about the progress."""
+"""Seconds between two progress lines."""
 _SLOW = 1 << 28
-"""Bytes from which on reading the data is said, because it takes seconds."""
+"""Bytes above which reading the data is announced, because it takes seconds."""
 
 
 def read_data(path: Path, spec: Spec, cloud: str, reporter: Reporter) -> tuple[DataSet, ...]:
-    """Return the sets of `job.data`, their files read; none without `job.data`. Raise UsageError as `scan` does."""
+    """Return the data sets of `job.data`, () without any; reads all files. Raise UsageError as `scan` does."""
     if not spec.job.data:
         return ()
 
@@ -45,22 +45,22 @@ def read_data(path: Path, spec: Spec, cloud: str, reporter: Reporter) -> tuple[D
 
 
 def with_code(sets: tuple[DataSet, ...]) -> dict[str, bytes]:
-    """Return what goes into the bundle beside the code."""
+    """Return the files that `job.data` adds to the bundle."""
     return {DATA_LIST: listing(sets)} if sets else {}
 
 
 def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
-    """Say what leaves this computer, and what ignore rules keep."""
+    """Report what will leave this computer, and what ignore rules exclude."""
     source = source_folder(session.path, session.spec)
     for line in what_is_sent(session.path, session.spec, source, sets).lines():
         session.reporter.say(line)
 
 
 def check_sources(session: Session) -> None:
-    """Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here."""
+    """Raise UsageError if a source folder in a bucket is missing or empty; report one that is not readable."""
     for source in bucket_sources(session.spec):
         sight = Probe(session.clients).holds_objects(source)
-        # An empty folder is treated as a wrong name: found now, and not by a job that trains on nothing.
+        # An empty folder means a wrong name; better found now than by a job that trains on nothing.
         if isinstance(sight, Absent) or sight == Present(False):
             raise UsageError(
                 f"job.data names {source}, and nothing is there", hint="correct job.data: tpuctl doctor",
@@ -73,7 +73,7 @@ def check_sources(session: Session) -> None:
 
 
 def bucket_is_there(session: Session) -> bool:
-    """Say whether the deployment has its bucket by now. Raise what hides it."""
+    """Return whether the deployment's bucket exists. Raise TransientError if that is unknown."""
     sight = session.cloud.buckets.observe(session.blueprint.bucket)
     if isinstance(sight, Unknown):
         raise TransientError(
@@ -84,7 +84,7 @@ def bucket_is_there(session: Session) -> bool:
 
 
 def send_data(session: Session, sets: tuple[DataSet, ...], store: Store | None = None) -> None:
-    """Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest."""
+    """Upload to the bucket the data that it lacks. A repeated call sends the rest."""
     store = store or session.cloud.store
     files = missing(store, sets)
     if not files:
@@ -96,7 +96,7 @@ def send_data(session: Session, sets: tuple[DataSet, ...], store: Store | None =
         done, count = done + file.size, count + 1
         text = f"data: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {count} of {len(files)} files"
         session.reporter.now(text)
-        # Where nobody looks at a terminal there is no live line.
+        # Progress lines for output without a live line.
         if session.clock.monotonic() - reported_at >= _REPORT_EVERY and count < len(files):
             reported_at = session.clock.monotonic()
             session.reporter.say(text)
@@ -111,16 +111,16 @@ def send_data(session: Session, sets: tuple[DataSet, ...], store: Store | None =
 
 def first_bucket(session: Session) -> None:
     """
-    Make the bucket of a first `up` before anything else, so that no TPU waits for data that is still sent.
+    Create the bucket of a first `up` before anything else, so that no TPU waits for the upload of data.
 
-    A kill after this leaves an empty bucket, which the next `up` takes and `down` names. Raise what refuses it.
+    After a kill the empty bucket is used by the next `up` and listed by `down`. Raise what refuses it.
     """
     parts, unasked = session.deployment, Unknown("not asked for")
     why = "the job's data goes there before a TPU is requested"
     change = Change(Kind.BUCKET, Verb.CREATE, "", why, home_region(parts.spec))
-    # Only the bucket may be made from this world: all else is Unknown, of which nothing is concluded.
+    # In this world everything but the absent bucket is Unknown, so the plan can create nothing else.
     world = World(Absent(), unasked, unasked, unasked, observed_at=parts.clock.now())
     for failure in Actor(parts).act(Plan((change,)), world):
         raise failure.error
-    # Data may take hours to send: meanwhile no other computer may begin the same.
+    # The lease now, since the upload may take hours in which no other computer may start the same.
     lease_in_new_bucket(parts)

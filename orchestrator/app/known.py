@@ -1,4 +1,4 @@
-"""The deployments that this computer has brought up, as the files beside their records tell."""
+"""Find the deployments that this computer has brought up, from the files beside their records."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from orchestrator.errors import TpuctlError, UsageError
 
 
 def spec_of(cloud: str, name: str) -> Spec:
-    """Return what was brought up as *name*; raise UsageError when that is no deployment or more than one."""
+    """Return the stored spec of deployment *name*. Raise UsageError if there is none, or more than one."""
     found = known_files(cloud)
     names = sorted({path.parent.name for path in found})
     chosen = [path for path in found if path.parent.name == name]
@@ -25,7 +25,7 @@ def spec_of(cloud: str, name: str) -> Spec:
             f"this computer has brought up no deployment {name!r} on --cloud {cloud}",
             hint=hint, changed="nothing was changed", code="TPU-137",
         )  # fmt: skip
-    # Never guessed: the wrong project would be stopped, or billed.
+    # Never guessed: the wrong project's deployment would be stopped or billed.
     if len(chosen) > 1:
         projects = ", ".join(path.parent.parent.name for path in chosen)
         raise UsageError(
@@ -37,7 +37,7 @@ def spec_of(cloud: str, name: str) -> Spec:
 
 
 def spec_in(path: Path) -> Spec:
-    """Return the spec in *path*; raise UsageError when it cannot be read."""
+    """Return the spec stored in *path*. Raise UsageError if it is unreadable."""
     try:
         return restore(verified(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
@@ -49,14 +49,14 @@ def spec_in(path: Path) -> Spec:
 
 
 def billed(record: Record) -> bool:
-    """Say whether something may cost money: a TPU that was asked for may exist though no answer came back."""
-    # The request is recorded before it is sent, so this holds also after a kill in between.
+    """Return whether something may be billed, including a requested TPU without an answer."""
+    # The request is recorded before it is sent, so this is right also after a kill in between.
     asked = record.node.accepted or record.node.requested_at > 0
     return asked or any(span.until is None for span in record.spans)
 
 
 def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
-    """Return the other projects in which a deployment of this name is billed, as far as this computer knows."""
+    """Return other projects in which a deployment of this name is billed, as far as this computer knows."""
     found = []
     for path in known_files(cloud):
         other = path.parent.parent.name
@@ -64,7 +64,7 @@ def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
             continue
         try:
             record = decode((path.parent / "record.json").read_bytes(), name)
-        # What cannot be read here refuses nothing: the sweep of expired deployments says it with its name.
+        # Unreadable files are skipped here; the sweep of expired deployments reports them.
         except (OSError, TpuctlError):
             continue
         found += [other] if billed(record) else []
@@ -72,7 +72,7 @@ def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
 
 
 def on_local_cloud(choice: Choice, name: str | None) -> str:
-    """Return the name of the deployment if this computer has brought it up on the local cloud, else nothing."""
+    """Return the deployment's name if this computer has brought it up on the local cloud, else ""."""
     try:
         wanted = name or load(choice.file or find(Path.cwd()), overrides_of(choice.settings)).name
     except TpuctlError:

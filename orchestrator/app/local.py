@@ -1,4 +1,4 @@
-"""Start, stop and query the local cloud, and cause faults in it."""
+"""Start, stop and query the local cloud, and inject faults."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from orchestrator.scripts import uv_program
 
 def start_local(named: Mapping[str, Any], *, other_ports: bool) -> tuple[Address, bool]:
     """
-    Start it with the options that were *named*, the others as it was started before.
+    Start the local cloud with the options in *named*; other options stay as at the last start.
 
-    Return where it is, and whether it was started now: one that runs keeps its settings.
+    Return its address and whether it was started now; a running one keeps its settings. Raise UsageError.
     """
     python, here = named.get("python"), interpreters(os.environ)
     if python and python not in here:
@@ -28,12 +28,12 @@ def start_local(named: Mapping[str, Any], *, other_ports: bool) -> tuple[Address
             changed="nothing was started",
         )
     options = replace(load_options(local_folder()), **named)
-    # Options that were not named stay: disks and buckets of an earlier start were made under them.
+    # Options not given stay, because existing disks and buckets were made with them.
     return ensure_running(without_ports(options) if other_ports else options)
 
 
 def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
-    """Return the running local cloud and whether it was started now; *options* count at a start only."""
+    """Return the local cloud's address and whether it was started now; *options* apply to a start only."""
     return control.ensure_running(options, _tools)
 
 
@@ -42,29 +42,29 @@ def _tools() -> Tools:
 
 
 def stop_local() -> bool:
-    """Stop it and all its machines; say whether it ran. Disks and buckets stay."""
+    """Stop the local cloud and its machines; return whether it ran. Disks and buckets stay."""
     return control.stop()
 
 
 def reset_local() -> None:
-    """Stop it and delete everything it holds."""
+    """Stop the local cloud and delete everything in it."""
     control.reset()
 
 
 def local_status() -> dict[str, Any]:
-    """Return address, machines, faults that nobody met yet, and what it would have cost, as `--json` prints it."""
+    """Return address, machines, pending faults and hypothetical cost, as in `--json`."""
     address = control.running()
     body = control.call("status") if address else {}
     return {"running": address is not None, "endpoint": address.endpoint if address else "", **body}
 
 
 def local_environment() -> dict[str, str]:
-    """Return the variables that point other tools at it; start it where it does not run."""
+    """Return the variables that point other tools to the local cloud; start it if needed."""
     return control.environment(ensure_running()[0])
 
 
 def preempt(name: str, worker: int | None, *, notice: bool) -> None:
-    """Take a TPU or VM away, or kill one *worker* of it."""
+    """Preempt a TPU or VM, or kill one *worker* of it."""
     if worker is None:
         control.call("preempt", {"name": name, "notice": notice})
     else:
@@ -72,10 +72,10 @@ def preempt(name: str, worker: int | None, *, notice: bool) -> None:
 
 
 def inject(method: str, failures: Sequence[str]) -> None:
-    """Let the next calls of *method* meet *failures*, one each."""
+    """Make the next calls of *method* fail, one for each of *failures*."""
     control.call("fault", {"method": method, "failures": list(failures)})
 
 
 def set_state(name: str, state: str) -> None:
-    """Put a node, a queued resource or a zone into an odd *state*."""
+    """Put a node, a queued resource or a zone into the given *state*."""
     control.call("state", {"name": name, "state": state})

@@ -1,4 +1,4 @@
-"""The job's log, and the controller's, from the bucket: they outlive the machines that wrote them."""
+"""Read the logs of job and controller from the bucket, where they outlive the machines."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -21,10 +21,10 @@ def read_job_log(
     follow: bool, tail: int | None = None, seconds: float | None = None,
 ) -> bool:  # fmt: skip
     """
-    Give each line of one worker, or of all when *worker* is None, to *show* with incarnation and worker.
+    Pass each log line of *worker* (None: all) to *show*, with incarnation and worker.
 
-    Of what is there already only the last *tail* lines, and only parts that were added to in the last *seconds*.
-    Return whether there was any. With *follow* it goes on until the deployment is over.
+    *tail* limits the existing lines to the last ones, *seconds* to parts written within that time. Return
+    whether there was any line. *follow* continues until the deployment is over.
     """
     session = Session(choice, reporter, only_looks=True)
     log = JobLog(session.store, worker, _since(session, seconds))
@@ -41,7 +41,7 @@ def read_job_log(
         nonlocal first
         lines: Iterable[tuple[int, int, str]] = log.new_lines()
         if first and tail is not None:
-            # Without --follow a line that no end has closed is one of the last, too.
+            # Without --follow an unfinished last line is shown, too.
             rest = () if follow else log.unfinished()
             lines = deque(chain(lines, rest), maxlen=tail)
         first = False
@@ -61,7 +61,7 @@ def read_events_of(
     choice: Choice, show: Callable[[Event], None], reporter: Reporter, *, follow: bool,
     tail: int | None = None, seconds: float | None = None,
 ) -> None:  # fmt: skip
-    """Give what tpuctl did to *show*, wherever its loop ran; *tail* and *seconds* as for the job's log."""
+    """Pass tpuctl's own events to *show*, wherever its loop ran; *tail* and *seconds* as in `read_job_log`."""
     session = Session(choice, reporter, only_looks=True)
     shown: set[str] = set()
     since, most = _since(session, seconds), tail
@@ -77,15 +77,11 @@ def read_events_of(
 
 
 def _until_over(session: Session, give: Callable[[], None], *, follow: bool) -> None:
-    """
-    Give what there is, and with *follow* go on until the deployment is over.
-
-    A bucket that does not answer for a moment is asked again; machines may come and go meanwhile.
-    """
+    """Call *give* once or, with *follow*, until the deployment is over; retry while the bucket does not answer."""
     outage = Outage(session.clock, FOLLOW_SECONDS, session.reporter.say)
     while True:
         try:
-            # Asked before the lines are read: the last ones are in the bucket before the end is known.
+            # Read before the lines: when the end is recorded, the last lines are already in the bucket.
             over = not follow or bool(session.records.load().outcome)
             give()
         except TpuctlError as error:

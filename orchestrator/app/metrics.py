@@ -1,4 +1,4 @@
-"""Metrics of `tpuctl watch` for Prometheus, on the loopback address of this computer."""
+"""Serve Prometheus metrics of `tpuctl watch` on the loopback address."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -54,9 +54,9 @@ SINGLE = {
 
 class Metrics:
     """
-    Serve the figures of one deployment at http://127.0.0.1:PORT/metrics until `close`.
+    A server of one deployment's metrics at http://127.0.0.1:PORT/metrics until `close`.
 
-    Raise UsageError when the port is taken, or prometheus-client is not installed.
+    Raise UsageError if the port is in use or prometheus-client is not installed.
     """
 
     def __init__(self, port: int, deployment: str) -> None:
@@ -81,7 +81,7 @@ class Metrics:
         self._thread: threading.Thread
         try:
             self._server, self._thread = prometheus.start_http_server(port, HERE, registry)
-            # Up to here the server answers without the filter, but there is no figure in the registry yet.
+            # Until this line the server answers without the filter, but its registry is still empty.
             self._server.set_app(for_no_page(prometheus.make_wsgi_app(registry)))
         except OSError as error:
             raise UsageError(
@@ -91,13 +91,13 @@ class Metrics:
 
     @property
     def port(self) -> int:
-        """Return the port, also where the system chose it."""
+        """Return the port, also if the system chose it."""
         return int(self._server.server_port)
 
     def update(self, body: Mapping[str, Any], now: float, *, failures: int) -> None:
-        """Take over what one pass has seen, as `status --json` prints it."""
+        """Set the metrics from one pass's status, as in `status --json`; *now* is in seconds since the epoch."""
         for gauge in self._gauges.values():
-            # All series first: a worker that is gone would keep its last figures for ever.
+            # Cleared first, or a lost worker would keep its last values.
             gauge.clear()
         self._set("tpuctl_up", 0 if body["outcome"] else 1)
         self._set("tpuctl_pending_changes", len(body["next"]))
@@ -115,7 +115,7 @@ class Metrics:
         self._counters["tpuctl_failures_total"].labels(self._name).inc(failures)
 
     def _set(self, name: str, value: float | None, *labels: str) -> None:
-        """Set one figure; one that is not known is left out."""
+        """Set one metric; an unknown value is left out."""
         if value is not None:
             self._gauges[name].labels(self._name, *labels).set(value)
 
@@ -127,10 +127,10 @@ class Metrics:
 
 
 def for_no_page(app: "WSGIApplication") -> "WSGIApplication":
-    """Wrap *app* so that Prometheus and people can read it, but no web page of another site (DNS rebinding)."""
+    """Wrap *app* so that no web page of another site can read it (DNS rebinding)."""
 
     def answer(environ: "WSGIEnvironment", start: "StartResponse") -> "Iterable[bytes]":
-        # A page of another site that resolves its own name to 127.0.0.1 sends that name as the Host.
+        # A page whose host name resolves to 127.0.0.1 sends that name as Host.
         name = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
         site = environ.get("HTTP_SEC_FETCH_SITE", "none")
         if name in (HERE, "localhost") and "HTTP_ORIGIN" not in environ and site in ("none", "same-origin"):
@@ -142,7 +142,7 @@ def for_no_page(app: "WSGIApplication") -> "WSGIApplication":
 
 
 def metrics_table() -> str:
-    """Return the table of docs/metrics.md."""
+    """Return the table of docs/metrics.md, as Markdown."""
     rows = [
         f"| `{name}` | {', '.join(('deployment', *labels))} | {text} |"
         for name, (text, labels) in GAUGES.items()

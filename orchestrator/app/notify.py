@@ -1,4 +1,4 @@
-"""Who is told when something happens, as the deployment file names them."""
+"""Create the receivers of notifications that the deployment file names."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.notifications import Notification
 
 UNTOLD = "TPUCTL_UNTOLD"
-"""Environment variable, set in a rehearsal, that switches notifications off."""
+"""The environment variable, set in a rehearsal, that switches notifications off."""
 
 
 def try_receivers(spec: Spec, folder: Path, cloud: str) -> dict[str, TpuctlError | None]:
@@ -36,7 +36,7 @@ def receivers_in_earnest(
     spec: Spec, folder: Path, cloud: str, *, hooks: bool
 ) -> list[Webhook | Apprise | Hook]:
     """Return the receivers of the file; in a rehearsal, none."""
-    # Before any address is read: a rehearsal has no secrets, and reading one would fail.
+    # Before addresses are resolved: a rehearsal has no secrets, so resolving would fail.
     return [] if os.environ.get(UNTOLD) else receivers_of(spec, folder, cloud, hooks=hooks)
 
 
@@ -50,7 +50,7 @@ def receivers_of(
         (Apprise, notify.apprise),
     ]
     found: list[Webhook | Apprise | Hook] = [
-        # Receivers are known by number in what is stored and shown: their addresses are secrets.
+        # Stored and shown by number, since the addresses are secrets.
         receiver(_address(text, spec, cloud), str(number), frozenset(notify.events))
         for receiver, texts in addresses
         for number, text in enumerate(texts, 1)
@@ -62,7 +62,7 @@ def _address(text: str, spec: Spec, cloud: str) -> str:
     """Resolve *text*: a secret, a variable of the environment, or the address itself."""
     ref = reference(text)
     if ref is not None:
-        # Stripped: secrets are often stored from a file, with its last line break.
+        # Stripped, since secrets are often stored from a file with its final newline.
         return open_manager(spec.project, cloud)[0].read(ref).strip()
     if text.startswith(ENVIRONMENT):
         name = text.removeprefix(ENVIRONMENT)

@@ -8,13 +8,13 @@ from orchestrator.domain.amounts import span_text
 from orchestrator.errors import TpuctlError
 
 LONGEST = 60.0
-"""Seconds between two looks when nothing has answered for long."""
+"""Longest pause between two polls during an outage, in seconds."""
 REMINDER = 300.0
-"""Seconds after which an outage that lasts is said again."""
+"""Seconds after which a continuing outage is reported again."""
 
 
 class Outage:
-    """Count the looks that failed, and *say* of them what people need; *every* is the usual pause in seconds."""
+    """Counts failed polls and reports them through *say*; *every* is the usual pause in seconds."""
 
     def __init__(self, clock: Clock, every: float, say: Callable[[str], None]) -> None:
         self._clock, self._say = clock, say
@@ -22,7 +22,7 @@ class Outage:
         self._tries, self._since, self._said = 0, 0.0, 0.0
 
     def failed(self, error: TpuctlError) -> None:
-        """Note a look that failed, and wait until the next one is due."""
+        """Record a failed poll, and wait until the next one is due."""
         now = self._clock.monotonic()
         if not self._tries:
             self._since = self._said = now
@@ -37,7 +37,7 @@ class Outage:
         self._clock.wait(self._pauses.after(self._tries))
 
     def over(self) -> None:
-        """Note that a look went well."""
+        """Record a successful poll."""
         if self._tries > 1:
             span = span_text(self._clock.monotonic() - self._since)
             self._say(f"it answers again after {span} and {self._tries} failed tries")

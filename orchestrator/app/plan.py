@@ -1,4 +1,4 @@
-"""Foresee what `up` would change: from nothing, without a network, or from what the cloud shows now."""
+"""Plan what `up` would change: offline from nothing, or from the state of the cloud."""
 
 import os
 import tempfile
@@ -40,10 +40,10 @@ from orchestrator.ssh.source_files import PLAN_NAMES
 @dataclass(frozen=True)
 class Foreseen:
     """
-    Hold a plan and what goes with it.
+    A plan and its context.
 
-    *from_cloud* says that what exists was looked at. *checked* is there when the plan starts from nothing.
-    *out* names the file that it was written to.
+    *from_cloud* means that existing resources were observed; *checked* is set otherwise. *out* is the file
+    that the plan was written to.
     """
 
     shown: Preview
@@ -62,9 +62,9 @@ def plan(
     offline: bool = False,
 ) -> Foreseen:
     """
-    Foresee `up`: from what exists, when this computer has brought the deployment up or *out* asks for a file.
+    Plan `up`: from the cloud if this computer has brought the deployment up or *out* is set, else from nothing.
 
-    *scripts* adds what the first machines would run.
+    *scripts* adds the scripts of the first machines.
     """
     if out is None and (offline or not is_known(choice.cloud, read_spec(choice)[1].name)):
         return from_nothing(choice, reporter, scripts=scripts)
@@ -72,13 +72,13 @@ def plan(
 
 
 def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -> Foreseen:
-    """Foresee a whole `up` without touching anything: no credentials, no network."""
+    """Plan a complete `up` without credentials or network."""
     path, spec = read_spec(choice)
     catalog = catalog_for(choice.cloud)
     sets = read_data(path, spec, choice.cloud, reporter)
     bundle, agent = _digests(source_folder(path, spec), sets)
     expected = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
-    # Nobody is asked who is logged in: that may take a call, and this plan needs no network.
+    # Without asking the login for its project, which may need a call.
     project = project_offline(choice.cloud, spec)
     texts = _first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     first = f"the VM is yours and is adopted first: tpuctl adopt --vm {names.vm_name(spec)}"
@@ -91,21 +91,21 @@ def from_nothing(choice: Choice, reporter: Reporter, *, scripts: bool = False) -
 
 
 def project_offline(cloud: str, spec: Spec) -> str | None:
-    """Return the project as far as it is known without a login; the local cloud's own is that of its start."""
+    """Return the project if it is known without a login, else None."""
     if cloud == "local":
         return load_options(local_folder()).project
     return spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
 
 
 def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts: bool) -> Foreseen:
-    """Look at the cloud, and foresee what `up` would change there; nothing but *out* is written."""
+    """Observe the cloud and plan what `up` would change; writes nothing but *out*."""
     session = Session(choice, reporter)
     with reporter:
         check_place(choice, session.spec.name, session.project, session.folder)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     source = source_folder(session.path, session.spec)
     if out is not None and out.suffix not in PLAN_NAMES and out.resolve().is_relative_to(source):
-        # It would be sent as code, and so change the very code that the plan is about.
+        # The plan would be part of the code, and thus change the code that it describes.
         raise UsageError(
             f"--out {out}: a plan among the code needs a name that ends in .json",
             hint=f"use: --out {out.with_suffix('.json')}", changed="nothing was written",
@@ -127,8 +127,8 @@ def _from_cloud(choice: Choice, reporter: Reporter, out: Path | None, *, scripts
 
 
 def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:
-    """Return the digests of the code and of the agent, which are built for nothing else."""
-    # Not in the deployment's folder: a plan writes nothing, and `up` builds the same bytes again.
+    """Return the digests of code and agent, built in a temporary folder."""
+    # Not in the deployment's folder: planning writes nothing, and `up` builds the same bytes again.
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
         bundle = build(source, Path(folder), more=with_code(sets)).digest
         return bundle, agent_zipapp.build(Path(folder) / "agent.pyz")

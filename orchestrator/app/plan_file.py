@@ -1,4 +1,4 @@
-"""A plan in a file: written by `plan --out F`, carried out by `up F`, or refused because something has moved."""
+"""Store a plan in a file: `plan --out F` writes it, `up F` applies it or refuses it as outdated."""
 
 import hashlib
 import json
@@ -27,19 +27,19 @@ from orchestrator.ssh.source_files import PLAN
 
 
 def write_plan(path: Path, approved: Approved) -> None:
-    """Write a plan for `up`."""
+    """Write an approved plan to *path*."""
     body = json.dumps(with_checksum(approved.as_dict()), indent=1, sort_keys=True)
-    # The mark comes first: by it the code's bundle leaves the file out where it lies among the code.
+    # The mark is first, so that the code bundle recognises and skips a plan file.
     write_atomically(path.absolute(), PLAN + b" true,\n" + body.encode().removeprefix(b"{\n"))
 
 
 def read_plan(path: Path) -> Approved:
-    """Read a plan; raise UsageError if the file is not a plan, or was changed after it was written."""
+    """Read a plan. Raise UsageError if the file is not a plan or was changed since."""
     try:
         body = dict(json.loads(path.read_bytes()))
         body.pop("tpuctl_plan", None)
-        # Against edits and cut files only: who can write the file can write a checksum too. So a plan of
-        # somebody else is to be trusted no more than their deployment file.
+        # Protects against edits and cut files only: whoever writes the file can write a checksum too. A plan
+        # of another person must be trusted like a deployment file of theirs.
         whole = body.pop(CHECKSUM, "") == checksum(body)
         found = replace(Approved.from_dict(body), path=str(path))
     except (OSError, ValueError, TypeError) as error:
@@ -57,7 +57,7 @@ def _unreadable(path: Path, why: str) -> UsageError:
 
 
 def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Session, Approved]:
-    """Return the session of the deployment that a plan is about."""
+    """Return the plan in *path* and the session of its deployment. Raise UsageError."""
     if choice.settings or choice.file:
         raise UsageError(
             "a plan holds the deployment file and its settings: --file and --set do not go with it",
@@ -71,19 +71,19 @@ def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Sessi
 
 
 def check(session: Session, approved: Approved, bundle: str, agent: str) -> None:
-    """Raise ConflictError when the plan would be another one now."""
+    """Raise ConflictError if the plan would now be different."""
     fresh, *_ = foresee_now(session, bundle, agent)
     refuse_moved(approved, fresh)
 
 
 def foresee_up(session: Session, bundle: str, agent: str) -> tuple[Plan, World, Record]:
-    """Return what `up` would do now, without doing it, what it was foreseen from, and the record as it is."""
+    """Return what `up` would do now, the world that it is based on, and the record."""
     spec, known, now = session.spec, session.records.current, session.clock.now()
-    # Exactly what `up` will note and learn before its first pass, or every plan would be refused as moved.
+    # Exactly what `up` records before its first pass; otherwise every plan would be refused as outdated.
     store = session.cloud.store
     over = ended(spec, read_heartbeats(store, known.node.incarnation), known)
     wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over))
-    # With that record: a deployment that is opened again gets a new TPU, and the old one's end is not its end.
+    # With that record, since a reopened deployment gets a new TPU and ignores the old one's end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
     record = learn(wanted, world)
     plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, record)
@@ -91,7 +91,7 @@ def foresee_up(session: Session, bundle: str, agent: str) -> tuple[Plan, World, 
 
 
 def foresee_now(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan, World]:
-    """Return what `up` would do now as a plan to be approved. Raise TransientError as `sights_of` does."""
+    """Return what `up` would do now as a plan to approve. Raise TransientError as `sights_of` does."""
     spec = session.spec
     plan, world, record = foresee_up(session, bundle, agent)
     sights = sights_of(world, record)

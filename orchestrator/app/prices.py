@@ -1,4 +1,4 @@
-"""Prices of TPUs: those that `tpuctl prices refresh` has stored, else the shipped tables."""
+"""Provide prices of TPUs: stored by `tpuctl prices refresh`, else the shipped tables."""
 
 import json
 import math
@@ -23,26 +23,26 @@ Found = Mapping[tuple[str, str, bool], Price]
 
 
 def cache_file(cloud: str) -> Path:
-    """Return where refreshed prices are kept, for each cloud its own."""
+    """Return the file of refreshed prices, one for each cloud."""
     return state_folder(cloud) / "prices.json"
 
 
 def body_of(found: Found, date: str) -> dict[str, Any]:
-    """Return what is kept."""
+    """Return the stored form of refreshed prices."""
     rows = [[*place, price.ondemand, price.spot] for place, price in found.items()]
     return {"schema": SCHEMA, "date": date, "prices": rows}
 
 
 def catalog_for(cloud: str) -> Catalog:
     """
-    Return the catalogue with the refreshed prices of a cloud, and let all of this process use it.
+    Return the catalogue with the refreshed prices of a cloud, for all of this process.
 
-    A file that cannot be read or understood counts as none: the shipped prices hold.
+    An unreadable file is ignored, so the shipped prices apply.
     """
     shipped = shipped_catalog()
     try:
         body = json.loads(cache_file(cloud).read_bytes())
-        # A file of another version counts as none: its rows may mean something else.
+        # A file of another version is ignored, as its rows may have another meaning.
         rows = {SCHEMA: body["prices"]}[body["schema"]]
         found = {
             (str(kind), str(region), bool(several)): Price(_price(on_demand), _price(spot))
@@ -59,7 +59,7 @@ def _price(value: Any) -> float | None:
     if value is None:
         return None
     usd = float(value)
-    # A price of 0 or infinity would let a budget never end, or end at once.
+    # With a price of 0 a budget would never end; with infinity it would end at once.
     if not (math.isfinite(usd) and usd > 0):
         raise ValueError("a price is a number above 0")
     return usd
@@ -67,14 +67,14 @@ def _price(value: Any) -> float | None:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """Hold the prices of a day, and the file that keeps them."""
+    """The refreshed prices, their date and the file that stores them."""
 
     date: str
     file: Path
     prices: Found
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the prices as in `--json`."""
         rows = [
             {
                 "generation": generation, "region": region, "several_hosts": several,
@@ -86,9 +86,9 @@ class Refreshed:
 
 
 def refresh_prices(project: str | None, cloud: str) -> Refreshed:
-    """Read Google's billing catalogue and use its prices from now on; where it cannot be read, nothing changes."""
+    """Store the prices of Google's billing catalogue; change nothing if it is unreadable or empty."""
     found = prices_of(read_skus(clients_of(cloud, project)))
-    # Before the file is touched: an empty answer must not replace prices that were good.
+    # Before writing: an empty answer must not replace good prices.
     if not found:
         raise NotFoundError(
             "the billing catalogue lists no price of a TPU that tpuctl understands",

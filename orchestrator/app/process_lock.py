@@ -1,4 +1,4 @@
-"""The lock that keeps a second tpuctl of this computer off a deployment."""
+"""Lock a deployment against a second tpuctl on this computer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,20 +15,21 @@ from orchestrator.private_folders import private_folder
 @contextmanager
 def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[None]:
     """
-    Keep a second tpuctl of this computer off the deployment while the block runs.
+    Hold the lock of the deployment while the block runs.
 
-    A holder that yields to our command is asked by *wish*, and waited for.
+    If the holder yields to this command, call *wish*, which asks for the lock, and wait. Raise
+    LeaseHeldError.
     """
     private_folder(folder)
-    # Of the process, not of a thread: whoever watches many deployments ends them in another one.
+    # Per process, not per thread: a process that watches many deployments releases it from another thread.
     note, lock = folder / "holder", FileLock(folder / "lock", thread_local=False)
     try:
-        # The system frees it when its process dies, so a killed command never has to be cleaned up after.
+        # The system releases it when the process dies, so a killed command needs no clean-up.
         lock.acquire(timeout=0)
     except Timeout:
-        # The note may be of the holder before: it is written after the lock is taken, and only shown.
+        # The note may be the previous holder's, as it is written after locking; it is only displayed.
         holder = Holder.from_json(note.read_bytes() if note.exists() else b"")
-        # A holder that steps aside looks for wishes in the bucket only, since most come from other computers.
+        # A yielding holder looks for wishes in the bucket only, where those of other computers are, too.
         if me.command not in holder.yields:
             raise _busy(holder) from None
         wish()
@@ -37,7 +38,7 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
         except Timeout:
             raise _busy(holder) from None
     try:
-        with suppress(OSError):  # The lock keeps others off; the note only tells them whose it is.
+        with suppress(OSError):  # The lock alone protects; the note only names its holder.
             note.write_bytes(me.to_json())
         yield
     finally:

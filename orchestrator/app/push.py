@@ -1,4 +1,4 @@
-"""Bring new code to a running job, without touching its machines."""
+"""Push new code to a running job without touching its machines."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -26,17 +26,17 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM, job_digest, with_digest_of_today
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
-"""What a push may change: code, job and what runs beside it, never a machine."""
+"""What a push may change: code, job and sidecars, never a machine."""
 PATIENCE = 300.0
-"""Seconds for which machines that cannot be reached are tried again."""
+"""Seconds for which unreachable machines are retried."""
 
 
 class LaterError(Exception):
-    """Say that machines have to come first, which is not for a push to do."""
+    """Machines must be created or replaced first, which a push never does."""
 
 
 class EndedError(Exception):
-    """Say that the job has come to its end with what was pushed."""
+    """The job has ended with the pushed code."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.reason)
@@ -44,7 +44,7 @@ class EndedError(Exception):
 
 
 class PushOutcome(Enum):
-    """Name how a push ended."""
+    """The ways in which a push ends."""
 
     UNCHANGED = "unchanged"
     PLANNED = "planned"
@@ -55,7 +55,7 @@ class PushOutcome(Enum):
 
 @dataclass(frozen=True)
 class Pushed:
-    """Hold what a push did: *before* and *bundle* are digests of code, *plan* says it in words."""
+    """The result of a push: *before* and *bundle* are digests of code, *plan* is its text."""
 
     name: str
     before: str
@@ -66,14 +66,14 @@ class Pushed:
 
 @dataclass(frozen=True)
 class WantedPush:
-    """Hold what is to be pushed: the digests of code, agent and job settings."""
+    """What to push: the digests of code, agent and job settings."""
 
     bundle: str
     agent: str
     job: str
 
     def new(self, record: Record) -> bool:
-        """Say whether the record wants something else, or machines have not got what it wants."""
+        """Return whether the record wants something else, or machines still lack what it wants."""
         return (self.bundle, self.agent, self.job) != (
             record.job.bundle,
             record.job.agent,
@@ -82,7 +82,7 @@ class WantedPush:
 
 
 def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed:
-    """Bring code and settings to the machines, which restart the job; with *dry_run* only say what that means."""
+    """Install code and settings on the machines, which restart the job; *dry_run* only returns the plan."""
     session = Session(choice, reporter)
     sweep_expired(session)
     _must_run(session)
@@ -99,13 +99,13 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             reporter.say(f"~ {line}")
         with reporter:
             send_data(session, sets)
-        # The data went before the lease: hours of sending must not keep the watch from its work.
+        # The data was sent before taking the lease, since an upload of hours must not stop the watch.
         with (
             leaving("the job may run the old code or the new", "tpuctl push"),
             session.holding_lease(PUSH),
             reporter,
         ):
-            # Asked again under the lease: the job may have ended while data was sent.
+            # Checked again under the lease, as the job may have ended during the upload.
             _must_run(session)
             remember(session)
             outcome = _push(session, wanted)
@@ -113,11 +113,11 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
 
 
 def _must_run(session: Session) -> None:
-    """Raise UsageError when there is no job that could take new code."""
+    """Raise UsageError if no job can take new code."""
     record = session.records.current
     if not record.job.bundle:
         raise _refused(f"{session.spec.name} is not up")
-    # Asked of the reports too: the end may have come while nobody watched, and no record has it then.
+    # From the reports too: without a watcher the end of the job is not in the record.
     over = ended(session.spec, read_heartbeats(session.cloud.store, record.node.incarnation), record)
     if over.outcome:
         raise _refused(f"the job of {session.spec.name} has finished ({over.outcome})")
@@ -131,9 +131,9 @@ def _refused(why: str, first: str = "") -> UsageError:
 
 
 def _plan(session: Session, wanted: WantedPush) -> list[str]:
-    """Return in words what a push does; nothing when all machines have what is wanted."""
+    """Return the text of a push, [] if all machines have what is wanted. Raise UsageError."""
     now = observe_now(session)
-    # The end that the next pass brings would delete the machines that take the code.
+    # The next pass ends the deployment and would delete the machines that take the code.
     if now.plan.outcome is not None:
         spent = now.plan.outcome is Outcome.SPENT
         more = "raise watch.budget_usd or watch.ttl, then " if spent else ""
@@ -155,7 +155,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
 
 
 def _can_take(spec: Spec, world: World, record: Record) -> None:
-    """Raise AuthError when the job cannot start with these settings on the machines that there are."""
+    """Raise AuthError if the job cannot start with these settings on the present machines."""
     node = current_node(world, record)
     why, next_step = "", ""
     if node is not None and narrow(spec, "tpu", node.scopes):
@@ -163,7 +163,7 @@ def _can_take(spec: Spec, world: World, record: Record) -> None:
     elif isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
         why, next_step = NARROW_VM, RECREATE_VM
     if why:
-        # Before anything is stopped: the job that runs would not come back.
+        # Before anything is stopped, because the running job could not be started again.
         raise AuthError(
             f"new machines are needed: {why}", hint=next_step, changed="nothing was changed; the job runs on",
             code="TPU-252",
@@ -171,7 +171,7 @@ def _can_take(spec: Spec, world: World, record: Record) -> None:
 
 
 def _restart(world: World) -> str:
-    """Say whether the job restarts with the new code, and from which checkpoint."""
+    """Return a sentence on whether the job restarts, and from which checkpoint."""
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     if not any(node.state is NodeState.READY for node in nodes):
         return "job: no TPU is READY; the next one takes it"
@@ -187,13 +187,13 @@ def _restart(world: World) -> str:
 
 
 def _push(session: Session, wanted: WantedPush) -> PushOutcome:
-    """Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass."""
-    # Bytes before the record that names them: a machine that boots in between finds what it is told to take.
+    """Upload the code, record that it is wanted, restart the job. The next pass completes a killed push."""
+    # Upload before recording: a machine that boots in between must find what the record names.
     for path in (agent_file(session.bundles, wanted.agent), bundle_file(session.bundles, wanted.bundle)):
         session.cloud.store.upload(f"{BUNDLES}{path.name}", path)
     mark = f"{wanted.bundle}:{wanted.agent}"
     now = session.clock.now()
-    # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
+    # A user asks for it, so the loop's pause between two pushes does not apply.
     known = with_digest_of_today
     session.records.update_later(lambda record: _delivered(known(session.spec, record), wanted, mark, now))
     watcher = session.watcher(_only_ours, patience=OUTAGE)
@@ -203,7 +203,7 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
         session.sink.flush()
         for failure in result.failures:
             if session.clock.monotonic() >= end:
-                # The record has the new code by now, so giving up loses nothing.
+                # The record already names the new code, so giving up here loses nothing.
                 failure.error.changed = "the new code is recorded and in the bucket; the next watch brings it"
                 raise failure.error
             session.reporter.failure(failure, session.clock.now())
@@ -227,23 +227,23 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
 
 
 def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Record:
-    """Return the record with new code in the bucket, and no pause before the next try over SSH."""
+    """Return the record with new code in the bucket, and without a pause before the next try over SSH."""
     record = want(record, wanted.bundle, wanted.agent, wanted.job, now)
     job, ssh = replace(record.job, uploaded=mark), replace(record.ssh, next_try_at=0.0)
     return replace(record, job=job, ssh=ssh)
 
 
 def _only_ours(plan: Plan) -> None:
-    # Its deletions look like machines that have to come first, and no next machine takes this code.
+    # The plan ends the deployment: its deletions must not count as machines to replace first.
     if plan.outcome is not None:
         raise EndedError(plan)
-    # Raised before anything of the plan is carried out: a push never replaces or deletes a machine.
+    # Before the plan is applied, since a push never replaces or deletes a machine.
     if any(change.kind not in OURS for change in plan.changes):
         raise LaterError
 
 
 def _settled(result: Pass) -> bool:
-    """Say whether the job runs, or nothing can be done for it before its TPU is there."""
+    """Return whether the job runs, or nothing can be done for it before its TPU exists."""
     nodes = result.world.nodes.value if isinstance(result.world.nodes, Present) else ()
     ready = any(node.state is NodeState.READY for node in nodes)
     return result.plan.empty and (not result.plan.waiting or not ready)

@@ -1,8 +1,8 @@
 """
-The status of a deployment whose watcher runs on this computer, without what a pass or Google's clients need.
+Read the status from a watcher on this computer, without Google's clients or the work of a pass.
 
-`up` has judged the file and keeps a mark of it beside the record: a file with the same mark is not judged
-anew. Whatever is unusual is left to the long way, which says what it is.
+`up` validates the file and stores a mark of it beside the record; a file with the same mark is not validated
+again. Every unusual case falls back to the normal way, which reports the cause.
 """
 
 import hashlib
@@ -22,15 +22,15 @@ from orchestrator.engine.published_copy import Snapshot, published_here
 from orchestrator.errors import UsageError
 
 MARK = "file-mark"
-"""Beside the record: the mark of the deployment file that was read last."""
+"""File beside the record with the mark of the deployment file that was read last."""
 NAME_IN_ENV = "GOOGLE_CLOUD_PROJECT"
-"""What names the project of a file that names none."""
+"""Variable with the project for a file that names none."""
 NO_SETTINGS = {"TPUCTL_NO_UPDATE_CHECK", "TPUCTL_UPDATE_INDEX"}
-"""Variables of ours that change nothing about a deployment, and may differ from one terminal to the next."""
+"""Our variables that change nothing about a deployment, and may differ between terminals."""
 
 
 def keep_mark(cloud: str, project: str | None, file: Path, folder: Path) -> None:
-    """Remember of which *file* a deployment is; not one whose project comes from a login, which may change."""
+    """Store the mark of *file*, unless its project comes from the login, which may change."""
     if cloud != "local" and not project:
         return
     with suppress(OSError):
@@ -40,25 +40,25 @@ def keep_mark(cloud: str, project: str | None, file: Path, folder: Path) -> None
 
 
 def published_on(cloud: str, file: Path | None, name: str | None) -> Snapshot | None:
-    """Return what a watcher of this computer has published; None when that cannot be said without the cloud."""
+    """Return what a watcher of this computer has published; None if the cloud must be asked."""
     known = known_files(cloud)
     folder = _named(known, name) if name else _of_file(known, file)
     now = SystemClock().now()
     found = published_here(folder, now, process_ended) if folder else None
-    # Each command ends deployments whose time is over, and that takes the cloud.
+    # Commands also end expired deployments, which needs the cloud.
     if found is None or any(_may_be_over(path, now) for path in known if path.parent != folder):
         return None
     return found
 
 
 def aged_status(found: Snapshot) -> dict[str, Any]:
-    """Return a published status with its age and whose observation it is."""
+    """Return a published status with its age and source."""
     loop = found.body["loop"]
     return aged(found.body, found.age, "the loop on the VM" if loop["where"] == "vm" else "the watcher")
 
 
 def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
-    """Return a published status with the ages that it has *seconds* later; *by* names who made it."""
+    """Return a published status as it is *seconds* later; *by* names its source."""
 
     def older(row: dict[str, Any], *keys: str) -> dict[str, Any]:
         known = {key: round(row[key] + seconds, 1) for key in keys if row.get(key) is not None}
@@ -81,7 +81,7 @@ def _named(known: list[Path], name: str) -> Path | None:
 
 
 def _of_file(known: list[Path], file: Path | None) -> Path | None:
-    """Return the folder of the one deployment that is of this file as it is now."""
+    """Return the folder of the only deployment whose mark fits this file, else None."""
     try:
         wanted = _mark(file or find(Path.cwd()))
     except (OSError, UsageError):
@@ -91,7 +91,7 @@ def _of_file(known: list[Path], file: Path | None) -> Path | None:
 
 
 def _mark(path: Path) -> str:
-    """Return a digest of all that makes a deployment of a file: its bytes, and the variables laid over them."""
+    """Return a digest of what determines a deployment: the file's bytes and the variables that override it."""
     laid = {
         key: text
         for key, text in os.environ.items()
@@ -108,10 +108,10 @@ def _read(path: Path) -> str:
 
 
 def _may_be_over(spec_file: Path, now: float) -> bool:
-    """Say whether the time to live of a deployment may be over, so that somebody has to look closer."""
+    """Return whether the ttl of a deployment may be over, so that the normal way must check it."""
     try:
         ttl: Any = Duration.parse(verified(spec_file.read_bytes())["watch"]["ttl"])
-        # "history" is the word of the stored format; decoding the whole record takes the time saved here.
+        # "history" is the record's key in the stored format; decoding all of it would cost what this saves.
         history = verified((spec_file.parent / "record.json").read_bytes())["history"]
         asked = history["accepted"] or history["requested_at"]
         if not history["started_at"] or not (asked or any(s["until"] is None for s in history["spans"])):
@@ -119,6 +119,6 @@ def _may_be_over(spec_file: Path, now: float) -> bool:
         return bool(now - float(history["started_at"]) >= ttl)
     except FileNotFoundError:
         return False
-    # Unreadable may mean over: the long way looks closer.
+    # Unreadable may mean expired, so the normal way must check.
     except (OSError, ValueError, TypeError, KeyError):
         return True

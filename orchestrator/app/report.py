@@ -1,4 +1,4 @@
-"""The story of a deployment: collected in one look, written as one HTML page."""
+"""Collect a deployment's report in one observation, and write it as an HTML page."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,27 +32,27 @@ from orchestrator.report.summary import Summary, summarise
 def write_report(
     choice: Choice, name: str | None, output: Path | None, reporter: Reporter
 ) -> tuple[Path, PageFacts]:
-    """Write the page to *output*, by default NAME-report.html; return where it is and what it tells."""
+    """Write the page to *output*, by default NAME-report.html; return its path and its facts."""
     session = open_session(choice, name, reporter, only_looks=True)
     sweep_expired(session)
     with reporter:
         facts = facts_of(session)
     path = output or Path(f"{session.spec.name}-report.html")
-    # Whole or not at all: a browser may have the old page open and renew it now.
+    # Atomically, since a browser may reload the page at any moment.
     write_atomically(path, page(facts).encode())
     return path, facts
 
 
 TAIL_LINES = 40
-"""Lines of the log that the dashboard shows."""
+"""Lines of the log on the dashboard."""
 SAVES_SECONDS = 30.0
-"""Seconds for which the list of checkpoints serves: each look at it is some requests."""
+"""Seconds for which a list of checkpoints is reused; each one needs several requests."""
 MOST_SAVES = 200
-"""Checkpoints that are marked; more would be one black line."""
+"""Checkpoints that are marked; more would merge into a line."""
 
 
 class ReportMemory:
-    """Keep from one look to the next what was read: each byte that leaves the cloud costs, whoever wrote it."""
+    """What repeated observations need not read again, as data read from the cloud is billed."""
 
     def __init__(self, store: Store) -> None:
         self.reports = Heartbeats(store)
@@ -62,13 +62,13 @@ class ReportMemory:
         self._saved: tuple[float, tuple[tuple[int, float], ...]] = (0.0, ())
 
     def checkpoints(self, session: Session) -> tuple[tuple[int, float], ...]:
-        """Return step and time of each complete checkpoint; manifests are read once in half a minute."""
+        """Return step and time of each complete checkpoint; manifests are read at most every SAVES_SECONDS."""
         looked, found = self._saved
         if not looked or session.clock.now() - looked >= SAVES_SECONDS:
             try:
                 saved = read_checkpoints(session.store, session.spec.job.checkpoint)
             except TpuctlError:
-                return found  # Marks on an axis: no reason to show nothing of the rest.
+                return found  # These are only marks on an axis; the rest of the page is shown without them.
             found = tuple((one.step, one.saved_at) for one in reversed(saved) if one.complete)
             self._saved = (session.clock.now(), found[-MOST_SAVES:])
         return self._saved[1]
@@ -76,9 +76,9 @@ class ReportMemory:
 
 def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
     """
-    Look once and return all that a report tells. Raise UsageError when there is nothing to tell of.
+    Observe once and return all facts of a report. Raise UsageError if there is nothing to report.
 
-    *memory* is for who looks again.
+    *memory* speeds up repeated observations.
     """
     looked = observe_now(session)
     record, world = looked.record, looked.world
@@ -113,14 +113,14 @@ def facts_of(session: Session, memory: ReportMemory | None = None) -> PageFacts:
 
 def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     """
-    Return the figures of a run, from what the bucket holds.
+    Return the figures of a run from what the bucket holds.
 
-    *reports* knows those that were read before: they are not read again.
+    *reports* are heartbeats read before, which are not read again.
     """
     record = session.records.current
     found = (reports or Heartbeats(session.cloud.store)).read(None)
     beats = found.value if isinstance(found, Present) else ()
-    # Up to the last report and not up to now: a report that is written days later tells the same cost.
+    # Up to the last report instead of now, so that a report made days later shows the same cost.
     ended = max((b.updated for b in beats), default=session.clock.now())
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
@@ -140,7 +140,7 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
 def _losses(
     session: Session, beats: Sequence[Heartbeat], memory: ReportMemory, points: Sequence[Point]
 ) -> Losses:
-    """Return the loss by step; the job's log is read only where the watcher has few *points*."""
+    """Return the loss by step; the log is read only if the watcher recorded few *points*."""
     if len(points) >= FEW:
         return losses(points, beats)
     lines = ((incarnation, line) for incarnation, _, line in memory.log.new_lines())

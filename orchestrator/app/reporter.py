@@ -1,4 +1,4 @@
-"""What a use case tells while it works, and asks; nobody prints in `app/`."""
+"""Define how use cases report and ask; nothing in `app/` prints."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +14,10 @@ Style = Literal["", "title", "command", "good", "done", "warning", "bad"]
 
 class Reporter:
     """
-    Stand for the people, or the program, that a command works for. It is a `Sink` of events too.
+    The interface to the people, or the program, that a command works for; also a `Sink` of events.
 
-    As a context manager it shows what goes on while the block runs. This one tells nobody and asks nobody.
+    As a context manager it shows the activity while the block runs. This base class reports nothing and
+    cannot ask.
     """
 
     def __enter__(self) -> None: ...
@@ -26,31 +27,31 @@ class Reporter:
     ) -> None: ...
 
     def __call__(self, event: Event) -> None:
-        """Take an event; the same text twice in a row is told once."""
+        """Take an event; a repeated text is reported once."""
 
     def say(self, text: str, *, style: Style = "") -> None:
-        """Tell one line."""
+        """Report one line."""
 
     def now(self, text: str, heartbeat_at: float | None = None) -> None:
-        """Set what goes on right now; *heartbeat_at* is the time of the heartbeat it rests on."""
+        """Set the current activity; *heartbeat_at* is the time of the heartbeat that shows it."""
 
     def waiting(self, texts: Sequence[str], at: float) -> None:
-        """Tell what is waited for, each thing once."""
+        """Report what is waited for, each text once."""
 
     def failure(self, failure: FailedChange, at: float) -> None:
-        """Tell what a pass failed at; the next pass tries again where that makes sense."""
+        """Report what failed in a pass; the next pass retries it if that makes sense."""
 
     def can_ask(self) -> bool:
-        """Say whether somebody is there who can answer."""
+        """Return whether a user can answer questions."""
         return False
 
     def ask(self, question: str) -> None:
-        """Ask for a yes; a no ends the command."""
+        """Ask for a confirmation; "no" ends the command."""
 
 
 @contextmanager
 def leaving(state: str | Callable[[], str], next_step: str) -> Iterator[None]:
-    """Raise Interrupted when somebody presses Ctrl-C inside: *state* is what is so then, *next_step* goes on."""
+    """Turn Ctrl-C in the block into Interrupted: *state* describes what remains, *next_step* how to continue."""
     try:
         yield
     except KeyboardInterrupt:

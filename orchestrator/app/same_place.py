@@ -1,7 +1,8 @@
 """
-A deployment belongs to the project and the login that brought it up: another one is refused by name.
+Refuse to act on a deployment from another project or login than the one that brought it up.
 
-The wrong active project would make a second deployment of the same name, billed beside the first.
+With the wrong active project, `up` would create a second deployment of the same name, billed beside the
+first.
 """
 
 from dataclasses import replace
@@ -20,11 +21,11 @@ from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp
 
 ACCOUNT = "account"
-"""Beside the record: the login that brought the deployment up, where it is known."""
+"""File beside the record with the login that brought the deployment up, if known."""
 
 
 def check_place(choice: Choice, name: str, project: str, folder: Path) -> None:
-    """Raise UsageError when this computer knows the deployment under another project or another login."""
+    """Raise UsageError if this computer knows the deployment under another project or login."""
     if choice.account_override:
         return
     for other in billed_elsewhere(choice.cloud, name, project):
@@ -35,7 +36,7 @@ def check_place(choice: Choice, name: str, project: str, folder: Path) -> None:
             code="TPU-139",
         )
     before, now = _account_before(folder), login_of(choice.cloud)
-    # Only two known logins can differ: an unknown one refuses nothing.
+    # Only known logins can differ; an unknown one is accepted.
     if before and now and before != now:
         raise UsageError(
             f"{name} was brought up by {before}; you are logged in as {now}",
@@ -46,12 +47,8 @@ def check_place(choice: Choice, name: str, project: str, folder: Path) -> None:
 
 
 def check_record(choice: Choice, records: RecordStore, reporter: Reporter, name: str, folder: Path) -> None:
-    """
-    Ask before a record is believed that this computer has not written.
-
-    Raise UsageError when nobody is there to answer.
-    """
-    # A new computer has no copy to compare with, and refusing here would shut its owner out: it is said only.
+    """Ask before trusting a record that this computer has not written. Raise UsageError if it cannot ask."""
+    # A new computer has no copy to compare with; refusing would lock out the owner, so this is only reported.
     if records.unproven:
         reporter.say(
             f"this computer has no copy of {name}'s record and takes the one in the bucket as "
@@ -70,16 +67,16 @@ def check_record(choice: Choice, records: RecordStore, reporter: Reporter, name:
             )
         reporter.say(f"{records.doubt}. If that was not you, a machine may have forged it.")
         reporter.ask("Was it you, on another computer?")
-    # The next write proves it with this computer's key, so the question comes once.
+    # The next write signs it with this computer's key, so the question appears once.
     records.believe()
 
 
 def own_agent(records: RecordStore, bundles: Path) -> None:
-    """Let the record name an agent that this computer has built: what it names runs as root on the next machine."""
+    """Replace the recorded agent unless this computer has built it: it runs as root on the next machine."""
     named = records.current.job.agent
     if not named or is_whole(agent_file(bundles, named), named):
         return
-    # A machine of the job may write the bucket, and so the record: only bytes built here are trusted.
+    # A machine of the job may write to the bucket, and so the record; only bytes built here are trusted.
     private_folder(bundles)
     fresh = bundles / "agent.new"
     digest = agent_zipapp.build(fresh)
@@ -89,14 +86,14 @@ def own_agent(records: RecordStore, bundles: Path) -> None:
 
 
 def store_account(folder: Path, cloud: str) -> None:
-    """Remember who brings the deployment up."""
+    """Store the login that brings the deployment up."""
     account = login_of(cloud)
     if account:
         write_atomically(folder / ACCOUNT, account.encode())
 
 
 def login_of(cloud: str) -> str:
-    """Return the e-mail of the login, empty where it is not known; a rehearsal has none."""
+    """Return the login's e-mail, "" if unknown; a rehearsal has none."""
     return "" if cloud == "local" else account_here()
 
 

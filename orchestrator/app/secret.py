@@ -1,4 +1,4 @@
-"""Values that only machines read: stored in Secret Manager of the chosen cloud, and written nowhere else."""
+"""Store secrets in Secret Manager of the chosen cloud, and nowhere else; only machines read them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from orchestrator.google.secret_manager import SecretManager, Stored
 
 MADE_UP = b"made-up-for-this-rehearsal"
 MOST_LENT = 100
-"""Versions of one secret that a rehearsal makes at most."""
+"""Versions that a rehearsal creates of one secret at most."""
 
 
 @dataclass(frozen=True)
 class NewVersion:
-    """Name a version that was stored."""
+    """The secret version that was stored."""
 
     name: str
     version: int
@@ -28,20 +28,24 @@ class NewVersion:
 
 @dataclass(frozen=True)
 class Names:
-    """Hold the secrets of a project, without their values."""
+    """The names of a project's secrets, without values."""
 
     project: str
     secrets: tuple[Stored, ...]
 
 
 def store_secret(name: str, value: Callable[[], bytes], project: str | None, cloud: str) -> NewVersion:
-    """Store a new version of *name*; *value* is asked for when the name is known to be one."""
+    """
+    Store a new version of *name*; *value* is called, and may ask the user, after the name is checked.
+
+    Raise UsageError.
+    """
     if reference(SCHEME + name) is None or "/" in name:
         raise UsageError(
             f"{name[:60]!r} cannot be the name of a secret", hint="use letters, digits, '_' and '-'",
             changed="nothing was stored",
         )  # fmt: skip
-    # The name first: nobody should type a secret for a name that is refused.
+    # After the check of the name, so that a secret is not typed in vain.
     text = value()
     manager, where = open_manager(project, cloud)
     return NewVersion(name, manager.set(name, text), where)
@@ -65,14 +69,14 @@ def open_manager(project: str | None, cloud: str) -> tuple[SecretManager, str]:
 
 
 def lend_secrets(spec: Spec, reporter: Reporter) -> None:
-    """Give the job of a rehearsal made-up values: its local cloud is new, and real ones have no place there."""
+    """Store made-up values for the secrets of a rehearsal's job, whose local cloud must not have real ones."""
     wanted = job_secrets(spec).values()
     if not wanted:
         return
     manager, _ = open_manager(None, "local")
     for name in dict.fromkeys(ref.name for ref in wanted):
         versions = [int(ref.version) for ref in wanted if ref.name == name and ref.version != "latest"]
-        # A file may name version 9999999999, and each version is a call.
+        # Bounded, because each version is a call and a file may refer to version 9999999999.
         for _number in range(min(MOST_LENT, max(versions, default=1))):
             manager.set(name, MADE_UP)
     reporter.say(f"the job's secrets have made-up values in this rehearsal: {', '.join(job_secrets(spec))}")

@@ -1,7 +1,7 @@
 """
-What leaves this computer with a deployment, and what does not: code, data, and files that ignore rules keep.
+List what a deployment sends from this computer, and what it does not: code, data, excluded files.
 
-A deployment file that came with somebody's code is obeyed too, so what it runs here is said with it.
+A deployment file of other people runs programs too, so its hooks are listed.
 """
 
 import os
@@ -23,10 +23,10 @@ _GIB = 2**30
 @dataclass(frozen=True)
 class Sent:
     """
-    Hold the files of the code, the sets of data, and the paths that stay at home, the largest first.
+    What is sent: the code's files, the data sets, and the excluded paths, the largest first.
 
-    *usd* is what a GiB costs in the bucket for a month, None when that is not known. *leads* is where links
-    lead a set of data out of the project, by its name. *hooks* are the programs of this computer that run, by
+    *usd* is the monthly price of a GiB in the bucket, None if unknown. *leads* maps a data set to the place
+    outside of the project that its links lead to. *hooks* are the programs that run on this computer, by
     event.
     """
 
@@ -38,7 +38,7 @@ class Sent:
     hooks: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `--json` prints."""
+        """Return the list as in `--json`."""
         return {
             "sent": {
                 "files": len(self.code),
@@ -63,7 +63,7 @@ class Sent:
         }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """Yield what people read: the code, each set of data, and what stays at home with its rule."""
+        """Yield the text: the code, each data set, and the excluded paths with their rules."""
         total = sum(entry.size for entry in self.code)
         largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:LARGEST])
         yield f"Code: {_files(len(self.code))}, {size_text(total)}; largest: {largest or 'none'}"
@@ -97,12 +97,11 @@ class Sent:
 def what_is_sent(
     path: Path, spec: Spec, source: Path, sets: tuple[DataSet, ...], usd: float | None = None
 ) -> Sent:
-    """Look at the folder *source*; what a set of data brings does not count as staying at home."""
+    """Survey the folder *source*; files that a data set sends do not count as excluded."""
     found = look(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
-    # Files that go as data under another name are not at home, although an
-    # ignore rule keeps them from the code.
+    # Such files are sent as data, although an ignore rule excludes them from the code.
     brought = [
         (base / Path(place).expanduser()).resolve()
         for place in spec.job.data.values() if not place.startswith("gs://")
@@ -126,14 +125,14 @@ def _files(count: int) -> str:
 
 
 def _leads(base: Path, sets: tuple[DataSet, ...]) -> Iterator[tuple[str, str]]:
-    """Yield where links lead each set out of the project; nothing for one that is named where it lies."""
+    """Yield where links lead each set out of the project; nothing if its source is named directly."""
     project = base.resolve()
     for one in sets:
         named = Path(os.path.normpath(base / Path(one.source).expanduser()))
         if one.in_bucket or not named.is_relative_to(base):
             continue
         links = (path for file in one.files for path in [file.path] if path.is_symlink())
-        # Resolved, not as named: a link in somebody's repository may lead to the user's keys.
+        # Resolved, since a link in another person's repository may lead to the user's keys.
         ends = (path.resolve() for path in (named, *links))
         yield one.name, next((str(end) for end in ends if not end.is_relative_to(project)), "")
 

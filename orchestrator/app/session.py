@@ -1,4 +1,4 @@
-"""The one place where real parts meet: clock, cloud, SSH, record, engine."""
+"""Connect the real parts of a deployment: clock, cloud, SSH, record, engine."""
 
 import atexit
 import threading
@@ -46,7 +46,7 @@ from orchestrator.ssh.fleet import Ssh
 from orchestrator.ssh.keys import ensure_key
 from orchestrator.ssh.ssh_settings import SshSettings
 
-# Each command makes a session, and most of them only look.
+# Every command makes a session, and most use few parts, so their imports come late.
 if TYPE_CHECKING:
     from orchestrator.engine.loop import Watcher
     from orchestrator.engine.outbox import Notifier
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 def read_spec(choice: Choice, *, fleet: bool = False) -> tuple[Path, Spec]:
     """
-    Return the deployment file and the spec with the catalogue's runtime filled in.
+    Return the path and the spec of the deployment file, with the catalogue's runtime filled in.
 
-    Raise UsageError for one that describes a fleet, with *fleet* for one that describes none.
+    Raise UsageError for a fleet's file or, with *fleet*, for any other.
     """
-    # An explicit --file wins; the search goes upwards, so that a command works in a folder of the project.
+    # --file takes precedence; otherwise search upwards, so that commands work in subfolders of a project.
     path = choice.file or find(Path.cwd())
     spec = load(path, overrides_of(choice.settings))
     if fleet != bool(spec.fleet):
@@ -74,14 +74,14 @@ def read_spec(choice: Choice, *, fleet: bool = False) -> tuple[Path, Spec]:
 
 
 class Together:
-    """Sum up what several deployments have spent that have one budget, from what each has said last."""
+    """The spending of several deployments with one budget, from the last figure of each."""
 
     def __init__(self) -> None:
         self._usd: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def with_others(self, name: str, usd: float) -> float:
-        """Note what one has spent, and return the sum."""
+        """Set the spending of one deployment in USD, and return the sum."""
         with self._lock:
             self._usd[name] = usd
             return sum(self._usd.values())
@@ -89,11 +89,11 @@ class Together:
 
 class Session:
     """
-    Hold one deployment with everything that acts on it. Parts are made when first used.
+    One deployment with everything that acts on it; parts are created on first use.
 
-    *path* names the deployment file of a *spec* that was read before. A *forgiving* one goes on without lease
-    and record, as `down` must; one that *only_looks* asks for nothing that only changes need. *lists* are
-    shared with other sessions, and so is the budget in *together*.
+    *path* is the deployment file of a *spec* that was read before. A *forgiving* session continues without
+    lease and record, as `down` must; *only_looks* omits what only changes need. *lists* are shared with other
+    sessions, and so is the budget in *together*.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Session:
         self._together = together
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
-        # Time to live and budget are measured with it: a clock that is set back must not give hours away.
+        # Time to live and budget are measured with it, so setting the clock back must not extend them.
         self.clock = SteadyClock(SystemClock())
         self.catalog = catalog_for(choice.cloud)
 
@@ -131,7 +131,8 @@ class Session:
 
         address, fresh = ensure_running()
         if fresh:
-            # A look at what is gone must leave no daemon behind; with a machine in it the cloud stays.
+            # Observing a deleted deployment must not leave a daemon running; with a machine in it the cloud
+            # stays.
             atexit.register(self._stop_local)
             self.reporter.say(f"local cloud started at {address.endpoint} (to stop it: tpuctl local stop)")
         return address
@@ -161,7 +162,7 @@ class Session:
         return SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
 
     def _warn(self, text: str) -> None:
-        """Report at once what no command fails for."""
+        """Report a warning at once."""
         self.reporter(Event(self.clock.now(), "failure", text))
 
     @cached_property
@@ -171,12 +172,12 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        """Return the objects of the bucket alone, without a call and without the client of Compute Engine."""
+        """Return the bucket's objects, without a call and without the client of Compute Engine."""
         return self._open(ask_account=False).store
 
     @cached_property
     def clients(self) -> Clients:
-        """Return Google's clients for the chosen cloud, for what no adapter is about."""
+        """Return Google's clients for the chosen cloud, for uses without an adapter."""
         return Clients(self._settings())
 
     def _open(self, *, ask_account: bool) -> Cloud:
@@ -192,7 +193,7 @@ class Session:
             inside=on_machine(),
             relay=local.relay if local else "",
             adapter=local_adapter(local) if local else None,
-            # The loop on the VM works as the VM's own account.
+            # The loop on the VM uses the VM's own account.
             impersonate="" if on_machine() else self.spec.impersonate or "",
         )
 
@@ -204,7 +205,7 @@ class Session:
     @cached_property
     def records(self) -> RecordStore:
         """Return the deployment record, loaded."""
-        # Both copies: this computer's works without the bucket, the bucket's works on another computer.
+        # Two copies: the local one works without the bucket, the bucket's on other computers.
         path, name = self.folder / "record.json", self.spec.name
         records = RecordStore(path, self.cloud.store, name, self.key, self.clock.now)
         records.load(forgiving=self._forgiving)
@@ -237,14 +238,14 @@ class Session:
         return spent(self.spec, self.catalog, record, now).known_usd
 
     def unpriced(self, record: Record, now: float) -> tuple[str, ...]:
-        """Name what has been billed up to *now* and has no known price: it is in no sum."""
+        """Return what has been billed up to *now* without a known price, and is missing in all sums."""
         return spent(self.spec, self.catalog, record, now).unknown
 
     def cost_at_most(self, record: Record, now: float) -> float:
         """
-        Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it.
+        Return the estimated cost up to *now* in USD at the highest prices, as budgets count it.
 
-        Of a fleet it is that of all its nodes, since they have one budget.
+        For a fleet it is the sum over all nodes, as they share one budget.
         """
         own = spent(self.spec, self.catalog, record, now).most_usd
         return own if self._together is None else self._together.with_others(self.spec.name, own)
@@ -263,7 +264,7 @@ class Session:
             clock=self.clock,
             sink=self.sink,
             spent=self.cost_at_most,
-            # One for all deployments of the project, which share its quota of writes a minute.
+            # Shared by all deployments of the project, since its quota of writes a minute is.
             create_budget=CreateBudgetFile(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,
         )
@@ -275,7 +276,7 @@ class Session:
         from orchestrator.engine.outbox import Notifier
 
         def receivers() -> "list[Webhook | Apprise | Hook]":
-            # Evaluated late: the holder is known once the lease is ours. A stored spec has no folder for hooks.
+            # Evaluated late, when the lease has set the holder. A stored spec has no folder for hooks.
             hooks = self.holder.command != LOOP and self.path != Path()
             return receivers_in_earnest(self.spec, self.path.parent, self.choice.cloud, hooks=hooks)
 
@@ -286,9 +287,9 @@ class Session:
         patience: float | None = None, stays: frozenset[Kind] = frozenset(),
     ) -> "Watcher":  # fmt: skip
         """
-        Return the loop over passes; *approve*, *only* and *stays* limit what a pass may do, as in `Deployment`.
+        Return the loop over passes; *approve*, *only* and *stays* limit a pass as in `Deployment`.
 
-        *patience* is the number of seconds for which the cloud may fail to answer before the loop ends.
+        The loop ends if the cloud does not answer for *patience* seconds.
         """
         from orchestrator.engine.loop import Watcher
 
@@ -308,20 +309,20 @@ class Session:
         Hold the lease while the block runs, so that no other tpuctl changes the deployment.
 
         *yields* names the commands for which this one steps aside. If another process holds the lease, a
-        forgiving session calls *take_over*, which raises unless the user wants to go on all the same.
+        forgiving session calls *take_over*, which raises unless the user wants to continue.
         """
-        # `expire` works from the spec that is stored in this very folder, so it cannot be another deployment's.
+        # `expire` uses the spec stored in this folder, so it cannot be about another deployment.
         if command != "expire":
             check_place(self.choice, self.spec.name, self.project, self.folder)
         self.holder = this_process(command, self.clock.now(), yields)
         wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
-        # This computer's lock first: it costs no API call, and its holder can be asked to step aside.
+        # The local lock first: it needs no API call, and its holder can be asked to yield.
         with only_here(self.folder, self.holder, wish), self._leased(take_over):
             yield
 
     @contextmanager
     def _leased(self, take_over: Callable[[LeaseHeldError], None] | None) -> Iterator[None]:
-        # A record that was read before the lease was ours may be stale: another command may have written since.
+        # A record read before the lease may be stale, since another command may have written it meanwhile.
         older = "records" in self.__dict__
         try:
             self.lease.acquire()
@@ -349,5 +350,5 @@ class Session:
 def open_session(
     choice: Choice, name: str | None, reporter: Reporter, *, only_looks: bool = False
 ) -> Session:
-    """Return the session of the deployment *name* as it was brought up here, or of the file without a name."""
+    """Return the session of deployment *name* as brought up here; of the deployment file without a name."""
     return Session(choice, reporter, spec_of(choice.cloud, name) if name else None, only_looks=only_looks)

@@ -1,4 +1,4 @@
-"""One bounded look at the source folder for the rules of `tpuctl check`: what would be pushed, and nothing else."""
+"""Collect facts about the source folder for the rules of `tpuctl check`, within bounds."""
 
 import contextlib
 import re
@@ -18,13 +18,13 @@ from orchestrator.ssh.source_files import SourceEntry, look
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20
 MOST_FILES = 2000
-"""Files beyond these bounds are named as not read; what they hold cannot be judged."""
+"""Files to read at most; the rest is reported as not read."""
 
 _SHELL = (".sh", ".bash")
 _SETTINGS = (".json", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".conf", ".gin", ".env", ".ipynb")
 _NAMED = ("Makefile", "Dockerfile", "Procfile")
 _TEXT = (".txt", ".text", ".jsonl", ".csv", ".tsv", ".tok", ".raw")
-# Anchored at the end only: names such as dev-requirements.txt are meant too.
+# Anchored at the end only, to match names such as dev-requirements.txt.
 _LIST = re.compile(r"(requirements|constraints)[\w.-]*\.(txt|in)$")
 _PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "uv.lock")
 _WORD = re.compile(r"[A-Za-z][\w-]*")
@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"\bTPUCTL_[A-Z_]+\b")
 
 def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     """
-    Return the facts about *source*; the file *skip* (the deployment file itself) is left out.
+    Return the facts about *source* without the file *skip*, the deployment file.
 
     Raise UsageError, as `up` would, for a folder that cannot be pushed.
     """
@@ -50,7 +50,7 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
 
 
 def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:
-    """Yield what would be sent and is a key: by its content, else by its name."""
+    """Yield files to be sent that are keys, by content or by name."""
     for entry in entries:
         kinds: list[str] = []
         if entry.size <= SMALL:
@@ -63,7 +63,7 @@ def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:
 
 
 class _Look:
-    """Collect facts file by file, within the bounds."""
+    """Collects facts file by file, within the bounds."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -78,7 +78,7 @@ class _Look:
         self._files = 0
 
     def facts(self) -> SourceFacts:
-        """Return what was seen."""
+        """Return the collected facts."""
         return SourceFacts(
             tuple(self._code),
             tuple(self._lines),
@@ -90,7 +90,7 @@ class _Look:
         )
 
     def at(self, entry: SourceEntry) -> None:
-        """Take in one file."""
+        """Add the facts of one file."""
         path = PurePosixPath(entry.path)
         listed = _LIST.search(path.name) is not None
         if path.suffix in _TEXT and not listed:
@@ -101,7 +101,7 @@ class _Look:
             return
         text = self._text(entry)
         if text is None:
-            # Data in a settings format is often large; only an unread program leaves a question open.
+            # Large files in a settings format are usually data; only an unread program is worth reporting.
             self._unread += [entry.path] if program else []
             return
         self._variables.update(_VARIABLE.findall(text))
@@ -116,7 +116,7 @@ class _Look:
             self._python(entry.path, text)
 
     def _is_script(self, entry: SourceEntry) -> bool:
-        """Say whether a file that can be run, and has no ending, begins as scripts do."""
+        """Return whether an executable file without a suffix starts like a script."""
         if "." in PurePosixPath(entry.path).name or not entry.mode & 0o100:
             return False
         try:
@@ -128,27 +128,26 @@ class _Look:
     def _python(self, path: str, text: str) -> None:
         try:
             self._code.append(read_code(path, text))
-        # Python of another version, or made to break a parser: named as not read, and no reason to fail.
+        # Python of another version, or hostile to parsers: reported as not read.
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._unread.append(path)
 
     def _text(self, entry: SourceEntry) -> str | None:
-        """Return the file's text, or None when it is beyond the bounds or cannot be read."""
+        """Return the file's text, None if it exceeds the bounds or is unreadable."""
         self._files += 1
         if entry.size > FILE_BYTES or self._read + entry.size > ALL_BYTES or self._files > MOST_FILES:
             return None
-        # Counted before the read: a file that cannot be read has used its share of the bounds.
+        # Counted before reading, so that unreadable files use up the bounds too.
         self._read += entry.size
         try:
-            # Cut again: the file may have grown since it was measured. utf-8-sig drops
-            # the mark that editors of Windows write.
+            # Cut again, as the file may have grown. utf-8-sig drops the mark that Windows editors write.
             return (self._root / entry.path).read_bytes()[:FILE_BYTES].decode("utf-8-sig", "replace")
         except OSError:
             return None
 
 
 def _lines(path: str, text: str) -> Iterator[Line]:
-    """Yield the lines of a file; what a backslash continues is one line, at its first number."""
+    """Yield the lines of a file, joining those that a backslash continues, with the first one's number."""
     first, so_far = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         first = first or number

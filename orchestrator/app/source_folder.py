@@ -1,4 +1,4 @@
-"""Which folder is pushed: one of the project, never what lies above it."""
+"""Find the folder to push, which must be inside the project."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from orchestrator.errors import UsageError
 
 def source_folder(file: Path, spec: Spec) -> Path:
     """
-    Return the folder whose code is pushed.
+    Return the folder whose code is pushed. Raise UsageError if job.source is outside of the project.
 
-    Raise UsageError when job.source leads out of the project: a slip of `..` would send a whole home, keys
-    included, to a bucket. The project is the git checkout that holds the deployment file, else its folder.
+    Otherwise a stray `..` would send a whole home folder, keys included. The project is the git checkout with
+    the deployment file, else the file's folder.
     """
-    # Links resolved on both sides: a link would lead out of the project unseen otherwise.
+    # Resolve links on both sides, or a link could lead out of the project unnoticed.
     here = file.absolute().parent.resolve()
     source = (here / spec.job.source).resolve()
     project = next((place for place in (here, *here.parents) if (place / ".git").exists()), here)

@@ -1,4 +1,4 @@
-"""The machines of a deployment for OpenSSH: as text, in a file, and included by the user's own configuration."""
+"""Write the machines of a deployment as OpenSSH configuration: as text, in a file, or included by the user's."""
 
 import os
 import shutil
@@ -22,16 +22,16 @@ from orchestrator.private_folders import private_file, private_folder
 from orchestrator.ssh.client_config import NamedHost, client_config, plain_path
 
 KNOWN_HOSTS = "ssh_known_hosts"
-"""Folder of a deployment with the keys that OpenSSH expects of its machines."""
+"""Folder of a deployment with the host keys for OpenSSH."""
 _PLACES = ("TPUCTL_STATE_DIR", "TPUCTL_LOCAL_DIR", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG")
-"""Variables that the command of a block needs too: an editor is not started from this shell."""
+"""Variables to repeat in the ProxyCommand: an editor does not start from this shell."""
 _BEGIN = "# tpuctl wrote these three lines. To take them out: tpuctl ssh-config --remove"
 _END = "# End of tpuctl's lines."
 
 
 @dataclass(frozen=True)
 class SshConfig:
-    """Hold the names of the machines, and the text that leads OpenSSH to them."""
+    """The machines' host names and their ssh_config text."""
 
     hosts: tuple[str, ...]
     text: str
@@ -39,7 +39,7 @@ class SshConfig:
 
 @dataclass(frozen=True)
 class Included:
-    """Say what became of the user's configuration *config*; *backup* is None where it was not changed."""
+    """What was done to the user's configuration *config*; *backup* is None if it was not changed."""
 
     file: Path
     config: Path
@@ -48,13 +48,13 @@ class Included:
 
 
 def ssh_config(choice: Choice, reporter: Reporter) -> SshConfig:
-    """Return the Host blocks of a deployment, which stay right whatever becomes of its machines."""
+    """Return the Host blocks of a deployment, which stay valid when machines are replaced."""
     session = Session(choice, reporter, only_looks=True)
     spec = session.spec
     catalog = session.catalog
     workers = max(a.hosts for a in map(catalog.accelerator, types_of(spec)) if a is not None)
     own = [f"w{number}" for number in range(workers)] + ([] if spec.vm == "none" else ["vm"])
-    # The bare name is the machine that the job runs on, as it is for `tpuctl ssh`.
+    # The bare name means the machine that runs the job, as for `tpuctl ssh`.
     machines = [
         NamedHost((*((spec.name,) if one == "w0" else ()), f"{spec.name}-{one}"), _proxy(choice, one))
         for one in own
@@ -65,10 +65,10 @@ def ssh_config(choice: Choice, reporter: Reporter) -> SshConfig:
 
 def include(choice: Choice, text: str, approve: Callable[[Path], None], reporter: Reporter) -> Included:
     """
-    Write *text* to a file of this deployment, and let the user's configuration include all such files.
+    Write *text* to a file of this deployment, and make the user's configuration include all such files.
 
-    *approve* is asked before that configuration is changed, once for all deployments. What the user has written
-    stays, byte for byte, and is copied beside it first. Raise UsageError and OSError.
+    *approve* is called before that configuration is changed, once for all deployments. The user's own lines
+    stay byte for byte, and a copy is made first. Raise UsageError and OSError.
     """
     session = Session(choice, reporter, only_looks=True)
     file = included_file(choice.cloud, session.project, session.spec)
@@ -77,19 +77,19 @@ def include(choice: Choice, text: str, approve: Callable[[Path], None], reporter
         approve(config)
     private_folder(file.parent)
     private_file(file, text.encode())
-    # Read after the question: somebody may have edited it meanwhile.
+    # Read after the question, since the file may have been edited meanwhile.
     before = _content(config)
     if lines in before:
         return Included(file, config, None, changed=False)
     private_folder(config.parent)
     backup = _backed_up(config)
-    # At the head: further down it would belong to the Host block before it.
+    # At the top: further down the line would belong to the Host block before it.
     _replace(config, lines + before)
     return Included(file, config, backup, changed=True)
 
 
 def exclude(choice: Choice, reporter: Reporter) -> Included:
-    """Delete the file of this deployment; with the last one, take our lines out of the user's configuration."""
+    """Delete the file of this deployment; with the last one, remove our lines from the user's configuration."""
     session = Session(choice, reporter, only_looks=True)
     file = included_file(choice.cloud, session.project, session.spec)
     lines, config = _lines(file.parent), user_config()
@@ -103,12 +103,12 @@ def exclude(choice: Choice, reporter: Reporter) -> Included:
 
 
 def user_config() -> Path:
-    """Return the user's own configuration of OpenSSH: where a link leads, since dotfiles are often linked."""
+    """Return the user's OpenSSH configuration with links resolved, since dotfiles are often links."""
     return (Path.home() / ".ssh" / "config").resolve()
 
 
 def included_file(cloud: str, project: str, spec: Spec) -> Path:
-    """Return the file of one deployment among those that are included."""
+    """Return the path of one deployment's included file."""
     return state_folder(cloud).parent / "ssh" / f"{cloud}-{project}-{spec.name}.conf"
 
 
@@ -122,7 +122,7 @@ def _lines(folder: Path) -> bytes:
 
 
 def _proxy(choice: Choice, machine: str) -> tuple[str, ...]:
-    """Return the command that leads to a machine from any folder, whatever the variables of that shell."""
+    """Return the ProxyCommand for a machine; it works from any folder and with any environment."""
     places = [f"{name}={os.environ[name]}" for name in _PLACES if name in os.environ]
     file = (choice.file or find(Path.cwd())).absolute()
     words = ["ssh-proxy", "--cloud", choice.cloud, "--file", str(file)]
@@ -132,7 +132,7 @@ def _proxy(choice: Choice, machine: str) -> tuple[str, ...]:
 
 
 def _tpuctl() -> list[str]:
-    """Return the command of this very tpuctl, by its full path."""
+    """Return the command of the running tpuctl, with its absolute path."""
     for script in (Path(sys.argv[0]), Path(sys.executable).with_name("tpuctl")):
         if script.name == "tpuctl" and script.is_file():
             return [str(script.absolute())]
@@ -140,7 +140,7 @@ def _tpuctl() -> list[str]:
 
 
 def _backed_up(config: Path) -> Path | None:
-    """Copy the user's configuration to a new file beside it and return that, None where there is none."""
+    """Copy the user's configuration to a new file beside it; return that, None if there is nothing to copy."""
     if not config.exists():
         return None
     names = (config.with_name(f"{config.name}.before-tpuctl{n or ''}") for n in count())

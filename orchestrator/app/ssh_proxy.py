@@ -1,4 +1,4 @@
-"""Lead an SSH client to a machine of the deployment: to the one that is there now, once it is there."""
+"""Connect an SSH client to a machine of the deployment, and wait for one that is being replaced."""
 
 import sys
 from collections.abc import Callable
@@ -18,10 +18,10 @@ PAUSE = 2.0
 
 def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> None:
     """
-    Carry standard input and output to *machine*: `w0`, `w1`, ... or `vm`.
+    Connect standard input and output to *machine*: `w0`, `w1`, ... or `vm`.
 
-    For at most *seconds* it waits for one that is being replaced. The keys that it must show are written down
-    before its first word is passed on. Raise what went wrong last.
+    Wait up to *seconds* for a machine that is being replaced. Its host keys are written to known_hosts before
+    its first bytes are passed on. Raise the last error.
     """
     session = Session(choice, reporter, only_looks=True)
     find = _finder(session, machine)
@@ -63,7 +63,7 @@ def _line(session: Session, host: Host, machine: str) -> ServerLine:
     try:
         note_keys(f"{session.spec.name}-{machine}", host, settings, session.folder / KNOWN_HOSTS)
     except HostKeyError as error:
-        # A machine without a key is booting, so it is asked again; an invalid key does not become valid.
+        # A machine without keys is booting, so try again; an invalid key stays invalid.
         if host.host_keys:
             raise
         raise TransientError(error.message, hint=error.hint, code=error.code) from error

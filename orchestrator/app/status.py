@@ -1,4 +1,4 @@
-"""What exists and how far the job is: as the watcher has published it, or as the cloud shows it."""
+"""Determine what exists and how far the job is, from the watcher's publication or from the cloud."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ from orchestrator.planning.update_record import learn
 
 @dataclass(frozen=True)
 class Observation:
-    """Hold what was observed of a deployment at one moment, and what a pass would do about it."""
+    """The observation of a deployment at one moment, and what a pass would do about it."""
 
     world: World
     record: Record
@@ -51,7 +51,7 @@ def observe_now(session: Session) -> Observation:
 
 
 def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Session:
-    """Open a deployment to observe it, after those whose time is over have been ended."""
+    """Open a deployment to observe it, after ending expired ones."""
     session = open_session(choice, name, reporter, only_looks=True)
     if not name and not choice.settings:
         keep_mark(choice.cloud, session.spec.project, session.path, session.folder)
@@ -60,8 +60,8 @@ def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Ses
 
 
 def newest(session: Session, *, fresh: bool = False) -> dict[str, Any]:
-    """Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud."""
-    # What the watcher published costs one read; asking the cloud costs a call for each zone and resource.
+    """Return the status published by the watcher, else that from the cloud; *fresh* asks the cloud."""
+    # A published status costs one read; the cloud costs a call for each zone and resource.
     found = None if fresh else published_status(session)
     if found is not None:
         return aged_status(found)
@@ -70,24 +70,24 @@ def newest(session: Session, *, fresh: bool = False) -> dict[str, Any]:
 
 
 def published_status(session: Session) -> Snapshot | None:
-    """Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one."""
+    """Return the newest status of a loop here, else of one elsewhere; None without a loop."""
     found = published_here(session.folder, session.clock.now(), process_ended)
     if found is not None:
         return found
     try:
         return published(session.store, session.clock.now(), process_ended, session.key)
     except TpuctlError:
-        return None  # The cloud is asked next, and says what is wrong.
+        return None  # Ask the cloud next, which reports the error.
 
 
 def status_now(session: Session) -> dict[str, Any]:
-    """Return what `status --json` prints, as the cloud shows it now."""
+    """Return the document of `status --json` from the cloud."""
     found = observe_now(session)
     return body_of(session, found, holder_of(session, found.world))
 
 
 def body_of(session: Session, found: Observation, loop: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what `status --json` prints of one observation; *loop* says who takes care of the deployment."""
+    """Return the document of `status --json` for one observation; *loop* describes the watcher."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
     steps = [
         f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.title, c.name)))}: {c.why}"
@@ -162,8 +162,8 @@ def _resources(session: Session, world: World, record: Record) -> list[dict[str,
 
 
 def holder_of(session: Session, world: World) -> dict[str, Any] | None:
-    """Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM."""
-    # Where the bucket could not be seen the lease is not read: that would only fail once more.
+    """Return the lease's holder, None if it is free; *where* is "vm" for the loop on the VM."""
+    # If the bucket could not be read, reading the lease would fail too.
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:
         return None
@@ -171,10 +171,9 @@ def holder_of(session: Session, world: World) -> dict[str, Any] | None:
 
 
 def loop_of(holder: Any, age: float) -> dict[str, Any]:
-    """Return a *holder* of the lease, renewed *age* seconds ago, as `status --json` prints it."""
+    """Return a lease *holder* that renewed *age* seconds ago, as in `status --json`."""
     return {
-        # By what the lease object says: one that cannot be read names no command, so it is never taken for
-        # "vm".
+        # From the lease object itself; an unreadable one names no command and so is never "vm".
         "where": "vm" if holder.command == LOOP else "elsewhere",
         "who": holder.who,
         "command": holder.command,
@@ -211,12 +210,12 @@ def _workers(world: World) -> list[dict[str, Any]]:
 
 
 def _eta(world: World, target: int | None) -> float | None:
-    """Return the seconds until the job's last step, at its rate of the moment."""
+    """Return the seconds until the job's last step at its current rate, None if unknown."""
     beats = world.known_beats
     seconds = seconds_remaining(beats, target)
     return None if seconds is None else round(seconds, 1)
 
 
 def _age(now: float, then: float | None) -> float | None:
-    """Return seconds; clocks of two machines may disagree by a little, so never less than none."""
+    """Return the age in seconds, at least 0, since clocks of two machines may differ slightly."""
     return None if then is None else round(max(0.0, now - then), 1)

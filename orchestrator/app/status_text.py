@@ -1,4 +1,4 @@
-"""How far a job is, in a few words of its status."""
+"""Describe a job's progress in a few words of its status."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from orchestrator.domain.amounts import rate_text, span_text
 
 
 def job_text(body: dict[str, Any]) -> str:
-    """Return how far the job is in a few words, by its slowest worker; empty while none has reported."""
+    """Return the progress of the job by its slowest worker, "" before the first report."""
     if not body["workers"]:
         return ""
     slowest = min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0))
@@ -25,7 +25,7 @@ def job_text(body: dict[str, Any]) -> str:
 
 
 def share_done(body: dict[str, Any]) -> float | None:
-    """Return how much of the job's steps is done, from 0 to 1, by its slowest worker; None where unknown."""
+    """Return the finished part of the job's steps, from 0 to 1, by its slowest worker; None if unknown."""
     steps = [w["step"] for w in body["workers"] if w["step"] is not None]
     target = body.get("target_steps") or next(
         (w["total_steps"] for w in body["workers"] if w.get("total_steps")), 0
@@ -34,7 +34,7 @@ def share_done(body: dict[str, Any]) -> float | None:
 
 
 def checkpoint_text(body: dict[str, Any]) -> str:
-    """Return the newest checkpoint that every worker has, and its age; empty without one."""
+    """Return the newest checkpoint with a part of every worker and its age, "" without one."""
     saved = [w for w in body["workers"] if w["checkpoint"] is not None]
     if not saved or len(saved) < len(body["workers"]):
         return ""

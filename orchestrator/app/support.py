@@ -1,4 +1,4 @@
-"""What a maintainer needs to understand a deployment that went wrong; nothing is changed or started for it."""
+"""Collect what a maintainer needs to understand a failed deployment, without changing anything."""
 
 import json
 import os
@@ -34,19 +34,23 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.scripts.wheel import requirements
 
 MOST = 256 << 10
-"""Bytes of one file; of a longer one the end is kept."""
+"""Bytes of one file; only the end of a longer one is kept."""
 LINES, EVENTS, BUGS = 200, 500, 3
-"""Most lines of each worker's log, newest events, and newest stories of bugs."""
+"""Limits: lines of each worker's log, newest events, newest bug reports."""
 LONGEST_LINE, ALL_LINES = 16 << 10, 32 << 20
-"""Most characters of a line of the log, and of all; no line is cut: half a secret is not known for one."""
+"""
+Limits in characters: a log line, and all log lines.
+
+Longer lines are left out instead of cut, because half a secret is not recognised.
+"""
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|ACCESS_?KEY|CREDENTIAL", re.IGNORECASE)
-# Quoted values as a whole: what follows a blank inside quotes belongs to the secret.
+# Whole quoted values, since the text after a blank inside quotes belongs to the secret.
 _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|\"[^\"]*\"|\S+)")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Hold one file of the archive: its name, what it is in words, and its text without secrets."""
+    """One file of the archive: its name, a description, and its text without secrets."""
 
     name: str
     what: str
@@ -55,17 +59,17 @@ class Part:
 
 @dataclass
 class Collection:
-    """Hold the parts that could be read, and why others could not."""
+    """The parts that could be read, and the reasons for the others."""
 
     redactor: Redactor = field(default_factory=Redactor)
     parts: list[Part] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, what: str, read: Callable[[], Any]) -> None:
-        """Add what *read* returns: a text, or values for JSON. What fails is noted, a bug of ours too."""
+        """Add the result of *read*, a text or values for JSON; any failure, even a bug, is recorded."""
         try:
             value = read()
-        except Exception as error:  # The archive is made because something is wrong; this may be it.
+        except Exception as error:  # The archive is made because of a problem, and this may be it.
             code = f" ({error.code})" if isinstance(error, TpuctlError) else f" ({type(error).__name__})"
             self.unread[name] = self.redactor.text(f"{error}{code}")
             return
@@ -75,7 +79,7 @@ class Collection:
         self.parts.append(Part(name, what, text[-MOST:]))
 
     def _clean(self, value: Any) -> Any:
-        """Return JSON's values with every text in them masked, keys too; so it stays JSON."""
+        """Return JSON values with all of their texts masked, keys included, so that it stays valid JSON."""
         if isinstance(value, str):
             return self.redactor.text(value)
         if isinstance(value, dict):
@@ -86,14 +90,14 @@ class Collection:
 
 
 def collect(choice: Choice, name: str | None) -> Collection:
-    """Read everything that can be read of one deployment and of this computer."""
+    """Collect everything readable about one deployment and this computer."""
     found = Collection()
-    # First of all: every text below passes through what the redactor knows by then.
+    # First, as the redactor masks only what it already knows.
     _know_environment(found.redactor)
     session: Session | None = None
     try:
         session = open_session(choice, name, Reporter(), only_looks=True)
-        # Before anything is read: whatever it is, it may repeat what the file says.
+        # Before any reading, because an error text may repeat what the file says.
         _know_spec(found.redactor, session.spec)
     except TpuctlError as error:
         found.unread["the deployment"] = found.redactor.text(f"{error.message} ({error.code})")
@@ -103,7 +107,7 @@ def collect(choice: Choice, name: str | None) -> Collection:
         "what `tpuctl doctor` finds",
         lambda: [one.as_dict() for one in diagnose(choice).findings],
     )
-    # Before the deployment, which may be what cannot be read.
+    # Before the deployment, which may be unreadable.
     for number, path in enumerate(_bugs(), 1):
         found.add(f"bug-{number}.txt", "a bug that tpuctl has met on this computer", path.read_text)
     if session is not None:
@@ -112,7 +116,7 @@ def collect(choice: Choice, name: str | None) -> Collection:
 
 
 def write_archive(path: Path, found: Collection) -> None:
-    """Write the archive, readable by this user only, whole or not at all."""
+    """Write the archive atomically, readable by this user only."""
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for part in found.parts:
@@ -122,9 +126,9 @@ def write_archive(path: Path, found: Collection) -> None:
 
 
 def _add_deployment(found: Collection, session: Session) -> None:
-    """Add what is known of one deployment here, in its bucket and in the cloud."""
+    """Add what is known about one deployment on this computer, in its bucket and in the cloud."""
     found.add("settings.json", "the settings; values of job.env left out", lambda: _settings(session.spec))
-    # A look would start it, and this command starts nothing.
+    # Observing would start the local cloud, and this command starts nothing.
     if session.choice.cloud == "local" and running() is None:
         found.unread["cloud and bucket"] = "the local cloud does not run"
         return
@@ -147,15 +151,15 @@ def _add_deployment(found: Collection, session: Session) -> None:
 
 
 def _know_environment(redactor: Redactor) -> None:
-    """Mask the values of variables whose names say that they are secrets."""
+    """Mask the values of variables whose names mean secrets."""
     for name, text in os.environ.items():
         if _SECRET_NAME.search(name) and not name.startswith("GOOGLE_APPLICATION_"):
             redactor.know(name, text)
 
 
 def _know_spec(redactor: Redactor, spec: Spec) -> None:
-    """Mask what people write where a secret may stand although it should not: variables, addresses, hooks."""
-    # All of them, whatever their names: people put tokens there although the file says not to.
+    """Mask places where users put secrets although they should not: variables, addresses, hooks."""
+    # All variables whatever their names, since tokens occur here despite the documentation.
     for name, text in spec.job.env.items():
         redactor.know(f"job.env.{name}", text)
     for text in (spec.job.command, spec.job.setup):
@@ -197,7 +201,7 @@ def _settings(spec: Spec) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> list[Any]:
-    """Return the newest lines of a file of JSON objects; the first one may be cut."""
+    """Return the newest lines of a JSON-lines file; the first one may be cut."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - MOST // 2))
         lines = file.read().decode(errors="replace").splitlines()
@@ -234,7 +238,7 @@ def _logs(session: Session) -> str:
             held += len(tail[-1]) - sum(map(len, tail[:-most]))
             del tail[:-most]
             while held > ALL_LINES and most > 1:
-                # Fewer of each worker: there are lines of very many, and machines may make up workers.
+                # Fewer lines of each worker: there may be very many workers, and machines can invent some.
                 most //= 2
                 tails = {number: ones[-most:] for number, ones in tails.items()}
                 held = sum(len(one) for ones in tails.values() for one in ones)
@@ -242,14 +246,14 @@ def _logs(session: Session) -> str:
 
 
 def _bugs() -> list[Path]:
-    """Return the newest stories of bugs that tpuctl has left with this state folder, and no others."""
+    """Return the newest bug reports of this state folder."""
     found = []
     for path in Path(tempfile.gettempdir()).glob(f"{bug_prefix()}*.txt"):
         try:
             about = path.lstat()
         except OSError:
             continue
-        # Anybody may put a link of that name there; a plain file of ours with one name is a story of ours.
+        # Any user may create such a name; only a regular file of ours with one link is a report of ours.
         if about.st_uid == os.getuid() and stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
             found.append((about.st_mtime, path))
     return [path for _, path in sorted(found, reverse=True)[:BUGS]]

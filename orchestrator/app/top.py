@@ -1,4 +1,4 @@
-"""All deployments that this computer has brought up, each with its status."""
+"""Observe all deployments that this computer has brought up."""
 
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,14 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.shared_lists import ZoneLists
 
 AT_ONCE = 8
-"""Deployments that are observed side by side."""
+"""Deployments observed in parallel."""
 FRESH = 3.0
-"""Seconds for which a zone's list serves all of them; less than from one observation to the next."""
+"""Seconds for which a zone's list is shared; less than the time between two observations."""
 FIELDS = ("outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "seen")
 
 
 def means_all(choice: Choice) -> bool:
-    """Say whether to show all deployments: none was named, no file is here, and this computer knows some."""
+    """Return whether to show all deployments: none is named, no file is here, and some are known."""
     if choice.file is not None or choice.settings:
         return False
     try:
@@ -35,9 +35,9 @@ def means_all(choice: Choice) -> bool:
 
 class Deployments:
     """
-    Observe all deployments known here; what was opened for one serves the next time too.
+    Observes all known deployments; opened sessions are reused.
 
-    All of them share the lists of zones: each zone is listed once for all that are observed at the same moment.
+    They share the lists of zones, so each zone is listed once per observation.
     """
 
     def __init__(self, choice: Choice) -> None:
@@ -45,11 +45,11 @@ class Deployments:
         self._sessions: dict[Path, Session] = {}
         self._lists = ZoneLists(FRESH)
         self.details: dict[tuple[str, str], dict[str, Any]] = {}
-        """The last status of each, by project and name."""
+        """The last status of each deployment, by project and name."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each; what cannot be read or observed has its reason in *problem*."""
-        # Side by side: each waits for the network nearly all of its time.
+        """Return a row for each deployment; *problem* holds the reason if it could not be observed."""
+        # In parallel, since each mostly waits for the network.
         with threads.pool(AT_ONCE) as pool:
             return list(pool.map(self._row, known_files(self._choice.cloud)))
 
@@ -69,6 +69,6 @@ class Deployments:
     def _session(self, path: Path) -> Session:
         if path not in self._sessions:
             spec = spec_in(path)
-            # Threads share this dictionary, but each has a path of its own.
+            # Threads share this dictionary, but each uses a different key.
             self._sessions[path] = Session(self._choice, Reporter(), spec, only_looks=True, lists=self._lists)
         return self._sessions[path]

@@ -1,4 +1,4 @@
-"""A port of this computer that leads to a service on a machine, also while machines come and go."""
+"""Tunnel a local port to a service on a machine, and keep the port while machines are replaced."""
 
 import json
 import webbrowser
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from orchestrator.ssh.connection import Connection
 
 PATIENCE = 180.0
-"""Seconds for the first contact: a machine that boots takes one or two minutes."""
+"""Seconds for the first contact; booting a machine takes one or two minutes."""
 PAUSE = 2.0
 LOOPBACK = 'printf %s "${TPUCTL_LOOPBACK:-127.0.0.1}"'
-"""Asks a machine where its programs listen: machines of the local cloud share the computer's network."""
+"""Prints where a machine's programs listen; local machines share the computer's network."""
 STATE = 'script=$1/run-sidecars; [ ! -s "$script.local" ] || script=$script.local; exec "$script" state "$2"'
 PAGE = "tunnel.html"
 LONGEST_STATE = 16 << 10
-"""Most characters of what a machine tells of a sidecar."""
+"""Characters of a sidecar's state at most."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """Say where a service can be reached on this computer."""
+    """The local address of a service."""
 
     service: str
     url: str
@@ -57,7 +57,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class TunnelState:
-    """Hold what a machine tells of a sidecar; *word* is installing, running, or how it failed."""
+    """The state of a sidecar; *word* is installing, running, or a failure."""
 
     word: str
     address: str
@@ -67,7 +67,7 @@ class TunnelState:
 
 @dataclass(frozen=True)
 class Service:
-    """Hold what is to be reached: a sidecar of this *name*, or any program on *port*."""
+    """The service to reach: a sidecar of this *name*, or any program on *port*."""
 
     name: str
     role: str
@@ -81,9 +81,9 @@ def open_tunnel(
     worker: int, on_vm: bool, browse: bool,
 ) -> None:  # fmt: skip
     """
-    Keep a tunnel to *service* until the deployment is over; *opened* is told of each new address.
+    Keep a tunnel to *service* until the deployment is over; *opened* is called with each new address.
 
-    Without *port* it is the service's own, or a free one. With *browse* a browser opens the address.
+    *port* None means the service's own, or a free one. *browse* opens the address in a browser.
     """
     session = Session(choice, reporter)
     wanted = find_service(session.spec, service, on_vm=on_vm, worker=worker)
@@ -103,27 +103,27 @@ def open_tunnel(
         keep_open(session, wanted, tunnel, ready)
     finally:
         tunnel.close()
-        # The page holds the token of the notebook.
+        # The page contains the notebook's token.
         (session.folder / PAGE).unlink(missing_ok=True)
 
 
 def address(host: str, port: int, token: str) -> str:
-    """Return what a browser is to open; the machine says which *token*, so it is a token and nothing more."""
+    """Return the URL for a browser; *token*, which the machine reports, is quoted."""
     return f"http://{host}:{port}/" + (f"lab?token={quote(token, safe='')}" if token else "")
 
 
 def _browse(url: str, folder: Path) -> None:
-    """Open a page that leads to *url*: a token must not stand on the command line of the browser."""
+    """Open a page that redirects to *url*, so that the token is not on the browser's command line."""
     page = folder / PAGE
     page.unlink(missing_ok=True)
-    # Made empty with its mode before the token goes in: there is no moment in which others can read it.
+    # Created with its mode before the token is written, so that other users can never read it.
     page.touch(mode=0o600)
     page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">')
     webbrowser.open(page.as_uri())
 
 
 def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
-    """Return what the command line means. Raise UsageError when there is no such thing."""
+    """Return the service named on the command line. Raise UsageError for an unknown one."""
     if text not in REQUIREMENTS:
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
             raise UsageError(
@@ -149,9 +149,9 @@ def keep_open(
     session: Session, service: Service, tunnel: Tunnel, ready: Callable[[Service, str], None]
 ) -> None:
     """
-    Keep the tunnel connected until the deployment is over; *ready* gets each machine's token, or nothing.
+    Keep the tunnel connected until the deployment is over; *ready* gets each machine's token or "".
 
-    Raise the last error when the first contact fails for PATIENCE seconds.
+    Raise the last error if the first contact fails for PATIENCE seconds.
     """
     first_end, connected = session.clock.now() + PATIENCE, False
     say = _once(session.reporter)
@@ -176,7 +176,7 @@ def keep_open(
                     session.clock.wait(0.5)
             say(f"{host.name} does not answer any more; waiting for it")
         except HostKeyError as error:
-            # A machine in the place of a lost one boots first, and publishes its key then.
+            # A replacement boots first and publishes its key then.
             if not connected or host.host_keys:
                 raise
             say(f"waiting: {error.message}")
@@ -190,7 +190,7 @@ def keep_open(
 
 
 def _once(reporter: Reporter) -> Callable[[str], None]:
-    """Return what tells a text, but not twice in a row."""
+    """Return a function that reports a text unless it was the last one."""
     said = ""
 
     def say(text: str) -> None:
@@ -203,7 +203,7 @@ def _once(reporter: Reporter) -> Callable[[str], None]:
 
 
 def _over(session: Session, service: Service) -> UsageError | None:
-    """Say that no machine will come back, when the deployment has ended."""
+    """Return an error if the deployment has ended, so that no machine will come back."""
     over = ended(session)
     if over is not None and session.records.current.outcome and service.name == "tensorboard":
         logs = log_folder(session.spec, session.blueprint.bucket)
@@ -222,8 +222,8 @@ def _reach(
     """
     Return where the service listens, and its token; wait for a sidecar until it answers.
 
-    At the *fresh* first contact the machine gets the settings of the deployment file; later ones may be
-    older than what it has. Raise UsageError when the sidecar has failed.
+    At the first (*fresh*) contact the machine gets the settings of the deployment file; later, those may be
+    older than what it has. Raise UsageError if the sidecar has failed.
     """
     if not service.sidecar:
         target = ForwardTarget(connection, _address(run_on(connection, LOOPBACK).stdout), service.port)
@@ -251,11 +251,11 @@ def _words(state: str) -> str:
 
 
 def _answers(target: ForwardTarget, service: Service) -> bool:
-    """Say whether the service is there; a notebook that lets everybody in is refused."""
+    """Return whether the service answers. Raise UsageError for a notebook that requires no token."""
     if service.name != "jupyter":
         return bool(target.answers("/"))
     status = target.answers("/api/status")
-    # 200 without a token means that everybody on this computer would have a shell there.
+    # 200 without a token means that every user of this computer would get a shell there.
     if status == 200:
         raise UsageError(
             "JupyterLab answers without its token: a settings file of the machine switches it off",
@@ -277,8 +277,8 @@ def _state(connection: "Connection", service: Service) -> TunnelState:
 
 
 def state_of(text: str) -> TunnelState:
-    """Return what a machine tells of a sidecar. Raise one of UNFORESEEN for what is no such thing."""
-    # The machine runs other people's code, so what it says is read as a stranger's: bounded, typed, cut.
+    """Parse a sidecar's state as a machine reports it. Raise one of UNFORESEEN for anything else."""
+    # The machine runs third-party code, so its output is bounded, typed and cut.
     if len(text) > LONGEST_STATE:
         raise ValueError(f"{len(text)} characters")
     body = json.loads(text)
@@ -289,9 +289,9 @@ def state_of(text: str) -> TunnelState:
 
 
 def _address(text: str) -> str:
-    """Return where programs of a machine listen: an address of IP, loopback where it tells none."""
+    """Parse the IP address on which a machine's programs listen; "" means loopback. Raise ValueError."""
     try:
-        # An address and nothing else: a name would be looked up here, and could lead the tunnel elsewhere.
+        # An IP address only: a name would be resolved here, and could lead the tunnel elsewhere.
         return str(ip_address(text.strip()))
     except ValueError:
         return HERE

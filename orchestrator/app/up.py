@@ -1,4 +1,4 @@
-"""Bring a deployment up: what is wanted is written down, then passes run until a goal is reached."""
+"""Bring a deployment up: record what is wanted, then run passes until a goal is reached."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,14 +47,14 @@ GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
 
 
 class Goal(Enum):
-    """Name what `up` waits for: the job runs on all workers, bucket and VM exist, or a TPU was requested."""
+    """What `up` waits for: the job runs on all workers, bucket and VM exist, or a TPU was requested."""
 
     JOB = "job"
     MACHINE_ROOM = "bucket and VM"
     TPU_ASKED = "TPU requested"
 
     def reached(self, result: Pass) -> bool:
-        """Say whether *result* has reached the goal."""
+        """Return whether *result* has reached the goal."""
         plan, vm = result.plan, result.world.vm
         if self is Goal.TPU_ASKED:
             return any(change.asks_for_tpu for change in plan.changes)
@@ -68,9 +68,9 @@ class Goal(Enum):
 @dataclass(frozen=True)
 class Up:
     """
-    Hold the result of `up`: the number of changes, and the outcome if the deployment had already ended.
+    The result of `up`: the number of changes, and the outcome if the deployment had already ended.
 
-    *drift* names where machines differ from the file. *on_vm* says that the loop runs on the VM from now on.
+    *drift* lists differences between machines and file. *on_vm* means that the loop now runs on the VM.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Up:
 @dataclass(frozen=True)
 class UpPrice:
     """
-    Hold the price of the machines that `up` is about to create, and the *seconds* until ttl ends them.
+    The price of the machines that `up` will create, and the *seconds* until ttl ends them.
 
     *with_tpu* is false if only VM and bucket are created. *unbilled* is true on the local cloud.
     """
@@ -102,12 +102,11 @@ def bring_up(
     show_price: Callable[[UpPrice], None] = lambda _: None, first: bool = False, session: Session | None = None,
 ) -> Up:  # fmt: skip
     """
-    Run passes until *goal* is reached; with *plan*, do nothing beyond that file.
+    Run passes until *goal* is reached; with *plan*, do nothing that is not in that file.
 
-    It is the deployment of the file, or that of *session*.
-
-    *show_price* is given the price before the first machine is made. With *first* that is before anything is done
-    at all, so that it may raise to end the command: this looks at the cloud once more.
+    It is the deployment of the file, or that of *session*. *show_price* gets the price before the first
+    machine is created. With *first* it is called before anything is done and may raise to cancel, which costs
+    another observation.
     """
     approved: Approved | None = None
     if plan:
@@ -120,10 +119,10 @@ def bring_up(
     check_sources(session)
     if first and approved is None:
         show_price = _priced_first(session, sets, show_price, goal)
-    # Asked before the lease is taken: data for a bucket that exists may take hours, and blocks nobody.
+    # Checked before the lease: uploading data to an existing bucket may take hours and must not block others.
     bucket_first = bool(sets) and not bucket_is_there(session)
     if sets and not bucket_first:
-        # Before the lease: what is sent changes nothing by itself, and a watch goes on beside it.
+        # Before the lease: an upload alone changes nothing, and a watch may run meanwhile.
         with reporter:
             send_data(session, sets)
     only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
@@ -152,7 +151,7 @@ def bring_up(
         watcher = session.watcher(said.judge, only, patience=OUTAGE)
         result = pass_until(
             goal.reached, watcher, session.deployment, reporter, count, session.notifier.take_pass, wait=wait,
-            # What waits there is what is adopted next.
+            # The plan's waiting items are about to be adopted, so they are not reported.
             tells=goal is not Goal.MACHINE_ROOM,
         )  # fmt: skip
     return Up(
@@ -163,9 +162,9 @@ def bring_up(
 
 def want(session: Session, began: float, still: Callable[[], bool]) -> bool:
     """
-    Write down that a deployment is wanted, and leave the passes to a watch; return False unless *still* true.
+    Record that a deployment is wanted, and leave the passes to a watch; return False unless *still* holds.
 
-    *still* is asked under the lease. *began* is from when its time to live counts, in seconds since the epoch.
+    *still* is called under the lease. *began* is the start of its time to live, in seconds since the epoch.
     """
     sets = read_data(session.path, session.spec, session.choice.cloud, session.reporter)
     with session.holding_lease("up"):
@@ -179,21 +178,21 @@ def want(session: Session, began: float, still: Callable[[], bool]) -> bool:
 def _priced_first(
     session: Session, sets: tuple[DataSet, ...], show_price: Callable[[UpPrice], None], goal: Goal
 ) -> Callable[[UpPrice], None]:
-    """Show the price of the expected changes; return a function for later that shows nothing."""
+    """Show the price of the expected changes; return a *show_price* for later that does nothing."""
     check_place(session.choice, session.spec.name, session.project, session.folder)
     bundle, agent = build_artifacts(session, sets)
     with session.reporter:
         expected, *_ = foresee_up(session, bundle, agent)
     if goal is Goal.MACHINE_ROOM:
         expected = replace(expected, changes=tuple(c for c in expected.changes if c.kind is not Kind.NODE))
-    # Outside the reporter's live line, which would draw over the question.
+    # Outside of the reporter's live line, which would overwrite the question.
     if _makes(expected):
         show_price(_price(session, expected))
     return lambda _: None
 
 
 class _Price:
-    """Pass each plan to *approve*, and show the price before the first one that creates a machine."""
+    """Passes each plan to *approve*, and shows the price before the first one that creates a machine."""
 
     def __init__(
         self, session: Session, approve: Callable[[Plan], None], show_price: Callable[[UpPrice], None],
@@ -211,7 +210,7 @@ class _Price:
 
 
 def _makes(plan: Plan) -> bool:
-    """Say whether *plan* creates or starts what is billed by the hour."""
+    """Return whether *plan* creates or starts something that is billed by the hour."""
     return any(c.kind in {Kind.NODE, Kind.VM} and c.verb in MAKING for c in plan.changes)
 
 
@@ -219,7 +218,7 @@ def _price(session: Session, plan: Plan) -> UpPrice:
     spec, record, now = session.spec, session.records.current, session.clock.now()
     there = newest_span(record)
     with_tpu = there is not None or any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
-    # `up` on an ended deployment starts its ttl again.
+    # `up` on an ended deployment restarts its ttl.
     goes_on = record.started_at and not record.outcome
     remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else float(spec.watch.ttl)
     price = hourly_of(spec, plan, session.catalog, there)
@@ -233,10 +232,10 @@ def pass_until(
     *also: Callable[[Pass], None], wait: bool = False, tells: bool = True,
 ) -> Pass:  # fmt: skip
     """
-    Run passes until *goal* or the deployment's end, call each of *also* with each, and return the last one.
+    Run passes until *goal* or the deployment's end; call each of *also* with each; return the last one.
 
-    Raise what further passes cannot cure: a failed end, a refusal and, without *wait*, a stockout. With *tells*
-    false, the reporter does not hear what the plan waits for.
+    Raise what further passes cannot fix: a failed end, a refusal and, without *wait*, a stockout. With
+    *tells* false the reporter gets nothing about what the plan waits for.
     """
 
     def judge(result: Pass) -> None:
@@ -250,21 +249,21 @@ def pass_until(
         if isinstance(vm, Present) and narrow(deployment.spec, "vm", vm.value.scopes):
             raise AuthError(NARROW_VM, hint=RECREATE_VM, changed="the job runs on as it was", code="TPU-252")
         if result.plan.outcome is None:
-            # Also with --wait: what no zone will ever grant is not waited for.
+            # Also with --wait: never wait for what no zone will grant.
             raise_hopeless(record)
             if not wait:
                 raise_stockout(record, deployment.spec.tpu.zones)
         if tells:
             reporter.waiting(result.plan.waiting, now)
 
-    # Before anything judges the pass: the error that ends `up` must be among the stored events.
+    # Stored before the pass is judged, so that the events include the error that ends `up`.
     result = watcher.run(goal, lambda _: deployment.store_events(), *also, judge)
     raise_outcome(result)
     return result
 
 
 def record_wanted(deployment: Deployment, bundle: str, agent: str) -> None:
-    """Put into the record what `up` wants; the first pass writes it before it creates anything."""
+    """Put what `up` wants into the record; the first pass stores it before it creates anything."""
     spec, records, now = deployment.spec, deployment.records, deployment.clock.now()
     beats = read_heartbeats(deployment.cloud.store, records.current.node.incarnation)
     complete = trained(spec, deployment.cloud.store, ended(spec, beats, records.current))
@@ -279,15 +278,15 @@ def _build_and_record(
     session: Session, approved: Approved | None, sets: tuple[DataSet, ...], *, bucket_first: bool
 ) -> None:
     """
-    Build bundle and agent and record what is wanted; raise if it is not what was *approved*.
+    Build bundle and agent and record what is wanted. Raise ConflictError if it is not what was *approved*.
 
-    With *bucket_first* there is no bucket for the data yet: create it, and send the data, before the machines.
+    With *bucket_first* the bucket for the data is created, and the data uploaded, before the machines.
     """
     bundle, agent = build_artifacts(session, sets)
     if approved is not None:
-        # Before anything is recorded: a plan that has moved leaves no trace.
+        # Before anything is recorded, so that an outdated plan changes nothing.
         check(session, approved, bundle, agent)
-    # Before the first create: from here on the ttl of a deployment whose `up` is killed is known here.
+    # Before the first create: if `up` is killed, this computer still knows the ttl.
     remember(session)
     if bucket_first:
         first_bucket(session)
@@ -296,13 +295,13 @@ def _build_and_record(
 
 
 def _stop_on(failure: FailedChange, result: Pass) -> None:
-    """Raise a failure that repeating the pass cannot cure."""
-    # The machine may still boot, or be on its way out: the next pass tries SSH again, or the bucket brings it.
+    """Raise a failure that repeating the pass cannot fix."""
+    # The machine may be booting or shutting down; the next pass retries, or the machine asks the bucket.
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return
     goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)
     if failure.error.retry is Retry.QUOTA and goes:
-        return  # The old TPU holds the quota until it is gone.
+        return  # The old TPU uses the quota until it is deleted.
     if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
         failed = [f.change for f in result.failures]
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]

@@ -1,4 +1,4 @@
-"""Build what is pushed: the code bundle and the agent."""
+"""Build what is pushed, the code bundle and the agent, and record it as wanted."""
 
 import os
 from dataclasses import replace
@@ -28,11 +28,11 @@ from orchestrator.ssh.bundle import build
 from orchestrator.ssh.local_data import DataSet
 
 MOST_STARTS = 100
-"""Starts of a deployment that are remembered: whoever starts it more often than that reads no older report."""
+"""Starts of a deployment that are remembered; reports of older ones are not read."""
 
 
 def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
-    """Build bundle and agent into the deployment's folder and return their sha256; *sets* are the job's data."""
+    """Build bundle and agent in the deployment's folder; return their sha256. *sets* are the job's data."""
     if session.choice.cloud == "local":
         need_python(session.spec)
     private_folder(session.bundles)
@@ -40,7 +40,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     bundle = build(source, session.bundles, more=with_code(sets))
     wanted = bundle_file(session.bundles, bundle.digest)
     if bundle.path != wanted:
-        # One rename: a push of the same code at the same time finds all of it or nothing.
+        # One rename, so that a parallel push of the same code finds the whole file or none.
         bundle.path.replace(wanted)
     fresh = session.bundles / "agent.new"
     digest = agent_zipapp.build(fresh)
@@ -51,7 +51,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
 
 
 def need_python(spec: Spec) -> None:
-    """Raise UsageError when this computer, whose interpreters local machines use, lacks `job.python`."""
+    """Raise UsageError if this computer, whose interpreters local machines use, lacks `job.python`."""
     wanted, here = spec.job.python, interpreters(os.environ)
     if wanted and ".".join(wanted.split(".")[:2]) not in here:
         raise UsageError(
@@ -64,10 +64,10 @@ def need_python(spec: Spec) -> None:
 
 def bring_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
     """
-    Put the program of `tpuctl-venv` where uploads are taken from: for TPUs, and for a VM with Arm processors.
+    Put uv, the program of `tpuctl-venv`, where uploads are taken from; two builds if the VM has Arm processors.
 
-    Without it the deployment goes on; a job that asks for it is told by the machine what to do. Machines of
-    a local cloud have this computer's.
+    A failure is reported only; the machine tells a job that needs uv what to do. Local machines use this
+    computer's.
     """
     arm = isinstance(spec.vm, VmSpec) and spec.vm.machine.partition("-")[0] in ARM_MACHINES
     for machine in ("x86_64", *(("aarch64",) if arm else ())):
@@ -81,11 +81,11 @@ def bring_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
 
 
 def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], record: Record) -> Record:
-    """Return the record with the end that the workers report, when no `watch` was there to write it down."""
+    """Return the record with the end that the workers report, if no watcher has recorded it."""
     found = beats.value if isinstance(beats, Present) else ()
     if record.outcome or not found:
         return record
-    # "Done" without a committed step is a claim: only what is saved ends the deployment well.
+    # "Done" without a committed step is only a claim; what is saved decides.
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
         return replace(record, outcome=Outcome.DONE.value, reason="all workers report that the job is done")
@@ -98,7 +98,7 @@ def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], record: Record) -> Re
 
 
 def trained(spec: Spec, store: Store, record: Record) -> str:
-    """Say that a job which is done has nothing left to train, empty when it has, or when that cannot be seen."""
+    """Return why the job has nothing left to train, "" if it has or if that is unknown."""
     target = spec.job.target_steps
     if record.outcome != Outcome.DONE.value or not target:
         return ""
@@ -106,7 +106,7 @@ def trained(spec: Spec, store: Store, record: Record) -> str:
         found = read_checkpoints(store, spec.job.checkpoint)
     except TpuctlError:
         return ""
-    # What only counts saves says nothing about steps.
+    # A count of saves says nothing about steps.
     step = next((one.step for one in found if one.complete and not one.counted), 0)
     return f"checkpoint {step} has reached job.target_steps ({target})" if step >= target else ""
 
@@ -115,11 +115,11 @@ def as_wanted(
     spec: Spec, record: Record, bundle: str, agent: str, now: float, *, complete: str = ""
 ) -> Record:
     """
-    Return the record with all that `up` wants: code, agent, the job's settings and the shape of the TPU.
+    Return the record with all that `up` wants: code, agent, the job's settings, the TPU's shape.
 
-    *complete* is what `trained` says: such a job stays done, whatever has changed.
+    *complete* is the result of `trained`; with it, the job stays done whatever has changed.
     """
-    # A bucket whose machines have other rights than the file gives them gets those first.
+    # If the file's permissions differ from those of the bucket's machines, these are granted first.
     ready = record.bucket.ready and record.bucket.grants == grants_mark(spec)
     record = replace(record, bucket=replace(record.bucket, ready=ready))
     record = reshaped(with_digest_of_today(spec, record), shape_of(spec))
@@ -131,12 +131,12 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
     """
     Return the record with what `up` wants: code, agent and the digest of the job's settings.
 
-    New code or settings open an ended deployment again, unless its training is *complete*, and reach machines
-    that run already.
+    New code or settings reopen an ended deployment, unless its training is *complete*, and are pushed to
+    running machines.
     """
-    # Another agent is that of another tpuctl: an upgrade is no reason to train once more.
+    # A new agent only means an upgrade of tpuctl, which is no reason to train again.
     changed = (bundle, job) != (record.job.bundle, record.job.settings)
-    # Machines that took everything from the bucket were never pushed to, and have the old settings too.
+    # Machines that took everything from the bucket were never pushed to, but have the old settings too.
     asked = record.job.settings != "" and (record.node.accepted or record.node.requested_at > 0)
     due = record.job.settings_due or ((record.job.pushed != "" or asked) and record.job.settings != job)
     begun = record.starts if record.started_at else started(record, now)
@@ -146,10 +146,10 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
         started_at=record.started_at or now,
         starts=begun,
     )
-    # `up` after a failure or a spent budget means "try again"; a job that is done begins with new code only.
+    # `up` after a failure or a used-up budget means "try again"; a done job starts again only for new code.
     over = record.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
     done = record.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
-    # A TPU for a job that has nothing left to train would be bought only to learn that.
+    # A TPU for a job that is fully trained would be billed in vain.
     if over or (done and changed and not complete):
         return replace(
             record,
@@ -158,7 +158,7 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
             refusals=(),
             started_at=now,
             starts=started(record, now),
-            # A new number: the name of a TPU that once was is never used again (decision 1).
+            # A new incarnation, since the name of a former TPU is never reused (decision 1).
             node=replace(record.node, incarnation=newest_incarnation(record) + 1, accepted=False),
             race=replace(record.race, round=0, claimed=False),
             operations=(),
@@ -170,7 +170,7 @@ def want(record: Record, bundle: str, agent: str, job: str, now: float, *, compl
 
 
 def started(record: Record, now: float) -> tuple[float, ...]:
-    """Return the times at which the deployment began, with *now* as the newest one."""
-    # Of a record of before they were kept at least the last one is known.
+    """Return the start times of the deployment, with *now* as the newest one."""
+    # A record from before start times were stored has at least the last one.
     known = record.starts or ((record.started_at,) if record.started_at else ())
     return (*known, now)[-MOST_STARTS:] if now not in known else known

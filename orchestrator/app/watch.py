@@ -1,4 +1,4 @@
-"""Keep a job alive until it is done: passes, which are published and notified of, in turns with `push`."""
+"""Keep a job alive until it is done: run passes, publish and notify, and let `push` take turns."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -27,25 +27,25 @@ from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, Usa
 from orchestrator.report.summary import Summary
 
 QUIET_LOOKS = 4
-"""Looks in a row at the lease without a `push` after which it is the watch's turn again."""
+"""Polls of the lease in a row without a `push` after which the watch continues."""
 
 
 class Screen(Protocol):
-    """Show the job's progress, and turn the first Ctrl-C of somebody at the terminal into a gentle end."""
+    """A display of the job's progress that turns the first Ctrl-C into a gentle end."""
 
     def show(self, result: Pass, usd: float) -> None:
-        """Show what a pass has seen of the job, which has cost *usd* so far."""
+        """Show what a pass has observed of the job, which has cost *usd* so far."""
 
     def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call *stop* when somebody asks for the end while the block runs, and end at once the second time."""
+        """Call *stop* at the first Ctrl-C while the block runs, and end at once at the second."""
 
 
 @dataclass(frozen=True)
 class Watched:
     """
-    Hold how a watch ended: with an outcome, or *stopped_by_user*.
+    The end of a watch: an outcome, or *stopped_by_user*.
 
-    A loop on the VM that finds nothing to do has no *summary*.
+    *summary* is None for a loop on the VM that had nothing to do.
     """
 
     outcome: Outcome | None
@@ -59,13 +59,13 @@ def watch(
     port: int | None = None, loop: bool = False,
 ) -> Watched:  # fmt: skip
     """
-    Run passes until the deployment has ended. Raise the error that belongs to an unhappy end.
+    Run passes until the deployment has ended. Raise the error of an unsuccessful end.
 
-    *screen_of* makes what shows the job; *port* is the one of the metrics; *loop* says that this is the loop
-    on the VM.
+    *screen_of* creates the display; *port* is that of the metrics; *loop* means that this is the loop on the
+    VM.
     """
     session = Session(choice, reporter)
-    # Before the lease, which people's commands could be waiting for.
+    # Before the lease, for which a user's command may be waiting.
     if loop and over(session):
         record = session.records.current
         return Watched(Outcome(record.outcome), record.reason)
@@ -76,7 +76,7 @@ def watch(
         if metrics is not None:
             stack.callback(metrics.close)
         while (result := run(turn(session, screen_of(session), metrics, stopped, loop=loop))) is None:
-            # A new one: `push` has written the record meanwhile, perhaps from a changed deployment file.
+            # A new session, because `push` has changed the record, perhaps from an edited deployment file.
             session = Session(choice, reporter)
             stopped.clear()
     unfinished = bool(result.plan.waiting or result.plan.changes)
@@ -87,13 +87,13 @@ def watch(
 
 
 class Publication:
-    """Publish what each pass has observed: for `status` and the dashboard, and as metrics."""
+    """Publishes each pass: for `status` and the dashboard, and as metrics."""
 
     def __init__(self, session: Session, metrics: Metrics | None = None) -> None:
         self._session = session
         self._metrics = metrics
         self._out = Publisher(session.cloud.store, session.folder, session.holder.id, session.key)
-        # A restart draws on from the stored points: a curve that begins anew would hide what was lost.
+        # Continue the stored curve after a restart: a new one would hide the steps that were lost.
         if session.records.in_bucket:
             self._out.curve = read_curve(session.cloud.store)
 
@@ -102,7 +102,7 @@ class Publication:
         session, record, world = self._session, self._session.records.current, result.world
         observation = Observation(world, record, session.cost(record, world.observed_at), result.plan)
         body = body_of(session, observation, loop_of(session.holder, 0.0))
-        # An Unknown bucket is not written to: each try would wait for its time-out and delay the pass.
+        # Do not write to an Unknown bucket: each try would delay the pass by its timeout.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
         beats = world.known_beats
         news = [
@@ -120,7 +120,7 @@ class Publication:
             self._metrics.update(body, world.observed_at, failures=len(result.failures))
 
     def close(self) -> None:
-        """Withdraw what was published: nobody observes any more."""
+        """Withdraw the publication, since no watcher runs any more."""
         if self._session.records.current.bucket.observed:
             self._out.save_curve(self._session.clock.now())
         self._out.withdraw()
@@ -130,7 +130,7 @@ def keep_alive(
     watcher: Watcher, deployment: Deployment, *also: Callable[[Pass], None],
     until: Callable[[Pass], bool] = lambda _: False,
 ) -> Pass:  # fmt: skip
-    """Run passes until the deployment's end, or *until*; each of *also* sees all of them."""
+    """Run passes until the deployment's end, or *until*; call each of *also* with each pass."""
     return run(_alive(watcher, deployment, *also, until=until))
 
 
@@ -141,12 +141,12 @@ def _alive(
         if result.plan.outcome is None:
             raise_hopeless(deployment.records.current)
 
-    # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
+    # First: the events must be stored even if a later function fails or our own VM is stopped.
     return watcher.passes(until, lambda _: deployment.store_events(), *also, give_up)
 
 
 def must_be_up(session: Session) -> None:
-    """Raise UsageError when there is nothing to watch."""
+    """Raise UsageError if the deployment is not up."""
     if not session.records.current.job.bundle:
         raise UsageError(
             f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
@@ -158,13 +158,13 @@ def turn(
     session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, loop: bool = False,
     stays: frozenset[Kind] = frozenset(),
 ) -> Generator[Pause, None, Pass | None]:  # fmt: skip
-    """Make passes until the end; None when a `push` has gone first and it is our turn again."""
+    """Run passes until the end; return None after yielding to a `push`, when the watch should continue."""
     mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER, PUSH))
     try:
         with session.holding_lease(mine, yields), session.reporter:
             return (yield from _passes(session, screen, metrics, stopped, stays, loop=loop))
     except LeaseHeldError as held:
-        # The loop on the VM ends here and cron starts it again; a person's watch waits only for a push.
+        # The loop on the VM ends, since cron restarts it; a user's watch yields to a push only.
         if loop or held.asker != PUSH:
             raise
         _let_pass(session, held)
@@ -172,10 +172,10 @@ def turn(
 
 
 def _let_pass(session: Session, held: LeaseHeldError) -> None:
-    """Wait until the command that asked for the lease has had it, and the bucket answers."""
+    """Wait until the command that asked for the lease has finished, and the bucket answers."""
     session.reporter.say(f"paused for tpuctl {held.asker}; resuming afterwards")
     quiet, reported = 0, False
-    # Between its wish and its lease a push holds nothing, so one look without it does not mean that it is over.
+    # Between its wish and its lease a push holds nothing, so one poll without a holder proves nothing.
     while quiet < QUIET_LOOKS:
         session.clock.wait(1.0)
         try:
@@ -196,7 +196,7 @@ def _passes(
 ) -> Passes:  # fmt: skip
     must_be_up(session)
     if not loop:
-        # A person who runs it again has mended what was refused, or wants to know whether it still is.
+        # A user who runs it again has fixed what was refused, or wants to know whether it still is.
         session.records.update_later(lambda record: replace(record, refusals=()))
     watcher, publication = session.watcher(stays=stays), Publication(session, metrics)
 
@@ -210,24 +210,24 @@ def _passes(
         for failure in result.failures:
             session.reporter.failure(failure, session.clock.now())
 
-    # Whoever is not at the terminal learns of it before anything is drawn. A fault in one ends no other.
+    # Notifications before the display. An error in one of these does not stop the others.
     also = (session.notifier.take_pass, show, publication.after)
     try:
         with screen.gentle(stop):
-            # The loop on the VM ends with the stop of its own machine, while there is time to say so.
+            # The loop on the VM ends with the stop of its own machine, so it reports that first.
             until = lambda result: loop and _stops_vm(result)  # noqa: E731
             return (yield from _alive(watcher, session.deployment, *also, until=until))
     except TpuctlError as error:
-        # Before the error leaves: a watch that dies in the night must reach whoever is not at the terminal.
+        # Before the error propagates: users away from the terminal must learn that the watch has ended.
         session.notifier.stopped(error)
         raise
     finally:
-        # Withdrawn on every way out: a snapshot without a loop would tell `status` that somebody watches.
+        # On every way out, or `status` would show a watcher that does not run.
         publication.close()
         session.notifier.end()
 
 
 def _stops_vm(result: Pass) -> bool:
-    """Say whether this pass has asked for the stop of the VM."""
+    """Return whether this pass requested the stop of the VM."""
     failed = [failure.change for failure in result.failures]
     return any(c.kind is Kind.VM and c.verb is Verb.STOP and c not in failed for c in result.plan.changes)

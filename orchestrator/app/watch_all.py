@@ -1,4 +1,4 @@
-"""Watch all deployments that this computer has brought up, in one process that lists each zone once for all."""
+"""Watch all deployments that this computer has brought up in one process, which lists each zone once."""
 
 import threading
 from collections.abc import Callable, Container
@@ -26,14 +26,14 @@ from orchestrator.planning.fleet import fleet_of
 R = TypeVar("R", bound=Reporter)
 
 POLL = 15.0
-"""Seconds between two looks at the lists of TPUs: the default of watch.poll."""
+"""Seconds between two lists of TPUs, the default of watch.poll."""
 FRESH = 3.0
-"""Seconds for which a list serves all; Google's own may be as old (docs/facts.md 1.3)."""
+"""Seconds for which a list is shared; Google's own may be as old (docs/facts.md 1.3)."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Hold how the watch of one deployment ended: with an *outcome*, or an *error*."""
+    """The end of one deployment's watch: an *outcome* or an *error*."""
 
     name: str
     outcome: str = ""
@@ -43,10 +43,10 @@ class Ended:
 
 class WatchAll(Generic[R]):
     """
-    Watch until all have ended or somebody calls `stop`; what others bring up later is not seen.
+    Watches until all deployments have ended or `stop` is called; later deployments are ignored.
 
-    With *only* it watches the deployments of these names; those of one fleet have one budget. A *chore* is done
-    beside the passes. With *loop* it runs on a VM that it watches, and leaves that to whoever comes after.
+    *only* limits it to these names; those of one fleet share a budget. *chore* runs beside the passes. *loop*
+    means that it runs on a VM that it watches itself, whose stop it leaves to the caller.
     """
 
     def __init__(
@@ -69,64 +69,64 @@ class WatchAll(Generic[R]):
         self._loops = ManyLoops(clock, POLL, members, self._note, chore)
 
     def run(self) -> None:
-        """Make passes; *ended* then says how each watch ended that did."""
+        """Run passes; afterwards *ended* holds the end of each watch."""
         self._loops.run()
 
     def stop(self) -> None:
-        """Let the passes that have begun end, and then all of it."""
+        """Stop after the passes that have started."""
         self._loops.stop.set()
 
     def follow(self, path: Path) -> None:
-        """Watch one more deployment, whose spec is stored at *path*."""
+        """Add a deployment, whose spec is stored at *path*."""
         self.names.append(path.parent.name)
         self._loops.add(Member(path.parent.name, self._life(path)))
 
     def leave(self, name: str) -> None:
-        """Watch a deployment no more, and give its lease back."""
+        """Stop watching a deployment and release its lease."""
         self._loops.remove(name)
         self.names = [one for one in self.names if one != name]
 
     @property
     def stopped(self) -> bool:
-        """Say whether it was stopped before all had ended."""
+        """Return whether it was stopped before all had ended."""
         return len({one.name for one in self.ended}.intersection(self.names)) < len(self.names)
 
     def _open(self) -> list[Path]:
-        """Return the stored specs of all that have not ended; what cannot be read is named at the end."""
+        """Return the stored specs of all deployments that have not ended; report unreadable ones at the end."""
         found = []
         for path in known_files(self._choice.cloud):
             if self._only is not None and path.parent.name not in self._only:
                 continue
             if self._loop:
-                # What a VM remembers may be older than what `up` did from elsewhere: the bucket says it.
+                # A VM's copy may be older than an `up` from elsewhere; the bucket decides.
                 found.append(path)
                 continue
             try:
                 record = decode((path.parent / "record.json").read_bytes(), path.parent.name)
             except FileNotFoundError:
-                continue  # It has come no further than its spec, or is being taken away.
+                continue  # Only its spec exists so far, or it is being deleted.
             except OSError as error:
                 self.ended.append(Ended(path.parent.name, error=UsageError(f"its record: {error}")))
             except TpuctlError:
-                found.append(path)  # The bucket's copy may be whole.
+                found.append(path)  # The bucket's copy may be readable.
             else:
                 found += [path] if record.job.bundle and (billed(record) or not record.outcome) else []
         return found
 
     def _life(self, path: Path) -> Passes:
-        """Make the passes of one deployment, until its end."""
+        """Run the passes of one deployment until its end."""
         reporter, stopped = self._reporter_of(path.parent.name), threading.Event()
         while True:
-            # Read again after a `push`, which may have come with a changed deployment file.
+            # Read again after a `push`, which may have changed the deployment file.
             spec = spec_in(path)
             together = self._together.setdefault(fleet_of(spec), Together()) if fleet_of(spec) else None
             session = Session(self._choice, reporter, spec, lists=self._lists, together=together)
             screen = self._screen_of(reporter, session)
-            # The VM runs this very loop, which has yet to see the others end.
+            # The VM runs this loop, which must still see the other deployments end.
             stays = frozenset({Kind.VM} if self._loop else ())
             result = yield from turn(session, screen, None, stopped, loop=self._loop, stays=stays)
             if result is not None:
-                # The loop has nobody to tell; what has ended unhappily has ended.
+                # The loop has no user to report to; an unsuccessful end is an end.
                 if not self._loop:
                     raise_outcome(result)
                 return result

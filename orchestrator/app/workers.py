@@ -1,4 +1,4 @@
-"""The machines of a deployment, with their pinned host keys, and what people run on them."""
+"""Find the machines of a deployment with their pinned host keys, and run users' commands on them."""
 
 import shlex
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ for file in job.env job.env.local; do
 done
 exec python3 -E "$1/agent.pyz" enter "${@:2}"
 """
-"""Become what the user asks for in the folder of the job, as the user that the job runs as."""
+"""Runs the user's command in the job's folder as the job's user."""
 
 
 def open_shell(
@@ -33,11 +33,11 @@ def open_shell(
     """
     Run a shell, or the command *words*, on a worker or the VM at this terminal; return its exit status.
 
-    It runs in the job's folder with the job's variables, with *home* or where no job runs in the login's home.
+    It runs in the job's folder with the job's variables; with *home*, or without a job, in the login's home.
     """
     session = Session(choice, reporter)
     host = the_vm(session) if on_vm else worker_host_of(session, worker)
-    # Joined with quotes: what was one word here is one word there.
+    # Quoted, so that a word with blanks stays one word on the machine.
     line = shlex.join(words) if words else None
     return session.ssh.shell(host, line if home else _in_job(session, line, on_vm=on_vm))
 
@@ -46,37 +46,33 @@ def run_everywhere(
     choice: Choice, words: Sequence[str], seconds: float, reporter: Reporter, *, workers: Sequence[int],
     on_vm: bool, home: bool,
 ) -> list[CommandAnswer]:  # fmt: skip
-    """
-    Run a command on *workers*, all of them when none is named, or on the VM, each within *seconds*.
-
-    The place is that of `open_shell`.
-    """
+    """Run a command on *workers* (() for all) or on the VM, each within *seconds*; the place as in `open_shell`."""
     session = Session(choice, reporter)
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
     if workers and not on_vm:
         hosts = [_numbered(hosts, number) for number in dict.fromkeys(workers)]
-    # A single word may be a whole line for the shell there.
+    # A single word may be a complete shell command line.
     line = shlex.join(words) if len(words) > 1 else words[0]
     return session.ssh.ask(hosts, line if home else _in_job(session, line, on_vm=on_vm) or line, seconds)
 
 
 def _in_job(session: Session, line: str | None, *, on_vm: bool) -> str | None:
-    """Return the command that runs *line*, or a shell, beside the job; *line* where no job runs."""
+    """Return the command that runs *line*, or a shell, beside the job; *line* itself without a job."""
     if session.spec.job.run_on != ("vm" if on_vm else "tpu"):
         return line
     return elevated("tpuctl", IN_JOB, session.ssh.settings.root, *(("--", line) if line else ()))
 
 
 def look(session: Session) -> World:
-    """Return the world of this moment."""
+    """Observe the cloud now."""
     return observe(
         session.cloud, session.spec, session.records.current, session.blueprint.bucket, session.clock.now()
     )
 
 
 def ended(session: Session) -> UsageError | None:
-    """Return why no machine will come back, None while one is there or is to come."""
-    # The local cloud stops with its last machine; the record's copy on this computer is then the only one.
+    """Return an error if no machine will come back; None if one exists or will."""
+    # The local cloud stops with its last machine; then only the local copy of the record remains.
     record = session.records.load(forgiving=session.choice.cloud == "local")
     if record.outcome:
         why, hint = f"the deployment is over ({record.outcome}): its machines are stopped", "see: tpuctl logs"
@@ -88,15 +84,15 @@ def ended(session: Session) -> UsageError | None:
 
 
 def may_pass(error: TpuctlError) -> bool:
-    """Say whether the machine may be there in a moment all the same: it boots, or is being replaced."""
+    """Return whether a retry may succeed soon, because the machine boots or is being replaced."""
     return error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == "TPU-131"
 
 
 def worker_hosts(session: Session) -> list[Host]:
-    """Return the workers of the newest node; raise UsageError when there is none."""
+    """Return the workers of the newest node. Raise UsageError if there is none."""
     world = look(session)
     node = current_node(world, learn(session.records.current, world))
-    # The address of a TPU that was taken away may be a stranger's by now.
+    # The address of a preempted TPU may now belong to another user's machine.
     if node is None or not node.workers or node.state in TERMINAL:
         raise UsageError(
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
@@ -109,7 +105,7 @@ def worker_hosts(session: Session) -> list[Host]:
 
 
 def worker_host_of(session: Session, number: int) -> Host:
-    """Return one worker; raise UsageError when there is none of that *number*."""
+    """Return worker *number*. Raise UsageError if it does not exist."""
     return _numbered(worker_hosts(session), number)
 
 
@@ -121,9 +117,9 @@ def _numbered(hosts: Sequence[Host], number: int) -> Host:
 
 def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:
     """
-    Return the host keys of one worker; without any its remembered ones count, and SSH refuses a stranger.
+    Return the published host keys of one worker; if there are none, SSH uses the stored ones.
 
-    One worker that has none must not keep us from the others.
+    An error is ignored here, so that one worker does not block the others.
     """
     try:
         return worker_keys(session.cloud, node, worker)
@@ -132,5 +128,5 @@ def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:
 
 
 def the_vm(session: Session) -> Host:
-    """Return the VM; raise RemoteError when it is not in sight."""
+    """Return the VM. Raise RemoteError if it is missing or Unknown."""
     return vm_host(session.cloud, look(session))

@@ -1,1 +1,1 @@
-"""One start of the job, from its code and checkpoint to its last commit."""
+"""Run one start of the job, from its code and checkpoint to the last commit."""

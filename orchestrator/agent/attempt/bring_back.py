@@ -1,4 +1,4 @@
-"""What a start waits for, side by side: the checkpoint comes back while the code comes and is set up."""
+"""Prepare a start in parallel: restore the checkpoint while code, image and Python are installed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from orchestrator.contract.unclaimed_manifest import SavedPlace, UnclaimedFile, 
 
 
 def fetch_code(parts: Parts) -> None:
-    """Bring the bundle and switch to it. Raises OSError for whatever is in the way."""
+    """Download the bundle and switch `current` to it. Raise OSError for every failure."""
     try:
         fetch(parts.settings.layout, parts.bucket, parts.settings.bundle)
     except AgentError as error:
-        # A torn archive may be replaced by `up`, so it is waited out like an absent one.
+        # `up` may replace a damaged archive, so it is retried like a missing one.
         raise OSError(str(error)) from error
     parts.status.time("fetched", again=False)
 
 
 def bring_image(parts: Parts) -> Optional[JobOutcome]:
-    """Pull the image of `job.image`, if there is one; return how the attempt ends if that cannot be done."""
+    """Pull the image of `job.image`, if one is set; return an outcome if that fails, else None."""
     if parts.container is None:
         return None
     parts.status.time("image_began")
@@ -43,7 +43,7 @@ def bring_image(parts: Parts) -> Optional[JobOutcome]:
     except TransientError as error:
         return JobOutcome(JobVerdict.EXCUSED, str(error))
     except (AgentError, OSError) as error:
-        # What a machine has pulled before exists, and this account may read it: then it is the registry's fault.
+        # If a machine has pulled this image before, name and permissions are right: the registry is at fault.
         known = parts.patiently("read which image it is", parts.container.known)
         return JobOutcome(JobVerdict.EXCUSED if known else JobVerdict.FAILED, str(error))
     parts.status.time("image_ready")
@@ -52,7 +52,7 @@ def bring_image(parts: Parts) -> Optional[JobOutcome]:
 
 
 def bring_python(parts: Parts) -> Optional[JobOutcome]:
-    """Install the Python that `job.python` asks for; return how the attempt ends if that cannot be done."""
+    """Install the Python of `job.python`; return an outcome if that fails, else None."""
     try:
         own_python(parts.environ, parts.settings.layout, lambda: parts.bucket)
     except (AgentError, OSError) as error:
@@ -62,9 +62,9 @@ def bring_python(parts: Parts) -> Optional[JobOutcome]:
 
 def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional[JobOutcome]]:
     """
-    Bring the checkpoint of an attempt to this disk; return also how the attempt ends if that cannot be done.
+    Restore the checkpoint of an attempt to the disk; return also an outcome if that fails.
 
-    Nobody else may touch the job's checkpoints meanwhile: the job has not been started, nothing is committed.
+    Must not run beside the job or a commit, since it moves files in the job's checkpoint folder.
     """
     parts.status.time("restore_began")
     bring = partial(parts.restorer.restore, attempt)
@@ -72,7 +72,8 @@ def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional
         try:
             restored = parts.patiently("restore", bring)
         except TornError:
-            # A torn download is tried once more before the checkpoint itself counts as torn.
+            # A failed comparison may be a bad download, so it is repeated once before the checkpoint counts
+            # as torn.
             restored = parts.patiently("restore", bring)
     except TornError as error:
         parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))
@@ -86,14 +87,14 @@ def bring_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional
 
 
 NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG)
-"""What a folder says of a name that cannot be in it, however often it is tried."""
+"""Errors that mean that a name cannot exist in this folder; a retry cannot help."""
 
 
 def bring_outputs_back(parts: Parts) -> None:
     """
-    Fill an empty folder with what earlier machines of this very job had brought to the bucket in time.
+    Fill an empty output folder with the files that earlier machines of this job have uploaded.
 
-    Raises AgentError or OSError. Bytes that are not as they were saved are left out: the job makes them anew.
+    Raise AgentError or OSError. A file whose checksum is wrong is skipped; the job creates it again.
     """
     folder = parts.local.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,7 @@ def bring_outputs_back(parts: Parts) -> None:
     temporary.mkdir()
     start, count = f"{SavedPlace.CHECKPOINTS.value}/", 0
     for stored in files.values():
-        # Two slashes in a row would make the rest an absolute path, which `/` goes to.
+        # A name with `//` would become an absolute path, and `/` would leave the folder.
         if not stored.name.startswith(start) or not is_plain(stored.name[len(start) :]):
             continue
         place, target = temporary / "file", folder / stored.name[len(start) :]
@@ -124,7 +125,7 @@ def bring_outputs_back(parts: Parts) -> None:
             continue
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed only after its checksum: a job that is killed here finds whole files or none.
+            # Renamed only after its checksum is right: a job that is killed here finds whole files only.
             place.replace(target)
         except OSError as error:
             if error.errno not in NO_PLACE:

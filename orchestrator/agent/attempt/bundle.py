@@ -1,4 +1,4 @@
-"""The user's code: fetched by its sha256, unpacked safely, switched by rename."""
+"""Install the user's code: download by sha256, unpack safely, switch by a rename."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from orchestrator.contract.object_names import BUNDLES
 
 def fetch(layout: Layout, bucket: JobBucket, digest: str) -> None:
     """
-    Make `current` point to the bundle *digest*; nothing is downloaded when it is unpacked already.
+    Make `current` point to the bundle *digest*; download it unless it is already unpacked.
 
-    Raises TransientError while the bucket has no such bundle, TornError when the archive is not what
-    its name says.
+    Raise TransientError while the bucket does not have the bundle, TornError if the archive has another
+    sha256.
     """
     target = layout.bundles / digest
     if not target.is_dir():
@@ -30,12 +30,12 @@ def fetch(layout: Layout, bucket: JobBucket, digest: str) -> None:
 
 
 def switch(layout: Layout, digest: str) -> None:
-    """Point `current` to the bundle by one rename."""
+    """Point `current` to the bundle, atomically."""
     wanted = posixpath.join("bundle", digest)
     if layout.current.is_symlink() and os.readlink(str(layout.current)) == wanted:  # noqa: PTH115 (3.9)
         return
-    # A link cannot be changed in place: without the rename `current` would be missing for a moment. The
-    # process id keeps apart an agent and `agent.pyz fetch`, which a push runs beside it.
+    # A symlink cannot be changed in place, so a new one is renamed over it. The process id keeps an agent
+    # apart from `agent.pyz fetch`, which a push runs at the same time.
     temporary = layout.root / f".current-{os.getpid()}"
     if temporary.is_symlink():
         temporary.unlink()
@@ -44,10 +44,10 @@ def switch(layout: Layout, digest: str) -> None:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack a tar.gz below *target*. Raises TornError, having written nothing, when a member would leave it."""
+    """Unpack a tar.gz below *target*. Raise TornError, with nothing written, if a member would leave it."""
     try:
         with tarfile.open(str(archive), "r:gz") as tar:
-            # All names are checked before the first byte is written: a refused bundle leaves nothing behind.
+            # All names are checked before the first write, so that a refused bundle leaves nothing behind.
             members = tar.getmembers()
             _check(members)
             if hasattr(tarfile, "tar_filter"):
@@ -72,21 +72,20 @@ def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
         archive = Path(place) / "bundle.tar.gz"
         if bucket.download(name, archive, int(held["size"])) != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
-        # Unpacked beside its place and renamed as a whole, so that a folder with this name is always
-        # complete.
+        # Unpacked beside its place and renamed, so that a folder with this name is always complete.
         temporary.mkdir()
         unpack(archive, temporary)
     try:
         temporary.rename(target)
     except OSError:
-        # `up` may have brought the same bundle over SSH meanwhile; equal names are equal contents.
+        # `up` may have installed the same bundle over SSH meanwhile; equal names mean equal contents.
         if not target.is_dir():
             raise
         shutil.rmtree(str(temporary), ignore_errors=True)
 
 
 def _check(members: List[tarfile.TarInfo]) -> None:
-    """Refuse absolute names, `..`, devices, links that lead out, and members below a link."""
+    """Raise TornError for absolute names, `..`, devices, links that lead out, and members below a link."""
     links = {posixpath.normpath(one.name) for one in members if one.issym()}
     for member in members:
         name = posixpath.normpath(member.name)

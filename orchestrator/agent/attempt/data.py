@@ -1,8 +1,9 @@
 """
-The job's data: what the bundle names but does not hold, brought to the machine once and kept there.
+Download the job's data once and keep it on the machine.
 
-The list travels inside the bundle. Files of the user's computer lie in the deployment's bucket by their
-sha256; a folder of another bucket is listed here, and its files are held to the sums that the bucket shows.
+The file list is part of the bundle. Files from the user's computer are in the deployment's bucket under their
+sha256. A folder of another bucket is listed here, and its files are compared with the checksums that the
+bucket shows.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _KNOWN = Tuple[int, int, str]
 @dataclass(frozen=True)
 class WantedData:
     """
-    Hold one file: its place below the data folder, where it comes from, and what it must be.
+    One file: its place below the data folder, its source, and its checksum.
 
-    *total* is `sha256:` and hex, `md5:` and hex, or `crc32c:` and base64 for what has no other sum.
+    *total* is `sha256:` and hex, `md5:` and hex, or `crc32c:` and base64 if the bucket has no other sum.
     """
 
     place: str
@@ -52,7 +53,7 @@ class WantedData:
 
 
 class Data:
-    """Bring the data of one bundle to this machine."""
+    """The data of the bundle in use, on this machine."""
 
     def __init__(self, layout: Layout, bucket: JobBucket) -> None:
         self._layout = layout
@@ -64,14 +65,14 @@ class Data:
         self.stop = threading.Event()
 
     def wants(self) -> bool:
-        """Say whether the bundle in use names data."""
+        """Return whether the bundle in use has a data list."""
         return (self._layout.current / DATA_LIST).is_file()
 
     def bring(self) -> None:
         """
-        Return when all files are here and right, and the code folder shows them.
+        Download all files, verify them, and link them into the code folder.
 
-        Raises OSError or TransientError for what may pass, FinalError for what will not.
+        Raise OSError or TransientError for failures that a retry may fix, FinalError for the others.
         """
         sets = self._sets()
         files = [file for name, source, held in sets for file in self._files(name, source, held)]
@@ -89,7 +90,7 @@ class Data:
             _show(self._layout.data / name, self._layout.current.resolve() / name)
 
     def _sets(self) -> List[Tuple[str, str, List[Dict[str, object]]]]:
-        """Return name, source (empty for files of the user's computer) and files of each set of the list."""
+        """Return name, source ("" for the user's computer) and files of each data set. Raise TornError."""
         body = read_json(self._layout.current / DATA_LIST)
         try:
             found = [(str(one["name"]), str(one["source"]), list(one["files"])) for one in body["sets"]]
@@ -122,7 +123,7 @@ class Data:
         yield from found
 
     def _listed(self, name: str, source: str, place: str, prefix: str) -> Iterator[WantedData]:
-        """Yield the objects of a folder of any bucket, or the one object of that name."""
+        """Yield the objects of a folder of any bucket, or the one object of that name. Raise FinalError."""
         try:
             items = self._bucket.other(place).objects(prefix)
         except TransientError:
@@ -149,10 +150,10 @@ class Data:
             )
 
     def _has(self, file: WantedData) -> bool:
-        """Say whether the file is here and right; one not touched since it was proven is not read again."""
+        """Return whether the file exists and is right; it is read again only if it changed since the last check."""
         path = self._layout.data / file.place
         try:
-            # Not stat: a link that the job has put there is no file of ours, and may lead anywhere.
+            # lstat: a symlink that the job has placed there may lead anywhere.
             found = path.lstat()
         except OSError:
             return False
@@ -160,7 +161,7 @@ class Data:
             return False
         if self._known.get(file.place) == (found.st_size, found.st_mtime_ns, file.total):
             return True
-        # A machine that goes must not spend its last seconds on reading what is here.
+        # After a notice, the last seconds must not go into hashing files that are already here.
         if self.stop.is_set() or not _fits(path, file.total):
             return False
         self._known[file.place] = (found.st_size, found.st_mtime_ns, file.total)
@@ -168,11 +169,11 @@ class Data:
 
     def _fetch(self, file: WantedData) -> None:
         path = self._layout.data / file.place
-        # rmtree refuses a link, and what a link leads to is not ours to delete.
+        # Never through a link: its target is not ours to delete (rmtree refuses links, too).
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Side by side with the file, so that the rename cannot cross a disk.
+        # In the same folder as the file, because a rename cannot cross file systems.
         part = path.with_name(
             _PART + hashlib.sha256(path.name.encode("utf-8", "surrogateescape")).hexdigest()
         )
@@ -189,7 +190,7 @@ class Data:
             raise TornError(f"{address} has {held} bytes, not {file.size}")
         if found != wanted:
             raise TornError(f"{address} is not what its checksum says")
-        # Renamed when it is proven: a kill leaves a part, which the next try writes over from its beginning.
+        # Renamed after the checksum. A kill leaves a part, which the next try overwrites from its start.
         part.replace(path)
         status = path.stat()
         with self._lock:
@@ -197,7 +198,7 @@ class Data:
             self.done += file.size
 
     def _recall(self) -> None:
-        """Read what is known of the files from the last time."""
+        """Load the state of verified files from earlier starts."""
         self._known = {}
         for place, value in read_json(self._layout.data_state).items():
             if isinstance(value, list) and len(value) == 3:
@@ -209,11 +210,11 @@ class Data:
         write_atomically(self._layout.data_state, text)
 
     def _drop(self, wanted: Set[str]) -> None:
-        """Delete what was brought for other code and is not wanted now; what the job itself wrote stays."""
+        """Delete downloaded files that the present code does not want; files that the job wrote stay."""
         for place in sorted(set(self._known) - wanted):
             path = self._layout.data / place
             with contextlib.suppress(OSError):
-                # A job may have moved or deleted it itself.
+                # The job may have moved or deleted it.
                 path.unlink()
             for folder in path.parents:
                 if folder == self._layout.data:
@@ -221,19 +222,19 @@ class Data:
                 try:
                     folder.rmdir()
                 except OSError:
-                    break  # Something else is in it.
+                    break  # The folder is not empty.
             del self._known[place]
 
 
 def _sum_of(item: Dict[str, str]) -> str:
     if item.get("md5Hash"):
         return "md5:" + base64.b64decode(item["md5Hash"]).hex()
-    # Composed objects have no md5. Large ones come by gcloud, which compares this sum itself.
+    # Composed objects have no md5. Large ones are downloaded by gcloud, which verifies the crc32c itself.
     return "crc32c:" + item.get("crc32c", "")
 
 
 def _fits(path: Path, total: str) -> bool:
-    """Say whether a file has this sum; of one that only has a crc32c the standard library cannot tell."""
+    """Return whether a file has this checksum; False for a crc32c, which is too slow to compute here."""
     kind, _, wanted = total.partition(":")
     if kind not in ("sha256", "md5"):
         return False
@@ -241,13 +242,13 @@ def _fits(path: Path, total: str) -> bool:
 
 
 def _show(held: Path, code: Path) -> None:
-    """Let *code*, a place in the code folder, lead to *held*; what the code has there itself stays."""
+    """Link *code*, a path in the code folder, to *held*; whatever the code itself has there stays."""
     if code.is_symlink():
         return
     if not code.exists():
         code.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            # Another process of the push may have made it since the check above.
+            # `agent.pyz fetch` of a push may have created the link since the check above.
             code.symlink_to(held)
     elif code.is_dir() and held.is_dir():
         for child in held.iterdir():
@@ -261,9 +262,9 @@ REPORT_EVERY = 2.0
 
 def bring_data(parts: Parts) -> Optional[JobOutcome]:
     """
-    Return None when the data that the code asks for is here, else how the attempt ends.
+    Provide the data that the code asks for; return an outcome if that fails, else None.
 
-    Raises JobInterrupted at once when the agent is to end; what has come by then is kept.
+    Raise JobInterrupted as soon as the agent must end; files downloaded by then are kept.
     """
     data = Data(parts.settings.layout, parts.shared)
     if not data.wants():

@@ -1,4 +1,4 @@
-"""The job's folder and its variables, for a person who works on a machine by hand."""
+"""Set up the job's folder and variables for a person who works on the machine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from orchestrator.contract.redaction import Redactor
 
 def enter(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:
     """
-    Go into the folder of the job's code, and return the job's variables, its secrets among them.
+    Change to the folder of the job's code and return the job's variables, secrets included.
 
-    What belongs to one attempt is left out: a program that is run by hand must not report the job's steps.
-    Raises AgentError while the code is not here.
+    Variables of an attempt are left out, so that a command run by hand does not report steps of the job.
+    Raise AgentError while there is no code on the machine.
     """
     layout = settings.layout
     try:
@@ -41,7 +41,7 @@ def enter(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def program(settings: Settings, words: List[str], environ: Mapping[str, str]) -> List[str]:
-    """Return what to become: a shell, or one that runs a line, in the container of a job that has an image."""
+    """Return the command to run: a shell, or a shell that runs a line, inside the container of `job.image`."""
     if settings.image:
         return beside(settings, words[0] if words else None, environ)
     return ["bash", "-c", words[0]] if words else ["bash"]
@@ -52,6 +52,6 @@ def _secrets(environ: Mapping[str, str]) -> Dict[str, str]:
     try:
         return Secrets(own, Metadata.from_environ(own), Redactor()).read()
     except AgentError as error:
-        # Who looks into a machine may be looking for just that fault.
+        # Not fatal: the user may be here to investigate exactly this failure.
         print(f"tpuctl: the job's secrets are not set here: {error}", file=sys.stderr)
         return {}

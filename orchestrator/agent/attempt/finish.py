@@ -1,4 +1,4 @@
-"""From the job's end to the agent's: nothing that was trained stays behind on a machine that goes."""
+"""End the agent after its job, once everything that was trained is in the bucket."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from orchestrator.contract.unclaimed_manifest import Unclaimed, Why
 
 LEAST = 2.0
 LONGEST = 3600.0
-"""Seconds at most for the files of a job that was given up: its machine costs money, its files may be all."""
+"""Seconds to upload the files of a failed job: no checkpoint may hold them, but the machine is billed."""
 TICK = 0.2
 
 
 class Finish:
-    """Say how a finished job ends, once every worker's has ended and what no commit contains is in the bucket."""
+    """Decides how a finished job ends, after all workers have ended and their files are in the bucket."""
 
     def __init__(self, parts: Parts, player: Player) -> None:
         self._parts = parts
@@ -37,24 +37,26 @@ class Finish:
 
     def ending(self, attempt: Attempt, outcome: JobOutcome) -> Optional[Ending]:
         """
-        Return the ending, None when the gang goes on instead. Raises JobInterrupted.
+        Return the ending, None if the gang continues instead. Raise JobInterrupted.
 
-        Without a checkpoint that every worker has a part of, the job is not done, whatever its exit status.
+        Exit status 0 alone is not enough: the job is done only with a checkpoint that has a part of every
+        worker.
         """
         parts, since = self._parts, self._player.record.trains_since
         if parts.settings.worker and parts.committer.saved_nothing():
-            # Worker 0 looks for a whole checkpoint when it has heard of our end, so our part comes before it.
+            # Worker 0 looks for a complete checkpoint once this worker reports its end, so commit our part
+            # first.
             if not first_ended(parts, attempt):
                 return None
             parts.patiently("commit an empty part", parts.committer.follow_first)
-        # Every worker's part must be committed first: only then a list of the bucket tells whether it is
-        # whole.
+        # Only after every worker has committed its part does a list of the bucket show whether it is
+        # complete.
         if not all_ended(parts, attempt, outcome.reason):
             return None
         newest = parts.patiently("look for checkpoints", self._committed)
         committed = newest.step if newest is not None else None
         if newest is not None and parts.status.get("committed_step") is None:
-            # Of a bucket that the job writes to itself, the last commit may be another worker's.
+            # If the job writes to the bucket itself, another worker may have made the last commit.
             parts.status.set(committed_step=newest.step)
         found = parts.patiently("look for files", lambda: self.rescue.found(committed, since))
         if newest is not None and not found[0]:
@@ -69,7 +71,7 @@ class Finish:
         return Ending(EndingKind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {in_words(brought)}")
 
     def ended_earlier(self) -> None:
-        """Raise JobInterrupted when an earlier machine has kept what this very job had trained to its end."""
+        """Raise JobInterrupted if an earlier machine has uploaded the unclaimed files of this same job."""
         earlier = self._parts.patiently("look for unclaimed files", self.rescue.earlier)
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
@@ -78,21 +80,22 @@ class Finish:
             raise JobInterrupted(Ending(EndingKind.UNCLAIMED, why))
 
     def before(self, ending: Ending) -> None:
-        """Bring what no commit contains before the last word, for as long as the machine has."""
+        """Upload what no commit contains before the last report, for as long as the machine exists."""
         record, orders = self._player.record, self._parts.orders
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
         notice = ending.kind is EndingKind.NOTICE
         committed = self._parts.status.get("committed_step")
         if not notice:
-            # What the report says may be another worker's news by now; ten seconds are worth a better answer.
+            # The report's step may be outdated by another worker's commit, so spend up to 10 s on a fresh
+            # answer.
             with contextlib.suppress(AgentError, OSError):
                 newest = self._parts.catalogue.newest(10.0)
                 committed = newest.step if newest is not None else None
         gone_by = (orders.ended_at or time.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
         why = Why.NOTICE if notice else Why.FAILED
-        # A thread of its own, because no call to the bucket can be interrupted and the machine may go at any
+        # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any
         # time.
         work = threading.Thread(
             target=self.rescue.in_time, name="rescue", daemon=True,
@@ -104,12 +107,12 @@ class Finish:
         while work.is_alive() and time.monotonic() < end:
             work.join(TICK)
             if not notice and noticed_at is None and self._parts.status.get("notice"):
-                # Given up, and taken away meanwhile: what is not there in time will not be.
+                # Preempted while giving up: the remaining time is now that of a notice.
                 noticed_at = time.monotonic()
                 end = min(end, noticed_at + RESCUE)
 
     def _committed(self) -> Optional[Checkpoint]:
-        """Return the checkpoint that holds what was trained; of outputs only those of this run count."""
+        """Return the checkpoint with the training's result; outputs count only if they are of this incarnation."""
         parts, number = self._parts, self._parts.settings.incarnation
         if not parts.format.at_end or parts.settings.checkpoints.in_bucket:
             return parts.catalogue.newest(SECONDS)
@@ -117,7 +120,7 @@ class Finish:
 
 
 def in_words(brought: Unclaimed) -> str:
-    """Return in words what one worker has brought."""
+    """Return a sentence part about what one worker has uploaded."""
     if not brought.files:
         return "no file was found"
     count = len(brought.files)

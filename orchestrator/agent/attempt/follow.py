@@ -1,4 +1,4 @@
-"""Follow one start of the job: what it prints, reports and saves becomes the step of the heartbeat."""
+"""Follow one start of the job: its output, reports and saves give the step in the heartbeat."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from orchestrator.contract.printed.stream import Stream
 
 
 class Follower:
-    """Know how far the job is. *moved_at* is when its step last changed, by the monotonic clock."""
+    """The job's progress; *moved_at* is the monotonic time of the last change of its step."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.begin(trains=False)
 
     def begin(self, *, trains: bool) -> None:
-        """Forget the last start; *trains* is false for a command whose output is no training."""
+        """Reset for a new start; *trains* is false for a command that does not train, such as `job.setup`."""
         self._trains = trains
         self._stream = Stream()
         self._output = Output(self._parts.settings.progress)
@@ -35,23 +35,23 @@ class Follower:
 
     @property
     def reached(self) -> Optional[int]:
-        """Return the step that may prove the end of the training; a guessed step does not count."""
+        """Return the step that may prove the end of the training; None if it is only a guess."""
         return self._known.step if self._known.exact else self._saved()
 
     def take_output(self, data: bytes) -> None:
-        """Pass a piece of the job's output to log and step reader, from any thread. Never raises."""
+        """Pass output of the job to the log and the step reader; safe from any thread, never raises."""
         self._parts.log.write(data)
         if self._trains:
             self._stream.feed(data)
 
     def look(self, resumed: Optional[int], *, last: bool = False) -> None:
-        """Find out how far the job is; *last* says that it prints no more."""
+        """Update the progress from all sources; *last* means that the job has ended."""
         if not self._trains:
             return
         self._output.read(self._stream.lines(last))
         reported, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
         if reported.save_seconds is not None and reported.save_seconds != self._reported.save_seconds:
-            # The file stays until the job writes it again, so the same number is not a second save.
+            # The file keeps its content until the job rewrites it, so the same number is not a second save.
             self._parts.pace.take_reported(reported.save_seconds)
         self._reported = reported
         saved = self._saved()
@@ -70,12 +70,12 @@ class Follower:
         self._parts.status.trouble("loss", "the loss of the job is not a number" if now.odd_loss else "")
 
     def _saved(self) -> Optional[int]:
-        """Return the newest step that the job has saved, on disk or in the bucket; None if saves name no step."""
+        """Return the newest step that the job has saved, on disk or in the bucket; None if saves have no step."""
         steps = (self._parts.local.newest, self._parts.committer.proven)
         return max((step for step in steps if step is not None), default=None)
 
     def _measure(self, now: Known, saved: Optional[int], resumed: Optional[int]) -> None:
-        """Learn for how long saves stop the training, from steps that are seen at once."""
+        """Measure how long saves stop the training, from when steps and saves are first seen."""
         if now.source != self._known.source:
             self._stalls.forget()
         found: List[float] = []
@@ -84,7 +84,7 @@ class Follower:
         if saved is not None and saved > max(-1 if n is None else n for n in (self._save, resumed)):
             self._save = saved
             self._parts.pace.take_save(time.monotonic())
-            # A number of saves is no step.
+            # A count of saves is not a step.
             if not self._parts.status.get("committed_counted"):
                 found += self._stalls.saved(time.monotonic(), saved)
         for seconds in found:
@@ -95,7 +95,7 @@ class Follower:
         if not self._began or now.source != self._known.source:
             self._note_begin(now.step, resumed)
         self._rate.at(time.monotonic(), now.step, now.source)
-        # Another source may repeat the step of the one before, which is no progress of the job.
+        # A change of source may repeat the last step, which is no progress.
         if now.step == self._known.step:
             return
         self.moved_at = time.monotonic()
@@ -104,9 +104,9 @@ class Follower:
         self._began = True
 
     def _note_begin(self, step: int, resumed: Optional[int]) -> None:
-        """Note the first step that the job reports, and say so when it has not gone on from its checkpoint."""
+        """Record the first step after a start, and report a job that did not resume from its checkpoint."""
         self._parts.status.set(began_at=step)
-        # The number of a save that tells no step is a guess, and blames nobody.
+        # If saves are only counted, the number is a guess and proves nothing.
         counted = bool(self._parts.status.get("committed_counted"))
         ignored = resumed is not None and step < resumed and not counted
         text = f"the job begins at step {step}, but step {resumed} is restored: "

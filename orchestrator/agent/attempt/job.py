@@ -1,4 +1,4 @@
-"""The user's command as a process: own session, marked environment, output through a pipe."""
+"""Run the user's command as a process: own session, marked environment, output through a pipe."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PAUSE = 0.05
 
 class Job:
     """
-    Run *argv* in *folder*; every piece of its output goes to *output*.
+    The process that runs *argv* in *folder*; *output* is called with every piece of its output.
 
-    The pipe is emptied by a thread of the agent, so a full disk cannot stop the job from printing.
-    Raises UnsafeError, having started nothing, when it could leave a rehearsal.
+    A thread reads the pipe, so a full disk cannot block the job. Raise UnsafeError before the start if the
+    job could leave a rehearsal.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Job:
             argv,
             cwd=str(folder),
             env=dict(environ),
-            # A program that asks a question would wait for ever for an answer.
+            # A program that asks a question would otherwise wait forever.
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # Signals reach all of the job by one call, and none that was meant for the agent reaches the job.
+            # One call then signals the whole job, and signals for the agent do not reach it.
             start_new_session=True,
         )
         self._pump = threading.Thread(target=self._empty, name="job-output", daemon=True)
@@ -65,19 +65,19 @@ class Job:
         return self._process.poll()
 
     def ask_to_stop(self, number: signal.Signals, seconds: float) -> None:
-        """Send a signal to the job's process group and wait up to *seconds* until no process of the job is left."""
+        """Send a signal to the job's process group; wait up to *seconds* until no process of the job remains."""
         end = time.monotonic() + seconds
         with contextlib.suppress(ProcessLookupError):
-            # The leader may have ended, with children of its group still alive; then this reaches those.
+            # The leader may have ended while children of its group are alive; killpg reaches those too.
             os.killpg(self.session, number)
         while time.monotonic() < end and (self.exit_code() is None or processes_of(self._root, self.session)):
-            time.sleep(PAUSE)  # Its children are not ours to wait for: only a look tells that they are gone.
+            time.sleep(PAUSE)  # waitpid does not work for grandchildren, so poll.
 
     def clear(self) -> List[int]:
-        """Kill whatever is left of the job; return the ids of processes that do not die."""
+        """Kill all processes of the job; return the ids of those that survive."""
         living = clear(self._root, self.session)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # It is reaped here: as a zombie it would keep its id, and count as the living leader of the
+            # Reap the leader: as a zombie it keeps its id and would count as the living leader of the
             # session.
             self._process.wait(5)
         self._pump.join(5)
@@ -98,20 +98,22 @@ class Job:
 
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}
 """
-What a job gets unless the deployment file says otherwise. Python holds back what it writes to a pipe: the
-last lines of a job that is killed would be lost, and a job that prints would look stalled.
+Environment of the job unless the deployment file sets it.
+
+Python buffers its output to a pipe: the last lines of a killed job would be lost, and a job that prints would
+look stalled.
 """
 
 
 ALL_PROGRAMS = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-"""JAX would only keep what took a second to compile; of a program's start the many small ones are a third."""
+"""JAX caches only programs that took over a second to compile; the many small ones are a third of a start."""
 
 
 def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
     """
-    Return the environment of one start; *resume* is the restored checkpoint, empty for none.
+    Return the environment of one start; *resume* is the path of the restored checkpoint, "" for none.
 
-    `job_variables` describes what a job may rely on.
+    `job_variables` documents what a job may rely on.
     """
     settings = parts.settings
     step, every = attempt.resume_step, parts.pace.seconds()

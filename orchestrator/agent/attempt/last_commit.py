@@ -1,4 +1,4 @@
-"""The last commit of a job that is over: patient when the machine stays, bounded when it goes."""
+"""Make the last commit after the job has ended: without a limit if the machine stays, bounded if it goes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LAST_TRIES = 4
 
 def last_commit(parts: Parts, at_end: bool = False) -> str:
     """
-    Commit everything that the job has finished, waiting for the bucket as long as it takes.
+    Commit everything that the job has finished, and wait for the bucket as long as it takes.
 
-    With *at_end* the job itself is finished, so that outputs are whole now. Return what could not be
-    committed, empty when all is. Raises JobInterrupted.
+    *at_end* means that the job is finished, so that outputs are whole. Return what could not be committed, ""
+    if nothing. Raise JobInterrupted.
     """
     trouble = ""
     for _try in range(LAST_TRIES):
@@ -29,11 +29,11 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
                 continue
             if at_end and parts.format.at_end:
                 parts.patiently("commit the outputs", parts.committer.commit_outputs)
-        # Somebody else goes on from here, so nothing of ours is missing.
+        # A newer incarnation continues from the bucket, so nothing of ours is missing.
         except FencedError:
             return ""
         except FinalError as error:
-            # The job is over, so a folder that changed a moment ago is at rest now.
+            # The job has ended, so a folder that changed a moment ago does not change any more.
             trouble = str(error)
             say(f"last commit: {trouble}")
         else:
@@ -42,7 +42,7 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
 
 
 def commit_in_time(parts: Parts) -> None:
-    """Try the last commit for as long as a machine that is being taken away may have."""
+    """Try the last commit within the LAST_COMMIT seconds that a preempted machine has for it."""
 
     def commit() -> None:
         try:
@@ -53,14 +53,14 @@ def commit_in_time(parts: Parts) -> None:
 
     thread = threading.Thread(target=commit, name="last-commit", daemon=True)
     thread.start()
-    # The thread is not ended: it may still succeed while the last report is written.
+    # The thread keeps running and may still succeed while the last report is written.
     thread.join(LAST_COMMIT)
     if thread.is_alive():
         parts.status.trouble("last commit", f"not finished within {LAST_COMMIT:g} s")
 
 
 def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
-    """Commit what the job has finished, and return what its end means then. Raises JobInterrupted."""
+    """Commit what the job has finished; return the outcome in view of what is committed. Raise JobInterrupted."""
     if outcome.code == 0:
         parts.local.rest(in_order=True)
     trouble = last_commit(parts, at_end=outcome.verdict is JobVerdict.DONE)
@@ -75,7 +75,7 @@ def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
 
 
 def _target(parts: Parts) -> Optional[int]:
-    """Return the declared target, else the one that the newest checkpoint knows."""
+    """Return the declared target step, else the one stored in the newest checkpoint."""
     if parts.settings.target is not None or parts.settings.checkpoints.in_bucket:
         return parts.settings.target
     return parts.patiently("read the newest checkpoint", parts.local.target)

@@ -1,4 +1,4 @@
-"""One attempt on this worker: restore, set up, spawn, watch, last commit."""
+"""Play one attempt on this worker: restore, set up, start, watch, commit."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ MESSAGE = 500
 TICK = 0.1
 STALL_GRACE = 5.0
 NOT_BY_CHANCE = 2
-"""Failed starts in a row after which what an earlier machine had installed may be the cause."""
+"""Consecutive failed starts after which packages restored from an earlier machine are suspected."""
 
 
 class Player:
-    """Run attempts one after the other; *record* is what state/job.json says of the last one."""
+    """Runs attempts; *record* is the state of the last one, as in state/job.json."""
 
     def __init__(self, parts: Parts, record: StartRecord) -> None:
         self._parts = parts
@@ -49,9 +49,9 @@ class Player:
 
     def play(self, attempt: Attempt) -> JobOutcome:
         """
-        Run one attempt of the job to its end. When this returns or raises, no process of the job is left.
+        Run one attempt of the job to its end; no process of the job is left when this returns or raises.
 
-        Raises JobInterrupted after the job was stopped within its grace and the last commit was tried.
+        Raise JobInterrupted after the job was stopped within its grace and the last commit was tried.
         """
         parts = self._parts
         parts.committer.end()
@@ -84,14 +84,14 @@ class Player:
         return target is not None and attempt.resume_step is not None and attempt.resume_step >= target
 
     def _prepare(self, attempt: Attempt) -> Optional[JobOutcome]:
-        """Restore while the code comes and is set up; return None when the job can start."""
+        """Restore the checkpoint and install code, data and packages; return None when the job can start."""
         back = Task("restore", partial(bring_checkpoint, self._parts, attempt))
-        # Setup needs the code, and neither needs the checkpoint: both take minutes, so they overlap.
+        # Setup needs the code but not the checkpoint, and both take minutes, so they overlap.
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
         if attempt.failures == NOT_BY_CHANCE and self._parts.caches.came_back():
             self._without_what_came_back("the job has failed twice")
         image = Task("image", partial(bring_image, self._parts))
-        # Without an image of the job's own the key of what is kept is known at once.
+        # Without `job.image` the key of the caches is known already, so their download starts now.
         caches = Task("caches", self._parts.caches.bring) if self._parts.container is None else None
         failed = bring_data(self._parts)
         failed = self._wait(image) or failed
@@ -99,12 +99,12 @@ class Player:
             self._wait(caches or Task("caches", self._parts.caches.bring))
         failed = failed or self._made_ready(attempt)
         if failed is not None:
-            # The restore moves files, so it must be over before another attempt begins.
+            # The restore moves files, so it must end before another attempt starts.
             try:
                 self._wait(back)
             except JobInterrupted:
                 raise
-            except Exception as error:  # The attempt has failed already, for another reason.
+            except Exception as error:  # The attempt has already failed for another reason.
                 self._parts.status.trouble("restore", repr(error))
             return failed
         self._parts.status.set(phase="restore", message="")
@@ -113,7 +113,7 @@ class Player:
         return outcome
 
     def _made_ready(self, attempt: Attempt) -> Optional[JobOutcome]:
-        """Install what the job needs; what an earlier machine had installed must not be why that fails."""
+        """Install what the job needs; if that fails with packages of an earlier machine, retry without them."""
         failed = bring_python(self._parts) or self._set_up(attempt)
         if failed is None or failed.verdict is not JobVerdict.FAILED or not self._parts.caches.came_back():
             return failed
@@ -129,7 +129,7 @@ class Player:
         self._parts.patiently("remove the packages", self._parts.caches.discard)
 
     def _wait(self, task: Task[T]) -> T:
-        """Return what came of a task, or raise it; raises JobInterrupted at once when the agent is to end."""
+        """Return a task's result or raise its exception; raise JobInterrupted as soon as the agent must end."""
         while task.is_alive():
             self._parts.orders.wait(TICK)
         return task.result()
@@ -148,14 +148,14 @@ class Player:
         )
         if outcome.verdict is JobVerdict.DONE:
             self._parts.status.time("setup_done")
-            # After the setup: killed in between, it runs once more, which a setup has to bear.
+            # Written after the setup: a kill in between runs the setup again, which it must tolerate.
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
         return JobOutcome(outcome.verdict, outcome.reason.replace("the job", "the setup command"))
 
     def _train(self, attempt: Attempt) -> JobOutcome:
         parts, settings = self._parts, self._settings
-        # At each start, so that a new version of a secret counts without a push.
+        # Read at each start, so that a new version of a secret applies without a push.
         secrets = parts.patiently("read the secrets", parts.secrets.read)
         number = f"{'save' if self._restored.counted else 'step'} {attempt.resume_step}"
         origin = "start from the beginning" if attempt.resume_step is None else f"resume from {number}"
@@ -174,12 +174,13 @@ class Player:
             parts.log.line(f"--- {note} ---")
         parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
         self._remember(starts=self.record.starts + 1)
-        # Reported before it happens: a machine that loses its disk learns from the bucket that it had started.
+        # Reported before the start: a machine that loses its disk learns from the bucket that the job had
+        # started.
         with contextlib.suppress(AgentError, OSError):
             parts.heartbeat_writer.report(5.0, at_once=True)
-        # Beyond the target there is only a guessed count: a proven step would have ended the job before.
+        # Beyond the target the count is only a guess: with a proven step the job would be done.
         proven = not self._is_beyond(attempt)
-        # A checkpoint that was passed over is still in the job's own bucket: it must not count as progress.
+        # A skipped checkpoint is still in the job's own bucket and must not count as progress.
         floor = attempt.reached if settings.checkpoints.in_bucket else attempt.resume_step
         parts.committer.begin(attempt.attempt, floor, proven=proven, starting=True)
         environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
@@ -191,12 +192,13 @@ class Player:
         if outcome.verdict is JobVerdict.OVERTAKEN:
             return outcome
         if outcome.code == 0:
-            # Before the commit, which may take long: an agent killed in it must not start the finished job again.
+            # Before the commit, which may take long: an agent killed in it must not run the finished job
+            # again.
             self._remember(finished=outcome.reason, reached=self._follower.reached)
         return conclude(parts, attempt, outcome)
 
     def once_more(self, attempt: Attempt) -> JobOutcome:
-        """Commit and judge a job that ended with status 0 under an earlier agent, without starting it again."""
+        """Commit and judge a job that exited with status 0 under an earlier agent, without running it again."""
         status, step = self._parts.status, attempt.resume_step
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
         self._parts.committer.begin(attempt.attempt, step, proven=not self._is_beyond(attempt))
@@ -212,15 +214,15 @@ class Player:
         target: Optional[int] = None,
         framework: Optional[Format] = None,
     ) -> JobOutcome:
-        """Run a command to its end; *framework* is None for `job.setup`, which trains nothing."""
+        """Run a command to its end; *framework* is None for `job.setup`, which does not train."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
-            # It is of the start before: a job that reports no steps would seem to stand at that one.
+            # The file is from the start before; its step would be taken for the present one.
             layout.progress.unlink()
         self._follower.begin(trains=framework is not None)
         parts.log.begin_tail()
         if framework is not None:
-            # The job is about to write there. During `job.setup` the restore still owns that folder.
+            # The job will write there from now on. During `job.setup` the restore still uses that folder.
             parts.local.forget()
         self._remember(
             incarnation=self._settings.incarnation,
@@ -240,7 +242,7 @@ class Player:
         except OSError as error:
             return JobOutcome(JobVerdict.FAILED, f"the job cannot be started: {error}")
         try:
-            # If this fails, the processes are still found by the mark in their environment.
+            # If this fails, the mark in their environment still identifies the processes.
             with contextlib.suppress(OSError):
                 self.record = records.save(layout, self.record.with_session(job.session))
             if framework is not None:
@@ -254,7 +256,7 @@ class Player:
             self._clear(job)
             if framework is not None and job.exit_code() == 0:
                 parts.local.rest(in_order=True)
-            # Before the commit: the machine may be gone when that is over.
+            # Before the commit, since the machine may be gone when that ends.
             self._follower.look(attempt.resume_step, last=True)
             commit_in_time(parts)
             raise
@@ -264,7 +266,7 @@ class Player:
             parts.status.set(exit_code=job.exit_code())
 
     def _remember(self, **changes: Any) -> None:
-        """Write state/job.json, before what it records happens; a full disk is waited for."""
+        """Write state/job.json before the event that it records; wait while the disk is full."""
         save = partial(records.save, self._settings.layout, self.record, **changes)
         self.record = self._parts.patiently("write state/job.json", save)
 
@@ -279,7 +281,7 @@ class Player:
             self._follower.look(attempt.resume_step, last=code is not None)
             committed = self._parts.committer.proven
             if code is not None:
-                # Its last save may show which framework this is, and so what the exit status means.
+                # The last save may reveal the framework, and thus the meaning of the exit status.
                 with contextlib.suppress(OSError):
                     self._parts.local.steps()
                 return judge(code, target, self._follower.reached, committed, framework)
@@ -302,7 +304,7 @@ class Player:
         return time.monotonic() - max(self._follower.moved_at, self._parts.log.last_at) > self._settings.stall
 
     def _clear(self, job: Job) -> None:
-        """Return when no process of the job is left: a second job beside it would overwrite its files."""
+        """Wait until no process of the job is left: a second job beside it would overwrite its files."""
         while True:
             living = job.clear()
             self._parts.status.trouble("clear", f"processes {living} do not die" if living else "")

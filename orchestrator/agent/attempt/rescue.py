@@ -1,4 +1,4 @@
-"""What no checkpoint contains: noticed while the job runs, and brought to the bucket before its machine goes."""
+"""Rescue files that no checkpoint contains: report them during the run, upload them before the machine goes."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from orchestrator.contract.unclaimed_manifest import (
 
 T = TypeVar("T")
 Call = Callable[[str, Callable[[], Any]], Any]
-"""Does what the second argument does, again as long as it is worth it; the first one names it for people."""
+"""Runs its second argument with retries; the first one names the action in messages."""
 ByContent = Dict[Tuple[str, int], UnclaimedFile]
-"""What the bucket holds by sha256 and size."""
+"""Files in the bucket by (sha256, size)."""
 SPACING = 1.0
-"""Seconds between two partial manifests: the bucket takes about one write a second of one object."""
+"""Seconds between two partial manifests; Cloud Storage allows about one write a second for one object."""
 CHANGES = 3
-"""Reads of a file that changes meanwhile before it is left out: the job is over, somebody else writes it."""
+"""Reads of a changing file before it is skipped: the job has ended, so some other program writes it."""
 REMEMBERED = 20
-"""Earlier incarnations whose files are not uploaded again."""
+"""Number of earlier incarnations whose manifests are read, so that their files are not sent again."""
 PARALLEL = 4
 
 
 class OutOfTimeError(AgentError):
-    """Say that the machine goes before everything is brought."""
+    """The time before the machine goes is over; some files are not uploaded."""
 
 
 class Rescue:
     """
-    Upload what `leftovers` finds, write the manifest last, and tell of it in the heartbeat.
+    Uploads what `leftovers` finds, writes the manifest last, and reports it in the heartbeat.
 
-    Killed at any line it goes on from the partial manifest: what lies in the bucket with the same sha256,
-    also from an earlier machine, is not sent again.
+    After a kill the next one continues from the partial manifest. Contents that the bucket already has, also
+    from earlier machines, are not sent again.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -71,18 +71,18 @@ class Rescue:
 
     def after_the_end(self, attempt: Attempt, committed: Optional[int], files: Leftovers) -> Unclaimed:
         """
-        Bring *files* of a job that has ended, waiting for the bucket as long as it takes.
+        Upload *files* of a job that has ended, and wait for the bucket as long as it takes.
 
-        Raises JobInterrupted; the next agent, or the last word of this one, goes on with it.
+        Raise JobInterrupted; the next agent, or `in_time`, then continues.
         """
         manifest = self._manifest(attempt.attempt, Why.ENDED if committed is None else Why.BESIDE)
         return self._bring(*files, manifest, self._parts.patiently)
 
     def in_time(self, why: Why, attempt: int, committed: Optional[int], since: float, seconds: float) -> None:
         """
-        Bring what can be brought within *seconds*, newest first.
+        Upload what fits into *seconds*, newest first.
 
-        With a checkpoint in the bucket only what looks like a save is worth the time of a machine that goes.
+        If the bucket has a checkpoint, only files that look like saves are uploaded.
         """
         self._until = time.monotonic() + seconds
         try:
@@ -95,14 +95,14 @@ class Rescue:
             self._parts.status.trouble("unclaimed", f"not everything is in the bucket: {error}")
 
     def earlier(self) -> Tuple[Unclaimed, ...]:
-        """Return what an earlier machine has kept of this very job, when it had ended with status 0."""
+        """Return the unclaimed files of earlier machines on which this same job exited with status 0."""
         settings = self._settings
         return ended_before(
             self._manifests(), settings.incarnation, settings.bundle, settings.settings_digest
         )
 
     def report(self, manifest: Unclaimed) -> None:
-        """Show in the heartbeat what lies in the bucket."""
+        """Put what is in the bucket into the heartbeat."""
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
         place, _, name = shown.partition("/")
@@ -115,7 +115,7 @@ class Rescue:
         )  # fmt: skip
 
     def state_of(self, place: str, name: str) -> str:
-        """Return what the save is worth that holds a file of the checkpoint folder; empty where none does."""
+        """Return the state of the save that contains a file of the checkpoint folder, "" if none does."""
         if place != SavedPlace.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
             return ""
         with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ class Rescue:
         return ""
 
     def recall(self) -> None:
-        """Show what an earlier agent of this machine has brought, if it has."""
+        """Put what an earlier agent of this machine has uploaded into the heartbeat."""
         name = manifest_name(self._settings.incarnation, self._settings.worker)
         held = self._parts.patiently("read the manifest", lambda: self._parts.bucket.read(name))
         with contextlib.suppress(TornError):
@@ -142,7 +142,7 @@ class Rescue:
     def _bring(
         self, found: List[FoundFiles], skipped: List[Skipped], manifest: Unclaimed, call: Call
     ) -> Unclaimed:
-        """Upload what is missing and write the manifest; *call* repeats what the bucket refuses for a moment."""
+        """Upload what is missing and write the manifest; *call* retries failures of the bucket."""
         known: ByContent = {}
         taken: Dict[str, UnclaimedFile] = {}
         brought: Dict[str, UnclaimedFile] = {}
@@ -150,9 +150,9 @@ class Rescue:
             for stored in one.files:
                 known[stored.sha256, stored.size], taken[stored.object] = stored, stored
                 if (one.incarnation, one.worker) == (manifest.incarnation, manifest.worker):
-                    # A manifest that is written again names what it named before: nothing gets lost of it.
+                    # A rewritten manifest keeps the entries that it had before.
                     brought[stored.name] = stored
-        # A manifest may name what somebody has deleted since: then it is sent again.
+        # Files named by a manifest may have been deleted since; those are sent again.
         there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCLAIMED)))
         known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
         if manifest.why is Why.ENDED:
@@ -170,7 +170,8 @@ class Rescue:
                 manifest = self._with(manifest, brought, skipped)
                 if time.monotonic() - self._written >= SPACING:
                     self._write(manifest, call)
-        # `complete` only in the last write: killed before it, the next agent goes on from the partial one.
+        # `complete` only in the last write: after a kill before it, the next agent continues from the partial
+        # one.
         manifest = replace(self._with(manifest, brought, skipped), complete=True)
         self._write(manifest, call)
         say(f"unclaimed/: {len(brought)} files, {manifest.size} bytes, {len(skipped)} not brought")
@@ -183,7 +184,7 @@ class Rescue:
     def _keep(
         self, one: FoundFiles, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
     ) -> "UnclaimedFile | Skipped":
-        """Return the file as the bucket holds it, uploaded or there already, or why it is not brought."""
+        """Return the file as stored in the bucket, or the reason why it is skipped."""
         for _try in range(CHANGES):
             try:
                 stored = self._sent(one, known, taken, call)
@@ -199,8 +200,8 @@ class Rescue:
     def _sent(
         self, one: FoundFiles, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
     ) -> Optional[UnclaimedFile]:
-        """Return the file once it is in the bucket, None when other bytes were sent than were read before."""
-        # Read once more by the upload: if the file changed in between, the two digests differ.
+        """Upload the file unless the bucket has it; return None if its bytes changed between hash and upload."""
+        # The upload reads the file again; different digests show that it changed.
         digest, size = sha256_of(one.path), one.path.stat().st_size
         held = known.get((digest, size))
         if held is not None:
@@ -213,11 +214,11 @@ class Rescue:
         try:
             return self._parts.bucket.upload(target, path, size)
         except OSError as error:
-            # The disk's fault, not the bucket's: to wait does not help, and other files are to be brought.
+            # An error of the disk, so waiting cannot help; the other files are still uploaded.
             raise TornError(f"{path}: {error}") from error
 
     def _write(self, manifest: Unclaimed, call: Call) -> None:
-        """Write the manifest; what a partial one names is in the bucket already."""
+        """Write the manifest; every file that it names is already in the bucket."""
         name = manifest_name(manifest.incarnation, manifest.worker)
         call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
         self._written = time.monotonic()
@@ -239,7 +240,7 @@ class Rescue:
         ]
 
     def _hurried(self, doing: str, call: Callable[[], T]) -> T:
-        """Return the result of *call*, repeated after errors until the time is over; then raise OutOfTimeError."""
+        """Run *call*, with retries until the time is over; then raise OutOfTimeError."""
         failures = 0
         while True:
             try:
@@ -252,16 +253,16 @@ class Rescue:
                     raise OutOfTimeError(f"{doing}: {error}") from error
                 self._parts.status.trouble("unclaimed", f"{doing}: {error}")
                 failures += 1
-                # A plain sleep: this agent is ending and takes no more orders.
+                # A plain sleep, since this agent is ending and ignores further orders.
                 time.sleep(min(PAUSES.after(failures), remaining))
 
 
 def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:
-    """Return the manifests up to *incarnation*, newest last, without those that cannot be read."""
+    """Return the readable manifests up to *incarnation*, newest last."""
     found = []
     named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
     numbers = sorted(int(one) for one in named if one.isdecimal() and int(one) <= incarnation)
-    # After a hundred replacements it is cheaper to send an old file again than to read all manifests.
+    # After many replacements, sending an old file again is cheaper than reading all manifests.
     for number in numbers[-REMEMBERED:]:
         for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
             held = bucket.read(name) if parse_name(name) else None
@@ -273,12 +274,12 @@ def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:
 
 
 QUIET = 4
-"""Heartbeats for which a save may lie there without any commit."""
+"""Heartbeats that a save may exist without any commit before it is reported."""
 _Named = Tuple[SavedPlace, str]
 
 
 class Uncommitted:
-    """Report in the heartbeat a file that looks like a save, as long as nothing is committed."""
+    """Reports in the heartbeat that files look like saves although nothing is committed."""
 
     def __init__(self, parts: Parts, rescue: Rescue, since: Callable[[], float]) -> None:
         self._parts = parts
@@ -287,18 +288,18 @@ class Uncommitted:
         self._found_at: Dict[_Named, float] = {}
 
     def look(self) -> None:
-        """Update the heartbeat's `uncommitted` fields. Raises OSError or AgentError."""
+        """Update the heartbeat's `uncommitted` fields. Raise OSError or AgentError."""
         status = self._parts.status
         if status.get("phase") != "run" or self._parts.format.at_end:
             return
         if status.get("committed_step") is not None:
             status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
-        # By our clock: a job may set the files' times to anything.
+        # By our own clock, since a job may set any modification time.
         now, named = time.monotonic(), self._names()
         self._found_at = {one: self._found_at.get(one, now) for one in named}
         quiet = QUIET * self._parts.settings.heartbeat
-        # The newest comes first: it is what people have to look at.
+        # Report the newest one, which matters most.
         lying = [one for one in named if now - self._found_at[one] >= quiet]
         place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
         state = self._rescue.state_of(place, name)
@@ -308,7 +309,7 @@ class Uncommitted:
         status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:
-        """Return what looks like a save and is not about to be committed, newest first."""
+        """Return files that look like saves and are not about to be committed, newest first."""
         if self._parts.settings.checkpoints.in_bucket:
             prefix = self._parts.catalogue.prefix()
             names, folders = self._parts.bucket.level(prefix)

@@ -1,4 +1,4 @@
-"""For how long saves stop the training: by when steps are made, whatever else a save still does meanwhile."""
+"""Measure for how long saves stop the training, from the times at which steps are made."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from statistics import median
 from typing import Deque, List, Optional, Tuple
 
 MOST_STEPS = 8192
-"""Steps whose times are remembered: at ten looks a second those of a quarter of an hour."""
+"""Steps whose times are kept: a quarter of an hour at ten polls a second."""
 USUAL = 200
-"""Spans between two known steps from which it is learnt how long a step takes ..."""
+"""Largest number of spans between known steps from which the usual time of a step is computed."""
 FEWEST = 8
-"""... and fewer than these tell nothing: where each span holds a save, a step cannot be told from a save."""
+"""Smallest number of such spans. With fewer, a step cannot be told from a save in each of them."""
 LATE = 900.0
-"""Seconds after its step by which a save must be seen, else its number counts something else than steps."""
+"""Seconds after its step within which a save must appear; later, its number does not count steps."""
 PENDING = 8
 
 
 class SaveStalls:
     """
-    Measure by how much longer than usual the steps around a save took.
+    Measures how much longer than usual the steps around a save took.
 
-    A save that another thread writes while steps go on costs next to nothing, however long it lasts. What the
-    job does beside each save, as an evaluation at the same step, cannot be told from it.
+    A save written by another thread while the training continues costs almost nothing, however long it takes.
+    Work that the job does together with each save, such as an evaluation, is counted as part of the save.
     """
 
     def __init__(self) -> None:
@@ -31,26 +31,26 @@ class SaveStalls:
         self._saves: Deque[int] = deque(maxlen=USUAL)
 
     def forget(self) -> None:
-        """Forget everything, because the job starts again or another source tells its step."""
+        """Reset, because the job restarts or another source reports its step."""
         self._steps.clear()
         self._pending.clear()
         self._saves.clear()
 
     def step(self, now: float, step: int) -> List[float]:
-        """Note that *step* was first seen *now*; return what has become known by that, in seconds for each save."""
+        """Record that *step* was first seen at *now*; return newly measured stalls, in seconds for each save."""
         if self._steps and step <= self._steps[-1][1]:
-            self.forget()  # The job counts anew.
+            self.forget()  # The job has restarted its count.
         self._steps.append((now, step))
         return self._settled()
 
     def saved(self, now: float, step: int) -> List[float]:
-        """Note that a save of *step* was first seen *now*, and return the same."""
+        """Record that a save of *step* was first seen at *now*; return newly measured stalls as `step` does."""
         self._saves.append(step)
         self._pending.append((now, step))
         return self._settled()
 
     def _settled(self) -> List[float]:
-        """Return the stalls of the saves after which the job has gone on."""
+        """Return the stalls of pending saves after which at least two steps were made."""
         found: List[float] = []
         while self._pending and self._steps and self._steps[-1][1] > self._pending[0][1] + 1:
             found_at, save = self._pending.popleft()
@@ -59,7 +59,7 @@ class SaveStalls:
         return found
 
     def _stall(self, save: int, found_at: float) -> Optional[float]:
-        # Some programs report a step before its save and some after it, some count from 0 and some from 1.
+        # Programs differ: some report a step before its save, some after it; some count from 0, some from 1.
         before = [number for number, (_, step) in enumerate(self._steps) if step < save]
         after = next((number for number, (_, step) in enumerate(self._steps) if step > save + 1), None)
         if not before or after is None:
@@ -75,7 +75,7 @@ class SaveStalls:
         return max(0.0, ended - began - (last - first) * usual)
 
     def _usual(self, until: int) -> Optional[float]:
-        """Return the seconds that a step takes where there was no save."""
+        """Return the median seconds of a step without a save; None if too few are known."""
         steps = list(self._steps)[max(0, until - USUAL) : until + 1]
         spans = [
             (ended - began) / (last - first)

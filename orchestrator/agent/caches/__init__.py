@@ -1,1 +1,1 @@
-"""What a machine has installed, compiled or downloaded, kept for the next one."""
+"""Keep what a machine has installed, compiled or downloaded for the next machines."""

@@ -1,4 +1,4 @@
-"""Keep what a machine installed, compiled and downloaded for the next ones, while its job runs."""
+"""Store what this machine has installed, compiled and downloaded, while its job runs."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from orchestrator.contract.machine_errors import AgentError, PreconditionError, 
 from orchestrator.contract.object_names import CACHES
 
 AFTER_START = 60.0
-"""Seconds of a job's run after which what it installed is kept, though it reports no step."""
+"""Seconds after the start of a job without steps after which its packages are stored."""
 MOST_TIMES = 3
-"""How often one machine packs its packages: a program that changes one again and again must not fill the bucket."""
+"""Times that one machine stores its packages, so that a job which keeps changing them cannot fill the bucket."""
 MANY = 64
-"""Pieces of one cache after which it is packed anew, as a whole."""
+"""Pieces of a cache after which it is packed again as a whole."""
 A_DAY = 86_400.0
 LOWEST = 19
-"""The priority of what packs."""
+"""The nice value of packing."""
 
 
 class CacheKeeper:
-    """Pack and upload what is new in the caches of this machine; a *shared* one others fill at the same time."""
+    """Packs and uploads new files of this machine's caches; *shared* caches are also filled by other machines."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CacheKeeper:
         self._looked = 0.0
 
     def keep(self) -> None:
-        """Keep what is new since the last look; called again and again by a thread of its own."""
+        """Store what is new since the last call; called periodically by a thread of its own."""
         status, timings = self._status, self._status.body()["timings"]
         if status.get("phase") != "run" or "spawned" not in timings:
             return
@@ -79,7 +79,7 @@ class CacheKeeper:
             now = len(programs(self._settings.layout))
             status.set(programs_back=back, programs_compiled=max(0, now - back))
         rests = time.monotonic() - self._looked < LOOKS * self._settings.heartbeat
-        # All workers have the same; one of them keeps it.
+        # All workers have the same caches, so worker 0 alone stores them.
         if self._settings.worker or (self._looked and rests):
             return
         _yield_to_the_job()
@@ -92,13 +92,13 @@ class CacheKeeper:
         self._looked = time.monotonic()
 
     def store(self, cache: Cache) -> str:
-        """Pack and upload one cache if it has changed; return what is in the way, empty for nothing."""
+        """Store one cache if it has changed; return what prevents it, "" for nothing."""
         now, known = self._caches.files(cache), self._caches.known(cache.name)
         files: Files = known.get("files", {}) if known.get("key") == cache.key else {}
         new = [one for member, one in now.items() if files.get(member) != one.state]
         gone = [member for member in files if member not in now]
         if not cache.grows:
-            # Python writes these at the first import; they alone are no other environment.
+            # Python writes these at the first import; they alone do not make a new environment.
             new = [one for one in new if "__pycache__" not in one.member]
             gone = [member for member in gone if "__pycache__" not in member]
         if not new and not gone:
@@ -130,7 +130,7 @@ class CacheKeeper:
         return ""
 
     def _made_meanwhile(self, cache: Cache, now: Mapping[str, CacheFile]) -> bool:
-        """Say whether another machine has kept the same since this one began; take it as known then."""
+        """Return whether another machine has stored the same cache meanwhile; if so, record it as known."""
         held = (
             self._bucket.read(manifest_name(cache.name, cache.key))
             if cache.name in self._caches.missing
@@ -151,7 +151,7 @@ class CacheKeeper:
         return True
 
     def _publish(self, cache: Cache, manifest: CacheManifest, known: Mapping[str, Any], files: Files) -> None:
-        """Write the manifest, which makes the pieces count, and forget old ones."""
+        """Write the manifest, which makes the pieces valid, then delete old keys."""
         name, data = manifest_name(cache.name, cache.key), manifest.text().encode()
         if len(data) > IN_MEMORY:
             raise AgentError(f"its manifest would have {len(data):,} bytes")
@@ -161,7 +161,8 @@ class CacheKeeper:
         except PreconditionError:
             held = self._bucket.read(name)
             same = held is not None and held.data == data
-            # Another machine was first, or our own first try had arrived. Next time all of it is looked at anew.
+            # Another machine was first, or our own first request had arrived. If the content differs, the
+            # next call compares everything again.
             made, files = held.generation if held is not None else 0, files if same else {}
         times = known.get("times", 0) + 1 if known.get("key") == cache.key else 1
         body = {"key": cache.key, "times": times, "generation": made, "restored": bool(known.get("restored"))}
@@ -171,7 +172,7 @@ class CacheKeeper:
         self._retain()
 
     def _packed(self, cache: Cache, files: List[CacheFile]) -> List[PackedPiece]:
-        """Pack and upload files in pieces. Raises TornError for one that changes: the next look packs it."""
+        """Pack and upload files in pieces. Raise TornError for a file that changes; the next call packs it."""
         paths = [os.fsencode(str(p)) for p in cache.places.values()] if self._caches.moves else []
         folder = self._settings.layout.root / f"{OURS}pack"
         shutil.rmtree(str(folder), ignore_errors=True)
@@ -196,12 +197,12 @@ class CacheKeeper:
             shutil.rmtree(str(folder), ignore_errors=True)
 
     def _may_go_on(self) -> None:
-        """Raise AgentError when the machine is about to go: its last seconds belong to the checkpoint."""
+        """Raise AgentError after a preemption notice, whose seconds belong to the checkpoint."""
         if self._orders.ended_at is not None or self._status.get("notice"):
             raise AgentError("the machine is about to go")
 
     def _retain(self) -> None:
-        """Remove the oldest keys of each cache, and after a day the pieces that none of the others names."""
+        """Delete the oldest keys of each cache, and pieces older than a day that no manifest names."""
         items, _ = self._bucket.first_page(CACHES, deep=True)
         _age, now = self._bucket.age(CACHES)
         wanted = {one.name for one in self._caches.wanted}
@@ -224,13 +225,13 @@ class CacheKeeper:
             else:
                 used |= {one.object for one in pieces}
         for item in items:
-            # Another machine may be about to name what it has just sent.
+            # Another machine may have uploaded this piece and not yet written its manifest.
             old = now - seconds_of(str(item["updated"])) > A_DAY
             if item["name"].startswith(PIECES) and item["name"] not in used and old:
                 self._bucket.delete(item["name"], int(item["generation"]))
 
 
 def _yield_to_the_job() -> None:
-    """Give this thread, and the zstd that it starts, what the job leaves of the machine."""
+    """Lower the priority of this thread and of the zstd processes that it starts."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)

@@ -1,4 +1,4 @@
-"""Archives of a cache: what lies in some folders packed piece by piece, and unpacked beside its place."""
+"""Pack folders of a cache into archives, piece by piece, and unpack them beside their place."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from orchestrator.contract.file_checksum import sha256_of
 from orchestrator.contract.machine_errors import TornError
 
 PREFIX = "prefix"
-"""The place of what pip adds to the image's own Python, shared with the image's own files."""
+"""The place that pip installs into in the image's own Python, shared with the image's files."""
 IN_PREFIX = frozenset({"bin", "etc", "include", "lib", "lib64", "man", "share"})
-"""What pip installs into; programs of the system write beside it, for example below /usr/local/var."""
+"""Folders that pip installs into; other programs write beside them, for example below /usr/local/var."""
 OURS = ".tpuctl-"
-"""Begins the names of what we put into a folder for a moment; never packed."""
+"""Prefix of temporary names that we create in a folder; never packed."""
 PIECE = 64 << 20
-"""Bytes after which a piece is full: pieces are packed and unpacked side by side."""
+"""Bytes of a full piece; pieces are packed and unpacked in parallel."""
 BLOCK = 1 << 18
 LONGEST_TEXT = 1 << 20
 LEVEL = "-3"
 CREDENTIALS = frozenset({"token", "stored_tokens", ".netrc", ".pypirc", ".git-credentials"})
-"""Names of files that hold a login, such as that of the Hugging Face hub; never packed."""
+"""Names of files with credentials, such as the token of the Hugging Face hub; never packed."""
 
 
 @dataclass(frozen=True)
 class CacheFile:
-    """Hold what a look at one file, link or folder showed; *member* is its name in an archive."""
+    """One file, link or empty folder as found on disk; *member* is its name in an archive."""
 
     member: str
     path: str
@@ -47,17 +47,17 @@ class CacheFile:
 
     @property
     def is_folder(self) -> bool:
-        """Say whether it is a folder; only empty ones are packed, for the others are made by their files."""
+        """Return whether it is a folder; only empty ones are packed, since files create their own."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def state(self) -> List[int]:
-        """Return what changes when the file changes."""
+        """Return values that change whenever the file changes."""
         return [self.size, self.modified]
 
 
 def look(places: Mapping[str, Path]) -> Dict[str, CacheFile]:
-    """Return all files, links and empty folders below *places* by member; what cannot be read is left out."""
+    """Return files, links and empty folders below *places* by member name; unreadable ones are left out."""
     found: Dict[str, CacheFile] = {}
     for name, folder in places.items():
         for one in _below(name, folder):
@@ -93,7 +93,7 @@ def _below(member: str, folder: Path) -> Iterator[CacheFile]:
 
 
 def in_pieces(found: Sequence[CacheFile]) -> List[List[CacheFile]]:
-    """Return the files in the order of their names, cut into pieces."""
+    """Return the files sorted by name and cut into pieces."""
     pieces: List[List[CacheFile]] = []
     room = 0
     for one in sorted(found, key=lambda file: file.member):
@@ -107,7 +107,7 @@ def in_pieces(found: Sequence[CacheFile]) -> List[List[CacheFile]]:
 
 @dataclass(frozen=True)
 class PackedPiece:
-    """Hold a piece that lies at *path*; *naming* and *fixed* as in `CacheManifest`."""
+    """A packed piece at *path*; *naming* and *fixed* as in `CacheManifest`."""
 
     piece: Piece
     path: Path
@@ -119,9 +119,9 @@ def pack(
     files: Sequence[CacheFile], path: Path, paths: Sequence[bytes], check: Callable[[], None]
 ) -> PackedPiece:
     """
-    Write files to one archive at *path*. Raises OSError, and TornError for a file that changes meanwhile.
+    Write files to one archive at *path*. Raise OSError, and TornError for a file that changes meanwhile.
 
-    *paths* are looked for in each file; *check* is called before each and may raise.
+    *paths* are searched for in each file; *check* is called before each file and may raise.
     """
     naming: List[str] = []
     fixed = ""
@@ -147,8 +147,8 @@ def pack(
 
 
 def _add(tar: tarfile.TarFile, entry: tarfile.TarInfo, one: CacheFile, paths: Sequence[bytes]) -> str:
-    """Add one file; say whether it holds one of *paths* as `text`, as a `program`, or not at all."""
-    # O_NOFOLLOW: a link that has taken the file's place since the look may lead anywhere.
+    """Add one file; return "text" or "program" if it contains one of *paths*, else "". Raise TornError."""
+    # O_NOFOLLOW: the file may have been replaced by a link, which may lead anywhere.
     with os.fdopen(os.open(one.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         entry.size = one.size
         try:
@@ -158,7 +158,7 @@ def _add(tar: tarfile.TarFile, entry: tarfile.TarInfo, one: CacheFile, paths: Se
         about = os.fstat(file.fileno())
         if [about.st_size, about.st_mtime_ns] != one.state:
             raise TornError(f"{one.path} changed while it was read")
-        # Python gives the code of a .pyc file its new path when it loads it.
+        # Python corrects the path in a .pyc file when it loads it.
         if not paths or not one.size or one.path.endswith(".pyc"):
             return ""
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -169,7 +169,7 @@ def _add(tar: tarfile.TarFile, entry: tarfile.TarInfo, one: CacheFile, paths: Se
 
 @contextlib.contextmanager
 def _packer(kind: str, path: Path) -> Iterator[IO[bytes]]:
-    """Give what compresses into *path*. Raises OSError when that fails."""
+    """Yield a file object that compresses into *path*. Raise OSError."""
     with path.open("wb") as out:
         if kind == "gz":
             with gzip.GzipFile("", "wb", 1, out, mtime=0) as sink:
@@ -185,7 +185,7 @@ def _packer(kind: str, path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _unpacker(kind: str, path: Path) -> Iterator[IO[bytes]]:
-    """Give what *path* holds, uncompressed. Raises TornError when zstd cannot read it."""
+    """Yield the uncompressed content of *path*. Raise TornError if zstd cannot read it."""
     if kind == "gz":
         with gzip.open(str(path), "rb") as source:
             yield source  # type: ignore[misc]
@@ -193,7 +193,7 @@ def _unpacker(kind: str, path: Path) -> Iterator[IO[bytes]]:
     with path.open("rb") as packed, _zstd(["-q", "-d", "-c"], packed, subprocess.PIPE) as program:
         assert program.stdout is not None  # noqa: S101 (asked for above)
         yield program.stdout
-        # It has to reach its end: only then it has compared its own checksum.
+        # Read to the end: zstd verifies its checksum only there.
         while program.stdout.read(BLOCK):
             pass
         if program.wait():
@@ -208,7 +208,7 @@ def _zstd(
     try:
         yield program
     finally:
-        # Also when the agent is to end: a compressor that nobody feeds would stay for ever.
+        # Also on an exception: a zstd process whose input is never closed would not end.
         program.kill()
         program.wait()
 
@@ -224,9 +224,9 @@ def unpack(
     archive: Path, piece: Piece, staged: Mapping[str, Path], inside: bool, rewrite: Optional[Rewrite]
 ) -> None:
     """
-    Unpack a piece below *staged*, a new folder for each place. Raises OSError, and TornError for any lie.
+    Unpack a piece below *staged*, a new folder for each place. Raise OSError, and TornError for bad content.
 
-    With *inside* a link may not leave its place. *rewrite* gives text files and links the new paths.
+    *inside* forbids links that leave their place. *rewrite* puts new paths into text files and links.
     """
     links: List[Tuple[Path, str]] = []
     made: Set[Path] = set()
@@ -257,20 +257,20 @@ def unpack(
         raise TornError(f"{archive.name} is no whole archive: {error}") from error
     if rest or files:
         raise TornError(f"{archive.name} holds less than its manifest says")
-    # Last: until here no link is in these new folders, so nothing was written through one.
+    # Links are created last, so that no file was written through one.
     for target, leads in links:
         target.symlink_to(leads)
 
 
 def _is_outside(member: str, leads: str) -> bool:
-    """Say whether a link of that name and target leads out of the place that its name begins with."""
+    """Return whether a link with that name and target leaves the place that its name starts with."""
     end = posixpath.normpath(posixpath.join(posixpath.dirname(member), leads))
     place = member.partition("/")[0]
     return leads.startswith("/") or not (end == place or end.startswith(f"{place}/"))
 
 
 def leads_out(one: CacheFile) -> bool:
-    """Say whether it is a link out of its place, or one that cannot be read."""
+    """Return whether it is a link that leaves its place, or an unreadable one."""
     try:
         if not stat.S_ISLNK(one.mode):
             return False
@@ -291,13 +291,13 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, rewrite:
     if source is None:
         raise TornError(f"{member.name!r} holds nothing")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    # Neither set-user-id nor an owner comes from an archive, and others never write.
+    # Archives give neither set-user-id bits nor owners, and never write permission for others.
     with os.fdopen(os.open(str(target), flags, member.mode & 0o755 | 0o600), "wb") as file:
         if rewrite is not None and member.size <= LONGEST_TEXT:
             file.write(rewrite(member.name, source.read()))
         else:
             shutil.copyfileobj(source, file, BLOCK)
-    # To the nanosecond: Python compares the time of a module with what its .pyc file says.
+    # In nanoseconds: Python compares a module's time with the one stored in its .pyc file.
     when = _nanoseconds(member.pax_headers.get("mtime", str(int(member.mtime))))
     os.utime(str(target), ns=(when, when))
 
@@ -309,9 +309,9 @@ def _nanoseconds(text: str) -> int:
 
 def merge(staged: Path, target: Path) -> None:
     """
-    Move what was unpacked to its place, replacing files of the same name. Raises OSError and TornError.
+    Move unpacked files to their place and replace files of the same name. Raise OSError and TornError.
 
-    A folder that is not there yet comes by one rename; never is anything moved through a link.
+    A folder that does not exist yet appears by one rename; nothing is moved through a link.
     """
     if not os.path.lexists(str(target)):
         target.parent.mkdir(parents=True, exist_ok=True)

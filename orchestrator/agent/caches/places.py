@@ -1,4 +1,4 @@
-"""Which folders of a machine are kept for the next ones, and what another machine must have in common with it."""
+"""Define which folders are cached, and what another machine must have in common to use them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from orchestrator.contract.trusted_folder import why_untrusted
 OF_ALL = ("/", "/usr", "/root", "/home", "/etc", "/var", "/opt", "/tmp", "/usr/local")  # noqa: S108 (refused)
 LISTS = ("requirements", "constraints", "pyproject.toml", "setup.py", "setup.cfg", "environment", "uv.lock",
          "poetry.lock", "Pipfile", "pdm.lock", "pixi")  # fmt: skip
-"""Beginnings of the names of files that say what to install."""
+"""Prefixes of the names of files that list what to install."""
 LONGEST_LIST = 4 << 20
 COMPILED_BY = {"JAX_COMPILATION_CACHE_DIR": "jax", "XLA_PERSISTENT_CACHE_PATH": "torch_xla"}
-"""The variables of JAX and PyTorch/XLA that name the folder of compiled programs."""
+"""Variables with which JAX and PyTorch/XLA name their folder of compiled programs."""
 ASK = """\
 import json, sys, sysconfig
 paths = sysconfig.get_paths()
@@ -37,10 +37,10 @@ json.dump({"version": "%d.%d.%d" % sys.version_info[:3], "abi": str(sys.implemen
 @dataclass(frozen=True)
 class Cache:
     """
-    Name one cache: its folders by the first part of a member's name, and what makes it another one.
+    One cache: its folders by the first part of a member's name, and the facts that form its key.
 
-    *title* is what people call it. With *inside* its links may not leave their folder. With *grows* files are
-    only added to it: the ones that are new are kept, and the others not packed again.
+    *title* is its name in messages. *inside*: links may not leave their folder. *grows*: files are only
+    added, so new ones are stored and the others not packed again.
     """
 
     name: str
@@ -53,8 +53,9 @@ class Cache:
 
 
 def image_prefix(layout: Layout, environ: Mapping[str, str]) -> Dict[str, Path]:
-    """Return where pip installs without an environment, nothing for a system's own. Raises AgentError."""
-    # In /usr lie the system's own packages, which only apt may change. A version of its own lies below the root.
+    """Return where pip installs without an environment, {} for a distribution's own Python. Raise AgentError."""
+    # /usr holds the distribution's packages, which only apt may change. An own Python is below the root
+    # folder.
     prefix = Path(_ask(layout, environ)["prefix"])
     return {} if environ.get(PYTHON) or str(prefix) in ("/", "/usr") else {PREFIX: prefix.resolve()}
 
@@ -68,11 +69,11 @@ def environment(
     container: str = "",
 ) -> Cache:
     """
-    Return the cache of what `job.setup` installs; the code has to be there. Raises AgentError.
+    Return the cache of what `job.setup` installs; the code must be on the machine. Raise AgentError.
 
-    It holds the environments that the agent makes, and what pip adds to the *prefix* of the image's own Python,
-    in which *image* has been before. With *container*, the digest of `job.image`, that stands for all that the
-    machine has.
+    It holds the environments that the agent makes, and what pip adds to the *prefix* of the image's own
+    Python; *image* lists what that had before. *container*, the digest of `job.image`, replaces the facts
+    about the machine.
     """
     root, python = layout.root, environ.get(PYTHON, "")
     places = {"venvs": root / "venvs", "python": root / "python", "pythons": root / "pythons"}
@@ -94,31 +95,31 @@ def environment(
 
 
 def compiled(layout: Layout, of: Cache) -> Cache:
-    """Return the cache of compiled programs of jobs in the environment *of*."""
+    """Return the cache of programs that jobs have compiled in environment *of*."""
     return Cache(COMPILED, "compiled programs", of.key, {"compiled": compiled_folder(layout)}, of.facts)
 
 
 def compiled_folder(layout: Layout) -> Path:
-    """Return the folder of compiled programs, with one for each framework."""
+    """Return the folder of compiled programs, which has a subfolder for each framework."""
     return layout.root / "compiled"
 
 
 def programs(layout: Layout) -> List[Path]:
-    """Return the compiled programs on this machine."""
+    """Return the files of compiled programs on this machine."""
     files = compiled_folder(layout).rglob("*")
-    # JAX notes beside some when they were used last.
+    # JAX stores the time of last use in a file beside each program.
     return [path for path in files if not path.name.endswith("-atime") and path.is_file()]
 
 
 def folders(listed: str, environ: Mapping[str, str], home: Path, root: Path) -> List[Cache]:
     """
-    Return a cache for each folder of `job.caches`, which is a list in JSON.
+    Return a cache for each folder of `job.caches`, a JSON list.
 
-    Raises AgentError for a folder that cannot be one: relative, a whole system's, or one that holds ours.
+    Raise AgentError for a folder that cannot be cached: relative, a system folder, or one that holds ours.
     """
     found = []
     for text in json.loads(listed or "[]"):
-        # Twice: the value of $HF_HOME in job.env may hold a name itself.
+        # Twice: the value of $HF_HOME in job.env may itself contain a name.
         name = expand(expand(str(text), environ), environ)
         path = home / name[2:] if name.startswith("~/") else Path(name)
         if not path.is_absolute() or "$" in name:
@@ -139,7 +140,7 @@ def folders(listed: str, environ: Mapping[str, str], home: Path, root: Path) -> 
 
 
 def _ask(layout: Layout, environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return what the machine's `python3` says of itself. Raises AgentError."""
+    """Return facts that the machine's `python3` reports about itself. Raise AgentError."""
     path = path_of(layout, {name: value for name, value in environ.items() if name != PYTHON})
     try:
         done = subprocess.run(
@@ -158,13 +159,13 @@ def _ask(layout: Layout, environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _distributions(image: Iterable[str]) -> str:
-    """Return what changes with the distributions that the image has: another image is not the same machine."""
+    """Return a digest of the image's Python distributions: another image makes another cache."""
     names = {part for member in image for part in member.split("/") if part.endswith("-info")}
     return hashlib.sha256("\0".join(sorted(names)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _lists(code: Path) -> List[Tuple[str, str]]:
-    """Return name and digest of each file in the code that may say what to install, two folders deep."""
+    """Return path and digest of each file of the code that may list packages, up to two folders deep."""
     paths = [path for pattern in ("*", "*/*") for path in sorted(code.glob(pattern)) if path.is_file()]
     lists = [path for path in paths if path.name.startswith(LISTS) and path.stat().st_size <= LONGEST_LIST]
     return [(str(path.relative_to(code)), _digest([path])) for path in lists]

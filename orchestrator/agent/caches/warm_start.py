@@ -1,8 +1,8 @@
 """
-Bring back what earlier machines installed, compiled and downloaded. `keeper` keeps it for the next ones.
+Restore what earlier machines installed, compiled and downloaded; `keeper` stores it.
 
-Nothing depends on it: `job.setup` runs on every machine, and finds installed what came back. So a cache that is
-missing, torn or of another image costs time only.
+Nothing depends on it: `job.setup` runs on every machine and finds the packages installed. A missing, torn or
+unsuitable cache only costs time.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from orchestrator.contract.replacing import write_atomically
 
 PARALLEL = 4
 IMAGE_FILES = "image-files"
-"""Where files of the image are that others have taken the place of."""
+"""The folder for files of the image that restored ones have replaced."""
 SETTLED = 5.0
-"""Seconds since its last change after which a file of a growing cache counts as finished."""
+"""Seconds without a change after which a file of a growing cache counts as finished."""
 Files = Dict[str, List[int]]
 Rewrite = Callable[[str, bytes], bytes]
 
 
 class Caches:
-    """Hold the caches of one machine; *container* returns the digest of `job.image`, empty for none."""
+    """The caches of one machine; *container* returns the digest of `job.image`, "" for none."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Caches:
         self.programs_back: Optional[int] = None
 
     def bring(self) -> None:
-        """Bring back what fits this machine. Whatever is in the way, the job starts without; it is said once."""
+        """Restore the caches that fit this machine; on a failure report it once and continue without."""
         try:
             self.wanted = self._find()
             missing = [one for one in self.wanted if self._may_come(one)]
@@ -87,11 +87,11 @@ class Caches:
         self.programs_back = len(programs(self._settings.layout))
 
     def came_back(self) -> bool:
-        """Say whether this machine's packages are those of an earlier one."""
+        """Return whether this machine's packages come from an earlier one."""
         return bool(self.known(ENVIRONMENT).get("restored"))
 
     def discard(self) -> None:
-        """Take away the packages that came back, so that the setup makes them anew. Raises OSError."""
+        """Remove the restored packages, so that the setup installs them again. Raise OSError."""
         self._clear_environment()
         self._given_up = True
         for mark in self._state.glob("setup-*"):
@@ -104,12 +104,12 @@ class Caches:
             prefix = self._prefix()
             first = self._state / "cache-image.json"
             if not first.exists() and not any(self._state.glob("setup-*")):
-                # Before anything is installed: what the image has is not packed.
+                # Before anything is installed: files of the image itself are not packed.
                 now = {member: one.state for member, one in look(prefix).items()}
                 write_atomically(first, json.dumps(now))
             self.image = read_json(first)
             own = environment(layout, self._environ, settings.setup, self.image, prefix, self._container())
-            # A machine that an earlier release has set up does not say what its image had.
+            # A machine set up by an earlier release has no list of its image's files.
             if first.exists() and (settings.setup or self._environ.get(PYTHON)):
                 found.append(own)
             found.append(compiled(layout, own))
@@ -117,11 +117,11 @@ class Caches:
         return found + folders(settings.caches, self._environ, home, layout.root)
 
     def _prefix(self) -> Dict[str, Path]:
-        """Return where the machine's Python installs; what a container installs is in its own file system."""
+        """Return where the machine's Python installs; {} with `job.image`, whose packages are in the container."""
         return {} if self._settings.image else image_prefix(self._settings.layout, self._environ)
 
     def _may_come(self, cache: Cache) -> bool:
-        """Say whether a cache is to come back: not over what this machine has already."""
+        """Return whether to restore a cache; never over packages that this machine has set up."""
         known = self.known(cache.name)
         if cache.name == ENVIRONMENT and known.get("moving"):
             self._clear_environment()
@@ -131,7 +131,7 @@ class Caches:
         return not self._given_up and known.get("key") != cache.key
 
     def bring_back(self, cache: Cache) -> Optional[str]:
-        """Bring one cache; return what to say of it, None when there is none."""
+        """Restore one cache; return a message about it, None if the bucket has none."""
         name, began, generation = manifest_name(cache.name, cache.key), time.monotonic(), 0
         staged = {place: _incoming(path, cache.name) for place, path in cache.places.items()}
         try:
@@ -148,7 +148,7 @@ class Caches:
         except (AgentError, OSError, ValueError) as error:
             if cache.name == ENVIRONMENT and self.known(ENVIRONMENT).get("moving"):
                 self._clear_environment()
-            # Not tried again on this disk; what is made here takes its place in the bucket.
+            # Not retried on this disk; what this machine makes replaces it in the bucket.
             self.remember(cache.name, {"key": cache.key, "generation": generation, "files": {}})
             return (
                 f"{cache.title} that an earlier machine kept cannot be used, and are created again: {error}"
@@ -163,9 +163,9 @@ class Caches:
 
     def _check(self, cache: Cache, manifest: CacheManifest) -> Optional[Rewrite]:
         """
-        Return what changes paths on a machine of a local cloud, where each has a root of its own; else None.
+        Return how to rewrite paths on a local machine, whose root folder differs; else None.
 
-        Raises TornError for what another machine, image or Python has kept.
+        Raise TornError for a cache of another machine, image or Python.
         """
         if manifest.key != cache.key or dict(manifest.facts) != dict(cache.facts):
             raise TornError("it is of another machine, image or Python")
@@ -179,7 +179,7 @@ class Caches:
             )
         if here == dict(manifest.places):
             return None
-        # A virtual environment holds its own path: in another place it is another one.
+        # A virtual environment contains its own path, so it is unusable in another place.
         if not self.moves or manifest.fixed:
             raise TornError(
                 f"it was in another place, {next(iter(manifest.places.values()))} {manifest.fixed}"
@@ -197,9 +197,9 @@ class Caches:
     def _unpack(
         self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], rewrite: Optional[Rewrite]
     ) -> None:
-        """Unpack all pieces, each proven first, into new folders beside their places."""
+        """Verify and unpack all pieces into new folders beside their places."""
         for folder in staged.values():
-            shutil.rmtree(str(folder), ignore_errors=True)  # What a killed machine had begun.
+            shutil.rmtree(str(folder), ignore_errors=True)  # Left over from an agent that was killed.
         archives = next(iter(staged.values())) / "archives"
         archives.mkdir(parents=True)
 
@@ -218,7 +218,7 @@ class Caches:
     def _move(
         self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], generation: int
     ) -> None:
-        """Move everything to its place; a kill in the middle is seen by the next start, which begins anew."""
+        """Move everything to its place; after a kill in between, the next start sees the mark and starts over."""
         self.remember(cache.name, {"moving": True})
         for name, place in cache.places.items():
             parts = [staged[name] / f"p{number}" for number in range(len(manifest.pieces))]
@@ -239,7 +239,7 @@ class Caches:
         )
 
     def _set_aside(self, prefix: Path, members: Set[str]) -> None:
-        """Keep the image's own files that others take the place of, so that they can come back."""
+        """Keep the image's files that restored ones replace, so that they can be put back."""
         for member in members:
             source = prefix / member.partition("/")[2]
             target = self._settings.layout.root / IMAGE_FILES / member
@@ -248,7 +248,7 @@ class Caches:
                 shutil.move(str(source), str(target))
 
     def _clear_environment(self) -> None:
-        """Leave of the packages only what the image has. Raises OSError."""
+        """Remove all packages but those of the image. Raise OSError."""
         layout = self._settings.layout
         self.remember(ENVIRONMENT, {"moving": True})
         for name in ("venvs", "python", "pythons"):
@@ -267,7 +267,7 @@ class Caches:
         self.remember(ENVIRONMENT, {})
 
     def files(self, cache: Cache) -> Dict[str, CacheFile]:
-        """Return a cache's files: not those of the image, none that may still be written, no link out of it."""
+        """Return a cache's files without the image's own, files still being written, and links out of it."""
         found = look(cache.places)
         if cache.name == ENVIRONMENT:
             return {member: one for member, one in found.items() if self.image.get(member) != one.state}
@@ -275,11 +275,11 @@ class Caches:
         return {m: one for m, one in found.items() if one.modified < settled and not leads_out(one)}
 
     def known(self, name: str) -> Dict[str, Any]:
-        """Return what is remembered of a cache on this disk."""
+        """Return what this disk's state file says about a cache."""
         return read_json(self._state / f"cache-{name}.json")
 
     def remember(self, name: str, value: Mapping[str, Any]) -> None:
-        """Remember it. Raises OSError."""
+        """Store the state of a cache on this disk. Raise OSError."""
         write_atomically(self._state / f"cache-{name}.json", json.dumps(value))
 
     def _note(self, text: str) -> None:
@@ -288,7 +288,7 @@ class Caches:
 
 
 def _incoming(place: Path, cache: str) -> Path:
-    """Return the folder that a cache is unpacked in: on the disk of its place, so that a rename can move it."""
+    """Return the folder to unpack in, on the same disk as *place*, so that a rename can move the files."""
     while not place.is_dir():
         place = place.parent
     return place / f"{OURS}incoming-{cache}"

@@ -1,1 +1,1 @@
-"""Checkpoints between this machine's disk and the bucket."""
+"""Commit and restore checkpoints between this machine's disk and the bucket."""

@@ -19,11 +19,11 @@ from orchestrator.contract.object_names import CHECKPOINTS
 SUSPECT = ".suspect"
 REPLACED = ".replaced"
 MOST_NAMED = 3
-"""Checkpoints that a reason names at most: the newest of those that were passed over."""
+"""Checkpoints that a reason names at most, the newest of the skipped ones."""
 
 
 class Catalogue:
-    """Know the complete checkpoints: those that agents committed, or those the framework finished itself."""
+    """The complete checkpoints in the bucket: committed by agents, or written there by the job's framework."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, format_: Format) -> None:
         self._settings = settings.checkpoints
@@ -31,7 +31,11 @@ class Catalogue:
         self._format = format_
 
     def newest(self, seconds: float = SECONDS) -> Optional[Checkpoint]:
-        """Return the newest complete checkpoint, None when the bucket surely has none."""
+        """
+        Return the newest complete checkpoint, None if the bucket has none.
+
+        Raise AgentError if that is unknown.
+        """
         return next(self.complete(seconds), None)
 
     def complete(self, seconds: float = SECONDS) -> Iterator[Checkpoint]:
@@ -39,7 +43,7 @@ class Catalogue:
         return (one for one, _why in self._judged(seconds) if one is not None)
 
     def choice(self, seconds: float = SECONDS) -> Tuple[Optional[Checkpoint], str]:
-        """Return the newest complete checkpoint and why it is taken, with the newer ones that are not complete."""
+        """Return the newest complete checkpoint and the reason, which names newer incomplete ones."""
         passed_over: List[str] = []
         for one, why in self._judged(seconds):
             if one is not None:
@@ -57,52 +61,52 @@ class Catalogue:
 
     def part_of(self, step: int, incarnation: int, worker: int) -> Manifest:
         """
-        Return the manifest of what a worker is to have: worker 0's where it saved nothing itself.
+        Return the manifest of a worker's part, worker 0's if that worker saved nothing. Raise TornError.
 
-        A program that saves on its first machine only may read on all of them. Raises TornError.
+        A program that saves on its first machine only may read the files on all of them.
         """
         own = self.manifest(step, incarnation, worker)
         return own if own.files or worker == 0 else self.manifest(step, incarnation, 0)
 
     def steps(self, seconds: float = SECONDS) -> List[Tuple[int, str]]:
-        """Return every step that has objects, complete or not, with its prefix; newest first."""
+        """Return all steps that have objects, complete or not, and their prefixes; newest first."""
         _names, folders = self._bucket.level(self.prefix(), seconds)
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
 
     def completed(self, step: int, incarnation: int, seconds: float = SECONDS) -> Optional[Checkpoint]:
-        """Return the checkpoint of one step and incarnation if it is complete."""
+        """Return the checkpoint of one step and incarnation, None if it is not complete."""
         return self._verdict(folder_name(step, incarnation), seconds).checkpoint
 
     def path_of(self, step: int) -> str:
-        """Return where the job finds a step that it wrote to the bucket itself, empty when it is gone."""
+        """Return where the job finds a step that it wrote to the bucket itself, "" if it was deleted."""
         found = (one for one in self._stored(SECONDS) if one.step == step and one.complete)
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
 
     def suspect(self, one: Checkpoint, mark: str = SUSPECT) -> None:
-        """Take a checkpoint out of the choice without losing it: its manifests get another name, with *mark*."""
+        """Set a checkpoint aside without deleting it: *mark* is appended to the names of its manifests."""
         for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
             held = self._bucket.read(name) if parse_name(name) else None
             if held is not None:
-                # Copy, then delete: killed between the two, the checkpoint is still in the choice and nothing
-                # is lost. The generation protects a manifest that a new save has put there meanwhile.
+                # Copy, then delete: a kill in between leaves the checkpoint as it was. The generation
+                # protects a manifest that a new save has written meanwhile.
                 self._bucket.write(name + mark, held.data)
                 self._bucket.delete(name, held.generation)
 
     def acquit(self, step: int, incarnation: int) -> None:
-        """Put a suspect back into the choice, unless a new save of that step has taken its place."""
+        """Restore a checkpoint that was set aside, unless a new save of that step exists."""
         for name in self._bucket.level(folder_name(step, incarnation))[0]:
             original = name[: -len(SUSPECT)]
             held = self._bucket.read(name) if name.endswith(SUSPECT) and parse_name(original) else None
             if held is not None:
-                # Generation 0: a new save of this step stays, and the suspect is dropped.
+                # Generation 0 (must not exist): a new save of this step wins, and the old one is dropped.
                 with contextlib.suppress(PreconditionError):
                     self._bucket.write(original, held.data, 0)
                 self._bucket.delete(name)
 
     def proven(self, step: Optional[int], incarnation: Optional[int]) -> bool:
-        """Say whether a checkpoint tells its step itself, instead of being counted."""
+        """Return whether a checkpoint itself contains its step; otherwise saves were only counted."""
         return (
             step is None
             or incarnation is None
@@ -111,7 +115,7 @@ class Catalogue:
         )
 
     def _judged(self, seconds: float) -> Iterator[Tuple[Optional[Checkpoint], str]]:
-        """Yield each checkpoint that is complete, or None and a sentence on what it lacks; newest first."""
+        """Yield each checkpoint if it is complete, else None and what it lacks; newest first."""
         if self._settings.in_bucket:
             for one in self._stored(seconds):
                 found = Checkpoint(one.step, why=f"checkpoint complete: {one.why}") if one.complete else None
@@ -123,8 +127,8 @@ class Catalogue:
                 number = step_of(inner.rstrip("/").rsplit("/", 1)[-1])
                 if number is not None:
                     by_incarnation[number] = inner
-            # Two incarnations may have saved one step; the later one went on from a checkpoint of the
-            # earlier.
+            # Two incarnations may have saved the same step; the later one resumed from the earlier, so it
+            # comes first.
             for number in sorted(by_incarnation, reverse=True):
                 verdict = self._verdict(by_incarnation[number], seconds)
                 lacks = f"step {step} of incarnation {number} is not complete: {verdict.why}"
@@ -132,7 +136,7 @@ class Catalogue:
 
     def _verdict(self, folder: str, seconds: float) -> CheckpointVerdict:
         sizes = self._bucket.sizes(folder, seconds)
-        # A manifest may be deleted between the list and this read; the judge takes it as missing.
+        # A manifest may be deleted between list and read; the judge counts it as missing.
         held = {name: self._bucket.read(name, seconds) for name in sizes if parse_name(name)}
         return judge(sizes, {name: one.data if one else None for name, one in held.items()})
 
@@ -140,7 +144,7 @@ class Catalogue:
         return self._format.stored(self._level(self.prefix(), seconds))
 
     def _level(self, prefix: str, seconds: float) -> Listing:
-        """Return one level of the bucket, which asks for those below it when they are wanted."""
+        """Return one level of the bucket; lower levels are listed on demand."""
         names, folders = self._bucket.level(prefix, seconds)
 
         def read(name: str) -> Optional[bytes]:
@@ -157,7 +161,7 @@ class Catalogue:
         )
 
     def prefix(self) -> str:
-        """Return where checkpoints lie: under the folder the job writes to, or under `checkpoints/`."""
+        """Return where checkpoints are: the folder that the job writes to, or `checkpoints/`. Raise AgentError."""
         if not self._settings.in_bucket:
             return CHECKPOINTS
         name = self._settings.folder[len("gs://") :].partition("/")[0]
@@ -168,9 +172,10 @@ class Catalogue:
 
 def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, gang: Gang) -> None:
     """
-    Keep the newest complete checkpoints and whatever is newer than the oldest kept one. Worker 0 calls this.
+    Delete old checkpoints: keep the newest complete ones and everything newer than the oldest of these.
 
-    Does nothing for checkpoints that the framework keeps itself, nor when a newer incarnation exists.
+    Worker 0 calls this. It does nothing if the framework manages checkpoints itself, or if a newer
+    incarnation exists.
     """
     if settings.checkpoints.in_bucket:
         return
@@ -179,12 +184,12 @@ def retain(settings: Settings, bucket: JobBucket, catalogue: Catalogue, gang: Ga
     if not old:
         return
     doomed = [(step, bucket.list(folder)) for step, folder in catalogue.steps() if step <= old[0]]
-    # The look comes after the choice: who sleeps in between must not delete what its replacement has made.
+    # Checked after choosing: a machine that sleeps in between must not delete what its replacement has saved.
     if gang.newer_incarnation() is not None:
         return
     for step, names in doomed:
-        # Manifests first: killed in between, a checkpoint without them does not exist, while one with half of
-        # its files would be torn.
+        # Manifests first: after a kill in between, files without a manifest are no checkpoint; a manifest
+        # without all of its files would be a torn one.
         for name in sorted(names, key=lambda one: (parse_name(one) is None, one)):
             bucket.delete(name)
         say(f"removed the checkpoint of step {step}: newer complete ones exist")

@@ -33,13 +33,13 @@ from orchestrator.contract.manifest import Manifest, StoredFile, file_name, mani
 
 PARALLEL = 4
 BESIDES = 2
-"""How often a change of what only lies beside the saves (`latest`, `results.json`) is committed by itself."""
+"""Commits for changes of files beside the saves only, such as `latest` or `results.json`."""
 WITHOUT_US = 2
-"""Saves of worker 0 after which a worker that has written nothing has no part in them."""
+"""Saves of worker 0 after which a worker that has written nothing counts as having no part in them."""
 
 
 class Committer:
-    """Commit complete local checkpoints to the bucket, or record those that the job writes there itself."""
+    """Commits complete local checkpoints to the bucket, or records those that the job writes there itself."""
 
     def __init__(
         self,
@@ -71,30 +71,29 @@ class Committer:
         self, attempt: int, floor: Optional[int], *, proven: bool = True, starting: bool = False
     ) -> None:
         """
-        Commit for *attempt* from now on, and only steps after *floor*; *proven*: a save names that step itself.
+        Start committing for *attempt*, only steps after *floor*; *proven*: a save itself names that step.
 
-        *starting*: the job is about to start, so that what lies in the folder now is not of its making.
+        *starting*: the job is about to start, so files that are in the folder now are not its own.
         """
         with self._lock:
             self._attempt, self._floor = attempt, floor
             self._same = CommittedFiles()
-            # Files of an earlier start or of the bundle are no proof that this worker saves anything.
+            # Files of an earlier start or of the bundle do not prove that this worker saves anything.
             self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
             self._start, self._followed = -1 if floor is None else floor, set()
             self._newest.begin()
             self.proven = floor if proven else None
 
     def end(self) -> None:
-        """Commit nothing until the next `begin`; returns when a running commit has ended."""
-        # Takes the lock, so it returns when no thread is in a commit: the restore that follows may move
-        # files.
+        """Stop committing until the next `begin`; wait for a running commit."""
+        # `begin` takes the lock, so no commit runs after this: the restore that follows may move files.
         self.begin(0, None)
 
     def commit(self) -> bool:
         """
-        Commit what is finished and new; return whether anything was.
+        Commit what is finished and new; return whether anything was committed.
 
-        Raises FencedError, AgentError or OSError; what is not committed is tried again by the next call.
+        Raise FencedError, AgentError or OSError; the next call retries what failed.
         """
         with self._lock:
             if not self._attempt:
@@ -112,16 +111,16 @@ class Committer:
             return changed or self._follow_first(ended=False)
 
     def follow_first(self) -> bool:
-        """Commit the empty part of a worker whose job has ended and has saved nothing, where worker 0 has."""
+        """Commit an empty part if this worker's job has ended without saving, for steps that worker 0 committed."""
         with self._lock:
             apart = not self._attempt or self._in_bucket() or self._local.format.at_end
             return not apart and self._follow_first(ended=True)
 
     def saved_nothing(self) -> bool:
         """
-        Say whether this worker's job has written nothing that counts below the folder of all checkpoints.
+        Return whether this worker's job has saved nothing of its own below the checkpoint folder.
 
-        Its own random numbers do not: a program goes on from worker 0's files without them.
+        Its random state does not count, since a program can resume from worker 0's files without it.
         """
         if self._in_bucket():
             return False
@@ -130,9 +129,9 @@ class Committer:
 
     def commit_outputs(self) -> None:
         """
-        Commit all that lies in the folder as one unit, once the job has ended with status 0.
+        Commit the whole folder as one unit, after the job exited with status 0.
 
-        Its step is the incarnation, which is the same for all workers and larger than any before.
+        Its step is the incarnation: the same for all workers, and greater than any before.
         """
         with self._lock:
             if not self._attempt:
@@ -149,12 +148,12 @@ class Committer:
                 self._commit_step(LocalStep(number, unit, SavedState.COMPLETE, ""))
 
     def _pending(self, whole: List[LocalStep]) -> List[LocalStep]:
-        """Return what to commit: one machine commits the newest step, a gang every step so that workers meet."""
+        """Return what to commit: a single machine its newest step, a gang all steps, to have one in common."""
         floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
         late = [one for one in whole if one.step > floor]
         if any(one.unit.leans for one in late) and self._leaning_waits():
             late = [one for one in late if not one.unit.leans]
-        # Of several names for one step the preferred one comes last.
+        # If several saves have the same step, the preferred one comes last and wins.
         by_step = {one.step: one for one in late}
         steps = list(by_step.values())
         return steps if self._settings.workers > 1 else steps[-1:]
@@ -164,10 +163,10 @@ class Committer:
 
     def _follow_first(self, *, ended: bool) -> bool:
         """
-        Say with a manifest without files that only worker 0 saves, so that its saves are whole checkpoints.
+        Write a manifest without files for each step that only worker 0 saves, so that it is complete.
 
-        Workers train in step: one that has written nothing when worker 0 has finished a second save has had
-        no part in the first. Return whether a manifest was written.
+        Workers train in step: one that has written nothing by worker 0's second save has no part in the
+        first. Return whether a manifest was written.
         """
         one = self._settings
         if one.worker == 0 or not self.saved_nothing():
@@ -190,10 +189,10 @@ class Committer:
 
     def _leaning_waits(self) -> bool:
         """
-        Say whether numbered files have to wait for those that are replaced in place.
+        Return whether numbered files must wait for files that are replaced in place.
 
-        A program that goes on from `last.ckpt` would begin at step 0 with `step=40.ckpt` alone. Machines of
-        a gang would hardly meet at one step of files that are replaced, so theirs do not wait.
+        A program that resumes from `last.ckpt` would restart at step 0 with `step=40.ckpt` alone. A gang does
+        not wait, since files that are replaced rarely have the same step on all of its machines.
         """
         if self._settings.workers > 1:
             return False
@@ -204,9 +203,9 @@ class Committer:
 
     def _commit_changed(self, step: LocalStep) -> bool:
         """
-        Commit files that were replaced in place and tell no later step than the newest commit.
+        Commit changed files that were replaced in place and have no later step than the newest commit.
 
-        A save that tells an earlier step than that is no news: the job has begun again.
+        A save with an earlier step is not committed: the job has started over.
         """
         states, chosen = self._local.files_of(step.unit), self._local.format.chosen
         news, last = relevant(states, chosen), self._newest.manifest()
@@ -227,14 +226,14 @@ class Committer:
         return True
 
     def _commit_step(self, step: LocalStep) -> bool:
-        """Upload a step and write its manifest, if that is not there yet; return True."""
+        """Upload a step and write its manifest, unless that exists; return True."""
         own_step, number, began = step.own_step, self._number(step), time.monotonic()
         states = self._local.files_of(step.unit) if step.unit.live else ()
         folder = self._copy(step) if step.unit.live else None
         source = folder or self._local.folder
         try:
             if not self._held_already(number):
-                # A commit that was killed sends everything again: objects without a manifest prove nothing.
+                # After a kill everything is sent again: objects without a manifest prove nothing.
                 files = self._upload(step, number, source, copied=folder is not None)
                 self._manifest(step, number, files, own_step)
                 self._status.set(commit_seconds=round(time.monotonic() - began, 3))
@@ -249,12 +248,12 @@ class Committer:
         try:
             return self._local.copy(step)
         except OSError as error:
-            # A disk that is full may still have the save itself, and the upload notices a change.
+            # A full disk may still hold the save itself, and the upload detects changes.
             say(f"{step.unit.name} is uploaded without a copy: {error}")
             return None
 
     def _number(self, step: LocalStep) -> int:
-        """Return the step to commit under: what the save tells, else what the job reports, else a count."""
+        """Return the step to commit under: the save's own, else the reported one, else a count of saves."""
         floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
         if step.own_step is not None and step.own_step > floor:
             return step.own_step
@@ -268,8 +267,7 @@ class Committer:
         self._fence()
         if self._newest.gives_way(self._floor):
             self._newest.make_way(number)
-        # Last of all: from this write on the checkpoint exists, and killed before it nothing but files lie
-        # there.
+        # Written last: this write makes the checkpoint exist; a kill before it leaves only loose files.
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
             self._attempt, step.unit.folder, files, time.time(), chosen, own_step,
@@ -281,9 +279,10 @@ class Committer:
 
     def _held_already(self, step: int) -> bool:
         """
-        Say whether this worker's part is committed.
+        Return whether this worker's part is already committed.
 
-        A part of an overtaken attempt that never got whole is removed, to make place for ours.
+        A part of an overtaken attempt whose checkpoint never became complete is deleted to make room for
+        ours.
         """
         name = manifest_name(step, self._settings.incarnation, self._settings.worker)
         held = self._bucket.read(name)
@@ -297,19 +296,20 @@ class Committer:
                 return True
         except TornError as error:
             say(str(error))
-        # What is whole may be what another worker resumes from at this moment, so only a part may go.
+        # Another worker may be resuming from a complete checkpoint now, so only an incomplete one may be
+        # deleted.
         if self._catalogue.completed(step, self._settings.incarnation) is not None:
             return True
         self._fence()
-        # Of this generation only: the same worker's next agent may have written a new one.
+        # Only this generation: the next agent of this worker may have written a new manifest.
         self._bucket.delete(name, held.generation)
         return False
 
     def _upload(self, step: LocalStep, number: int, source: Path, *, copied: bool) -> Tuple[StoredFile, ...]:
         """
-        Upload the payload first, and last the file that makes the step complete for its framework.
+        Upload the payload first and the file that completes the step for its framework last.
 
-        So a copy of the bucket's folder never looks whole too early.
+        A copy of the bucket's folder thus never looks complete too early. Raise TornError if a file changed.
         """
         local = self._local
         folder = source / step.unit.folder
@@ -322,7 +322,7 @@ class Committer:
 
         payload = [one for one in before if not local.format.closes(one.name)]
         with ThreadPoolExecutor(PARALLEL) as pool:
-            # `list` waits for all and raises the first failure, before anything that closes the step is sent.
+            # `list` waits for all uploads and raises the first failure before the completing file is sent.
             sent = list(pool.map(send, payload))
         sent += [send(one) for one in before if local.format.closes(one.name)]
         whole = local.format.at_end or copied or step in local.steps()
@@ -342,7 +342,7 @@ class Committer:
         try:
             self._bucket.write(name, manifest.text().encode(), 0)
         except PreconditionError:
-            # A write that was tried again may meet its own first success.
+            # A repeated write may find the result of its own first try.
             held = self._bucket.read(name)
             if held is None or held.data != manifest.text().encode():
                 raise

@@ -1,8 +1,8 @@
 """
-Step and loss from event files of TensorBoard, read as they grow.
+Read step and loss from TensorBoard event files as they grow.
 
-A file is a row of records: length (8 bytes, little endian), masked CRC-32C of the length, data, CRC of the
-data (TensorFlow's tsl/lib/io/record_writer.h). The data is a protobuf Event: step is field 2, summary
+A file is a sequence of records: length (8 bytes, little endian), masked CRC-32C of the length, data, CRC of
+the data (TensorFlow's tsl/lib/io/record_writer.h). The data is a protobuf Event: step is field 2, summary
 field 5; a value of a summary has its tag in field 1 and its number in field 2 or in the tensor of field 8
 (tensorboard/compat/proto/event.proto, summary.proto, tensor.proto).
 """
@@ -26,7 +26,7 @@ from orchestrator.contract.protobuf import fields
 
 PATTERN = "events.out.tfevents."
 LARGEST_RECORD = 64 << 10
-"""Bytes of a record beyond which it is an image or a histogram, and is passed over."""
+"""Bytes; larger records are images or histograms and are skipped."""
 LARGEST_READ = 4 << 20
 MOST_FILES = 64
 MOST_ENTRIES = 5000
@@ -41,7 +41,7 @@ _EVAL = re.compile(
 
 
 class EventFiles:
-    """Know the newest training loss below *folders*, from files that were written to since the job began."""
+    """The newest training loss below *folders*, from files written since the job started."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
@@ -51,22 +51,22 @@ class EventFiles:
         self.newest = ProgressReader()
 
     def begin(self, now: float) -> None:
-        """Forget everything: a start of the job begins *now*, in seconds since the epoch."""
+        """Reset for a start of the job at *now*, in seconds since the epoch."""
         with self._lock:
-            # What was there before belongs to an earlier start: only what is appended counts.
+            # Existing content belongs to an earlier start; only what is appended counts.
             self._read = {path: size for path, size, _ in self._files()}
             self._since, self.newest = now, ProgressReader()
 
     def look(self) -> None:
-        """Read what is new. Raises nothing: a file that cannot be read or makes no sense is passed over."""
+        """Read new records. Never raises: unreadable or malformed files are skipped."""
         with self._lock:
             for path, size, changed in self._files():
-                # The clock of a file system is up to a second coarser than ours.
+                # File system time stamps may lag behind our clock by up to a second.
                 if changed >= self._since - 1.0 and size > self._read.get(path, 0):
                     self._tail(path)
 
     def _files(self) -> Iterator[Tuple[str, int, float]]:
-        """Yield path, size and time of change of event files that do not belong to an evaluation."""
+        """Yield path, size and modification time of event files that are not from an evaluation."""
         found = 0
         for folder in self._folders:
             for path in _below(folder):
@@ -83,16 +83,16 @@ class EventFiles:
 
     def take(self, name: str, size: int, read: Callable[[int, int], bytes]) -> None:
         """
-        Read what is new of a file of *size* bytes that lies elsewhere; *read* gets start and length.
+        Read the new part of a remote file of *size* bytes; *read* gets start and length.
 
-        The name tells when it was begun: one of an earlier start does not count. Raises what *read* raises.
+        A file whose name has a time before the job's start is skipped. Raise what *read* raises.
         """
         begun = re.match(rf"{re.escape(PATTERN)}(\d+)\.", name.rpartition("/")[2])
         if begun is None or _EVAL.search(name.rpartition("/")[0]):
             return
         with self._lock:
             fresh = int(begun[1]) >= int(self._since) - 1 and size > self._read.get(name, 0)
-        # Outside of the lock: the bucket may take long, and the follower asks for the newest step meanwhile.
+        # Outside of the lock: the bucket may be slow, and the follower needs the newest step meanwhile.
         data = read(self._read.get(name, 0), LARGEST_READ) if fresh else b""
         with self._lock:
             self._walk(name, data)
@@ -111,11 +111,11 @@ class EventFiles:
         while len(data) - used >= _HEAD:
             length, check = struct.unpack_from("<QI", data, used)
             if masked_crc(data[used : used + 8]) != check:
-                used = 1 << 62  # Not a file of events, or a broken one: it is not read again.
+                used = 1 << 62  # Not an event file, or a broken one: never read it again.
                 break
             end = used + _HEAD + length + 4
             if end > len(data) and length <= LARGEST_RECORD:
-                break  # The rest of this record is not written yet, or is beyond this read.
+                break  # The record is incomplete so far, or continues beyond this read.
             if length <= LARGEST_RECORD:
                 self._learn(data[used + _HEAD : used + _HEAD + length])
             used = end
@@ -138,7 +138,7 @@ class EventFiles:
 
 
 def scalar(summary: bytes) -> Optional[float]:
-    """Return the number of a Summary.Value whose tag is that of a training loss, else None. Raises ValueError."""
+    """Return the number of a Summary.Value with the tag of a training loss, else None. Raise ValueError."""
     found: Optional[float] = None
     tag = ""
     for number, value in fields(summary):
@@ -152,7 +152,7 @@ def scalar(summary: bytes) -> Optional[float]:
 
 
 def _tensor(data: bytes) -> Optional[float]:
-    """Return the number of a TensorProto with one float or double."""
+    """Return the number in a TensorProto with a single float or double, else None."""
     kind = 0
     for number, value in fields(data):
         if number == 1 and isinstance(value, int):
@@ -165,7 +165,7 @@ def _tensor(data: bytes) -> Optional[float]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, not too deep and not too many. Raises nothing."""
+    """Yield the files below a folder, limited in depth and number. Never raises."""
     remaining = MOST_ENTRIES
     for here, folders, files in os.walk(folder):
         remaining -= len(folders) + len(files)
@@ -192,7 +192,7 @@ _ROWS = _table()
 
 
 def masked_crc(data: bytes) -> int:
-    """Return the CRC-32C of a few bytes, turned and shifted as in event files."""
+    """Return the CRC-32C of a few bytes, masked (rotated and offset) as in event files."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = (crc >> 8) ^ _ROWS[(crc ^ byte) & 0xFF]
@@ -201,7 +201,7 @@ def masked_crc(data: bytes) -> int:
 
 
 class BucketEvents:
-    """Look below TPUCTL_TENSORBOARD_DIR and, with `dir: bucket`, below the folder of all checkpoints."""
+    """Event files in the bucket: below TPUCTL_TENSORBOARD_DIR and, with `dir: bucket`, the checkpoint folder."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, events: EventFiles) -> None:
         self._bucket = bucket
@@ -210,7 +210,7 @@ class BucketEvents:
         self._prefixes = (TENSORBOARD, *([inside] if inside else []))
 
     def look(self) -> None:
-        """Read what is new. Raises AgentError and OSError."""
+        """Read new records. Raise AgentError and OSError."""
         for prefix in self._prefixes:
             sizes = self._bucket.sizes(prefix)
             names = sorted((one for one in sizes if one.rpartition("/")[2].startswith(PATTERN)), key=_begun)
@@ -219,5 +219,5 @@ class BucketEvents:
 
 
 def _begun(name: str) -> str:
-    """Order by the time in the name, which has as many digits for the next 250 years."""
+    """Return the time part of a file name, whose digits sort correctly for the next 250 years."""
     return name.rpartition("/")[2]

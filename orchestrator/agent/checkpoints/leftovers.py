@@ -1,4 +1,4 @@
-"""Find what the job has saved and no checkpoint contains, on this machine's disk."""
+"""Find files on this machine's disk that the job has saved and no checkpoint contains."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from orchestrator.contract.object_names import OURS
 from orchestrator.contract.unclaimed_manifest import SavedPlace, Skip, Skipped
 
 MOST_FILES = 20000
-"""Files that are brought at most, and entries outside the checkpoint folder that are looked at."""
+"""Limit for the files to upload, and for the entries examined outside of the checkpoint folder."""
 LONGEST_NAME = 900
-"""Bytes of a name: the bucket takes 1024, prefix included."""
+"""Bytes of a name; the bucket allows 1024 with the prefix."""
 EARLIER = 1.0
-"""Seconds that a file may seem older than the start of the job that wrote it: clocks of disks are coarse."""
+"""Seconds by which a file may seem older than the job that wrote it, as file system clocks are coarse."""
 _FOREIGN = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "lost+found"})
 
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """Name a file that no checkpoint contains: its place and its path below that, and when it was changed."""
+    """A file that no checkpoint contains: its place, its path below that, and its modification time."""
 
     place: SavedPlace
     relative: str
@@ -43,17 +43,17 @@ class FoundFiles:
 
     @property
     def name(self) -> str:
-        """Return what the bucket shall call it."""
+        """Return the file's name in the bucket."""
         return f"{self.place.value}/{self.relative}"
 
     @property
     def save_like(self) -> bool:
-        """Say whether its name is a save's."""
+        """Return whether its name looks like a save's."""
         return save_like(self.path.name)
 
     @property
     def likely(self) -> bool:
-        """Say whether it may hold what was trained, by its name and size; more is likely where saves belong."""
+        """Return whether it may hold trained weights, by name and size; less strict where saves belong."""
         try:
             size = self.path.stat().st_size
         except OSError:
@@ -70,10 +70,11 @@ def leftovers(
     settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
 ) -> Leftovers:
     """
-    Return the files that no commit contains, newest first, and what cannot be brought. Raises OSError.
+    Return the files that no commit contains, newest first, and those that cannot be uploaded. Raise OSError.
 
-    Of the checkpoint folder that is everything but the steps up to *committed*; of the working folder and of
-    *home* what looks like a save and is newer than *since*. With nothing committed the quarantine counts too.
+    In the checkpoint folder that is everything but steps up to *committed*; in the working folder and *home*
+    it is files that look like a save and are newer than *since*. If nothing is committed, the quarantine
+    counts too.
     """
     found: List[FoundFiles] = []
     skipped: List[Skipped] = []
@@ -94,7 +95,7 @@ _Wanted = Callable[[str, os.stat_result], bool]
 def _roots(
     settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
 ) -> Iterator[Tuple[SavedPlace, Path, _Wanted, Set[Path]]]:
-    """Yield each folder to look through, which of its files count, and which folders below it do not."""
+    """Yield each folder to search, a test for its files, and the folders below it to skip."""
     layout = settings.layout
     ours = {layout.bundles, layout.quarantine, layout.log.parent, layout.status.parent}
     barred: Set[Path] = set()
@@ -111,7 +112,7 @@ def _roots(
         return state.st_mtime >= since - EARLIER and known
 
     def maybe_a_save(name: str, state: os.stat_result) -> bool:
-        # With a checkpoint in the bucket the working folder has nothing that is worth a guess.
+        # Once the bucket has a checkpoint, guesses in the working folder are not worth uploading.
         last = name.rpartition("/")[2]
         guess = committed is None and state.st_mtime >= since - EARLIER
         return a_save(name, state) or (guess and (checkpoint_like(last) or _is_model(last, state.st_size)))
@@ -124,12 +125,12 @@ def _roots(
 
 
 def _is_model(name: str, size: int) -> bool:
-    """Say whether a file of text in the working folder may be a model: xgboost's `model.json`."""
+    """Return whether a text file in the working folder may be a model, such as xgboost's `model.json`."""
     return size > LARGE and name.lower().endswith((".json", ".txt")) and maybe_save(name, size)
 
 
 def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:
-    """Return whether a path below the checkpoint folder belongs to a step that is committed or older."""
+    """Return a test for paths below the checkpoint folder: whether they belong to a committed or older step."""
     if committed is None:
         return lambda name: name.startswith(RESTORING)
     if local.format.at_end:
@@ -150,15 +151,15 @@ def _walk(
     place: SavedPlace, root: Path, wanted: _Wanted, barred: Set[Path], *, bounded: bool
 ) -> Iterator["FoundFiles | Skipped"]:
     """
-    Yield the wanted files below *root*; links are named, never followed.
+    Yield the wanted files below *root*; links are listed, never followed.
 
-    *bounded* is for folders that are not the job's alone: hidden folders and those of tools are left out.
+    *bounded* is for folders that are not the job's alone: hidden folders and those of tools are skipped.
     """
     count = 0
     for base, folders, names in os.walk(str(root)):
         here = Path(base)
         if bounded:
-            # In place: os.walk goes on into what this list holds.
+            # Changed in place, since os.walk descends into what remains in this list.
             folders[:] = [
                 one for one in folders
                 if not one.startswith(".") and one not in _FOREIGN and here / one not in barred
@@ -169,7 +170,7 @@ def _walk(
             if bounded and count > MOST_FILES:
                 return
             one = _judged(place, root, here / name, wanted)
-            # Of a folder that is not the job's alone, what cannot be brought is nothing to speak of.
+            # In a folder that is not the job's alone, files that cannot be uploaded are not reported.
             if one is not None and (isinstance(one, FoundFiles) or not bounded):
                 yield one
 
@@ -178,12 +179,12 @@ def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "Foun
     relative = path.relative_to(root).as_posix()
     name = f"{place.value}/{relative}"
     try:
-        # Not stat: a link may lead to the whole disk.
+        # lstat: a link may lead to the whole disk.
         state = path.lstat()
     except OSError:
-        return None  # The job's own clean-up was faster.
+        return None  # The job has deleted it meanwhile.
     try:
-        # A name on a disk is bytes; the API of the bucket takes text.
+        # A file name is bytes, but the bucket's API requires valid Unicode.
         written = name.encode()
     except UnicodeEncodeError:
         return Skipped(name.encode("utf-8", "backslashreplace").decode(), Skip.NAME)
@@ -208,9 +209,9 @@ MOST_FOLDERS = 10
 
 def stray_in(bucket: JobBucket, since: float) -> str:
     """
-    Return the newest object of the bucket that looks like a save of this job, where nobody looks for one.
+    Return the newest object that looks like a save of this job in an unexpected place of the bucket.
 
-    It is written after *since*, and in the first page of its folder.
+    Only objects written after *since*, in the first page of a folder, are found.
     """
     found: List[Tuple[str, str]] = []
     _items, folders = bucket.first_page("", deep=False)

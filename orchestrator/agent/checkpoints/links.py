@@ -1,4 +1,4 @@
-"""Symbolic links beside checkpoints: `latest -> step_40` is how many programs find their newest save."""
+"""Handle symbolic links beside checkpoints: many programs find their newest save by `latest -> step_40`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ DEEPEST = 8
 
 def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
     """
-    Return the links below *root* to what a unit holds, as name and target; both are seen from there.
+    Return the links below *root* to files of a unit, as (name, target) relative to *root*. Never raises.
 
-    One that leads to another save, or out of the folder, is left out. Raises nothing.
+    A link to another save, or out of the folder, is left out.
     """
     found: List[Tuple[str, str]] = []
     with contextlib.suppress(OSError):
         top = Path(os.path.realpath(str(root)))
         for name in _names(root):
-            # Both resolved: the folder of checkpoints itself may be reached by a link.
+            # Both resolved, since the checkpoint folder itself may be reached through a link.
             target = os.path.relpath(os.path.realpath(str(root / name)), str(top))
             if not target.startswith("..") and target != "." and _is_in(unit, target):
                 found.append((name, target))
@@ -32,21 +32,21 @@ def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
 
 
 def make_links(root: Path, links: Iterable[Tuple[str, str]]) -> None:
-    """Make the links again, in the place of a link only and below folders only. Raises OSError."""
+    """Create the links again, replacing only links and only below real folders. Raise OSError."""
     top = os.path.realpath(str(root))
     for name, target in links:
         path = root / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-        # The program has put a file where the folder was; it is the newer one.
+        # The program has replaced the folder by a file, which is newer.
         except (FileExistsError, NotADirectoryError):
             continue
         here = os.path.realpath(str(path.parent))
         if here != top and not here.startswith(top + os.sep):
-            continue  # A link that is there already leads out of the folder.
+            continue  # An existing link leads out of the folder.
         if path.exists() and not path.is_symlink():
             continue
-        # Not longer than the name itself may be.
+        # A hash, because a suffix could make the name too long.
         building = path.with_name(f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:32]}.link")
         with contextlib.suppress(FileNotFoundError):
             building.unlink()
@@ -65,7 +65,7 @@ def _names(root: Path) -> List[str]:
 
 
 def _is_in(unit: Unit, target: str) -> bool:
-    """Say whether a file or a folder belongs to a unit."""
+    """Return whether a file or folder belongs to a unit."""
     if unit.files is None:
         return target == unit.folder or target.startswith(f"{unit.folder}/")
     start = "" if unit.folder == "." else f"{unit.folder}/"

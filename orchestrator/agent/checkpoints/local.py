@@ -1,4 +1,4 @@
-"""Checkpoints on the machine's disk: which steps the job has finished, and where doubtful ones go."""
+"""Judge the checkpoints on the machine's disk: which steps are finished, and which go to quarantine."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from orchestrator.contract.machine_errors import TornError
 RESTORING = ".restore-"
 QUARANTINED = 5
 RESTLESS = 4
-"""After how many changes in a row a save is copied although it is never at rest."""
+"""Consecutive changes after which a save that never settles is copied all the same."""
 
 
 @dataclass(frozen=True)
 class LocalStep:
-    """Name a step of the job on disk, what it is worth and why."""
+    """A step of the job on disk, its state and the reason."""
 
     step: int
     unit: Unit
@@ -42,18 +42,18 @@ class LocalStep:
 
     @property
     def complete(self) -> bool:
-        """Say whether it may be committed and resumed from."""
+        """Return whether it may be committed and resumed from."""
         return self.state is SavedState.COMPLETE
 
     @property
     def own_step(self) -> Optional[int]:
-        """Return the step that the save itself tells, None when it tells none."""
+        """Return the step stored in the save itself, None if it has none."""
         return self.step if self.step >= 0 else None
 
 
 @dataclass(frozen=True)
 class FileState:
-    """Hold what tells whether a file changed: its name in the unit's folder, size, time and inode."""
+    """What shows that a file changed: its name in the unit's folder, size, time and inode."""
 
     name: str
     size: int
@@ -67,10 +67,10 @@ States = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
 @dataclass(frozen=True)
 class Held:
     """
-    Hold what was judged of a unit as it was *states*, since when it is so, and how often it changed in a row.
+    The judgement of a unit when its files were *states*, since when, and its consecutive changes.
 
-    *alike* counts the changes in a row that left names and sizes as they were; *renewed* says that another
-    file was put into the place of one.
+    *alike* counts consecutive changes that left names and sizes the same; *renewed* means that a file was
+    replaced by another one.
     """
 
     states: States
@@ -83,10 +83,10 @@ class Held:
 
 class LocalCheckpoints:
     """
-    Look at the folder the job saves to, and move doubtful steps to *quarantine*.
+    The folder that the job saves to; doubtful steps are moved to *quarantine*.
 
-    A step is read again only when one of its files has changed: checkpoints are large. While the job runs,
-    two looks are *look* seconds apart.
+    A step is read again only if one of its files has changed, since checkpoints are large. While the job
+    runs, two polls are *look* seconds apart.
     """
 
     def __init__(
@@ -105,12 +105,16 @@ class LocalCheckpoints:
         self.newest: Optional[int] = None
 
     def steps(self) -> List[LocalStep]:
-        """Return the steps in ascending order, of two with one step the preferred one last. Raises OSError."""
+        """
+        Return the steps in ascending order; of two with the same step the preferred one is last.
+
+        Raise OSError.
+        """
         with self._lock:
             units = self.format.find(self.folder)
             found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
             names = {_key(unit) for unit in units}
-            # Forget saves that the job has rotated away, else the table grows for as long as it trains.
+            # Drop saves that the job has deleted, or the table would grow for as long as it trains.
             self._judged = {name: held for name, held in self._judged.items() if name in names}
             heads = [one for one in found if one.unit.live]
             if not heads or any(one.complete for one in heads):
@@ -120,7 +124,7 @@ class LocalCheckpoints:
             return found
 
     def forget(self) -> None:
-        """Forget what was newest, because another attempt begins."""
+        """Forget the newest save, because another attempt starts."""
         self.newest = None
         self.at_rest = False
         self._in_order = False
@@ -128,24 +132,24 @@ class LocalCheckpoints:
 
     def rest(self, *, in_order: bool = False) -> None:
         """
-        Note that no process of the job is left, so that no file will change.
+        Record that the job has no process left, so files do not change any more.
 
-        *in_order*: it exited with status 0, so that it was not cut between two files of one save.
+        *in_order*: it exited with status 0, so it was not killed between two files of one save.
         """
         self.at_rest = True
         self._in_order = in_order
 
     @property
     def headless(self) -> bool:
-        """Say whether the newest save, with the files that are replaced in place, has not been whole for long."""
+        """Return whether the newest save, including files replaced in place, has been incomplete for long."""
         return time.monotonic() - self._headed_at > LONG * self._look
 
     def chosen(self, step: int) -> Optional[LocalStep]:
-        """Return the complete step of that number, None when it is not on this disk."""
+        """Return the complete step of that number, None if it is not on this disk."""
         return next((one for one in reversed(self.steps()) if one.complete and one.step == step), None)
 
     def why_ignored(self, step: Optional[int]) -> str:
-        """Say why the job has not gone on from the restored *step*: the framework refused it, or nobody read it."""
+        """Return why the job did not resume from *step*: refused by the framework, or never read."""
         if not self._settings.in_bucket and step is not None:
             with contextlib.suppress(OSError):
                 if self.chosen(step) is None:
@@ -153,25 +157,25 @@ class LocalCheckpoints:
         return "it does not read it"
 
     def target(self) -> Optional[int]:
-        """Return the last step of the training as the newest complete checkpoint knows it."""
+        """Return the training's last step as stored in the newest complete checkpoint."""
         whole = [one for one in self.steps() if one.complete]
         return self.format.target(self.folder, whole[-1].unit) if whole else None
 
     def files_of(self, unit: Unit) -> Tuple[FileState, ...]:
-        """Return the state of every file of a unit, sorted by name. Raises OSError when one vanishes."""
+        """Return the state of every file of a unit, sorted by name. Raise OSError if one is deleted meanwhile."""
         if unit.files is None:
             return files_below(self.folder / unit.folder)
         return tuple(_state(self.folder / unit.folder, name) for name in sorted(unit.files))
 
     def copy(self, step: LocalStep) -> Path:
         """
-        Copy the files of a live unit to a folder of ours, and return that folder; the caller removes it.
+        Copy the files of a live unit to a temporary folder and return that; the caller deletes it.
 
-        Raises TornError when they changed meanwhile or the copy is not whole, OSError when it cannot be made.
+        Raise TornError if they changed meanwhile or the copy is not complete, OSError if it cannot be made.
         """
         folder = self._quarantine.with_name("copy")
         shutil.rmtree(str(folder), ignore_errors=True)
-        # Read before and after: a job that replaces a file during the copy leaves a mix of two saves in it.
+        # Compared before and after: a file replaced during the copy would mix two saves.
         before = self.files_of(step.unit)
         try:
             for one in before:
@@ -179,7 +183,7 @@ class LocalCheckpoints:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(self.folder / step.unit.folder / one.name), str(target))
             changed = self.files_of(step.unit) != before
-            # The copy is judged, not the original: it is what will be uploaded.
+            # The copy is judged, not the original, because the copy will be uploaded.
             judged = self.format.judge(folder, step.unit)
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
@@ -191,12 +195,12 @@ class LocalCheckpoints:
         return folder
 
     def put_aside(self, unit: Unit, *, torn: bool) -> Path:
-        """Move a unit to the quarantine as `[torn-]NAME-TIME`, and return where it is. Nothing is deleted."""
+        """Move a unit to the quarantine as `[torn-]NAME-TIME` and return its path; nothing is deleted."""
         name = f"{'torn-' if torn else ''}{unit.name.replace('/', '_')}-{time.time_ns()}"
         try:
             target = self._move(unit, self._quarantine / name)
         except OSError:
-            # The user's checkpoint folder may lie on another disk, where rename cannot reach.
+            # The checkpoint folder may be on another disk, where a rename to the quarantine fails.
             target = self._move(unit, self.folder / f".quarantine-{name}")
         self._thin()
         return target
@@ -215,17 +219,17 @@ class LocalCheckpoints:
         return target
 
     def _thin(self) -> None:
-        """Keep the newest folders in quarantine only, so that a crash loop cannot fill the disk."""
+        """Delete all but the newest folders in quarantine, so that a crash loop cannot fill the disk."""
         if not self._quarantine.is_dir():
             return
         held = sorted(self._quarantine.iterdir(), key=lambda one: one.name.rsplit("-", 1)[-1])
         for old in held[:-QUARANTINED]:
             say(f"{old} is removed: {QUARANTINED} newer folders are in quarantine")
-            # Another process may read in it; what stays now goes with the next one.
+            # Another process may be using it; the next call deletes what remains.
             shutil.rmtree(str(old), ignore_errors=True)
 
     def _step(self, unit: Unit) -> LocalStep:
-        """Judge a unit; one whose files vanish meanwhile is being rotated away by the job."""
+        """Judge a unit; if its files vanish meanwhile, the job is deleting it."""
         try:
             pointers = tuple(
                 _state(self.folder, name) for name in self.format.pointers if (self.folder / name).exists()
@@ -245,7 +249,7 @@ class LocalCheckpoints:
         return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
 
     def _rested(self, unit: Unit, held: Held) -> Judgement:
-        """Return the judgement, or that the files have to stay as they are for a while before it counts."""
+        """Return the judgement, or that the save is unfinished until its files have been unchanged for a while."""
         judged = held.judged
         if judged.state is not SavedState.COMPLETE or not judged.rest:
             return judged
@@ -255,11 +259,12 @@ class LocalCheckpoints:
             return judged
         if self.at_rest and (judged.rest < LONG or self._in_order):
             return judged
-        # Some programs save more often than we look. What proves itself whole is copied all the same.
+        # Some programs save more often than we poll. A save that proves itself complete is copied all the
+        # same.
         if judged.rest == QUIET and held.changes >= RESTLESS:
             return judged
-        # What nobody can read is whole when each save is a new file of the same size: one that is written
-        # where it lies keeps its inode, and a new one is shorter at first.
+        # A save without a known format counts as whole if each one is a new file of the same size: a file
+        # being written in place keeps its inode, and a new one is shorter at first.
         if judged.rest == PATIENT and held.renewed and held.alike >= RESTLESS:
             return judged
         return unfinished(
@@ -268,7 +273,7 @@ class LocalCheckpoints:
 
 
 def files_below(folder: Path) -> Tuple[FileState, ...]:
-    """Return the state of every file under *folder*, sorted by name. Raises OSError when one vanishes."""
+    """Return the state of every file under *folder*, sorted by name. Raise OSError if one is deleted meanwhile."""
     found = []
     for base, _folders, names in os.walk(str(folder)):
         found += [_state(folder, (Path(base) / name).relative_to(folder).as_posix()) for name in names]
@@ -276,7 +281,7 @@ def files_below(folder: Path) -> Tuple[FileState, ...]:
 
 
 def _is_renewed(before: States, now: States) -> bool:
-    """Say whether another file was put into the place of one. Pure."""
+    """Return whether a file was replaced by another one of the same name."""
     old = {one.name: one.inode for one in before[0]}
     return any(old.get(one.name, one.inode) != one.inode for one in now[0])
 
@@ -286,7 +291,7 @@ def _sizes(states: States) -> Dict[str, int]:
 
 
 def _key(unit: Unit) -> str:
-    """Return a name that stays: the newest save of single files is called after another file each time."""
+    """Return a stable name; the newest save of single files has the name of another file each time."""
     return "newest single files" if unit.live and unit.files is not None and unit.rank else unit.name
 
 

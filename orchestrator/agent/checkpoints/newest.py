@@ -1,4 +1,4 @@
-"""What this worker committed last: the measure for files that are replaced in place."""
+"""Keep the manifest of this worker's last commit, to compare files that are replaced in place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = "files"
 
 
 class Newest:
-    """Know the manifest of the newest checkpoint, read once for each attempt."""
+    """The manifest of the newest checkpoint, read once for each attempt."""
 
     def __init__(self, worker: int, catalogue: Catalogue, local: LocalCheckpoints) -> None:
         self._worker = worker
@@ -26,12 +26,12 @@ class Newest:
         self._manifest: Optional[Manifest] = None
 
     def begin(self, manifest: Optional[Manifest] = None) -> None:
-        """Go on with *manifest*, or forget what was read."""
+        """Set the manifest, or reset it so that it is read again."""
         self._manifest = manifest
 
     def manifest(self) -> Optional[Manifest]:
-        """Return this worker's manifest of the newest checkpoint, None when there is none."""
-        # Read once: it would be one more list of the bucket at each poll.
+        """Return this worker's manifest of the newest checkpoint, None if there is none."""
+        # Cached, because each read would list the bucket at every poll.
         if self._manifest is None:
             newest = self._catalogue.newest()
             if newest is not None:
@@ -40,9 +40,10 @@ class Newest:
 
     def gives_way(self, floor: Optional[int]) -> bool:
         """
-        Say whether single files were committed last, and the job saves in another format by now.
+        Return whether the last commit was of single files and the job now saves in another format.
 
-        Those files may have been there before the training (weights to start from) with any number in a name.
+        Such files may have existed before the training, for example initial weights, with any number in their
+        name.
         """
         format_ = self._local.format
         if floor is None or not format_.may_change or format_.chosen in ("", FILES):
@@ -51,7 +52,7 @@ class Newest:
         return last is not None and last.format == FILES
 
     def make_way(self, number: int) -> None:
-        """Set those single files aside that claim to be of step *number* or a later one."""
+        """Set aside single files with step *number* or later."""
         for one in [one for one in self._catalogue.complete() if one.step >= number]:
             if self._catalogue.manifest(one.step, one.incarnation, 0).format == FILES:
                 say(f"step {one.step} of single files gives way to step {number}: the job saves otherwise")
@@ -59,12 +60,12 @@ class Newest:
 
 
 def is_earlier(step: LocalStep, last: Manifest) -> bool:
-    """Say whether a save tells an earlier step than the newest commit: then the job has begun again."""
+    """Return whether a save has an earlier step than the newest commit: then the job has started over."""
     return step.own_step is not None and last.own_step is not None and step.own_step < last.own_step
 
 
 def is_same(folder: Path, states: Sequence[FileState], manifest: Manifest) -> bool:
-    """Say whether these files are those of the manifest, whatever lies beside them and grows."""
+    """Return whether these files equal those of the manifest, ignoring growing files beside them."""
     held = {
         one.name: one
         for one in manifest.files
@@ -80,9 +81,9 @@ def is_same(folder: Path, states: Sequence[FileState], manifest: Manifest) -> bo
 @dataclass(frozen=True)
 class CommittedFiles:
     """
-    Hold the files that were committed last, without those whose change is no news.
+    The files of the last commit, without those whose changes do not count.
 
-    *besides* counts the commits since a save changed: what lies beside it changed alone.
+    *besides* counts the commits since a save changed, in which only files beside it changed.
     """
 
     relevant: Tuple[FileState, ...] = ()
@@ -90,19 +91,19 @@ class CommittedFiles:
     besides: int = 0
 
     def then(self, states: Sequence[FileState], format_: str) -> CommittedFiles:
-        """Return what is held when *states* are committed."""
+        """Return the value after a commit of *states*."""
         found = CommittedFiles.of(states, format_)
         return replace(found, besides=self.besides + 1) if found.saves == self.saves else found
 
     @staticmethod
     def of(states: Sequence[FileState], format_: str) -> CommittedFiles:
-        """Return what is held when *states* are found to be what is committed."""
+        """Return the value if *states* are what is already committed."""
         saves = tuple(one for one in states if format_ != FILES or is_save(one.name, one.size))
         return CommittedFiles(relevant(states, format_), saves)
 
 
 def relevant(states: Sequence[FileState], format_: str) -> Tuple[FileState, ...]:
-    """Leave out single files that are large and only lie beside the saves: such a one may grow all the time."""
+    """Return *states* without large single files that only lie beside the saves and may grow all the time."""
     return tuple(one for one in states if format_ != FILES or _is_relevant(one.name, one.size))
 
 

@@ -1,4 +1,4 @@
-"""Bring the disk to the checkpoint that the attempt names, and move everything doubtful aside."""
+"""Restore the checkpoint of an attempt to the disk, and move everything doubtful aside."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PARALLEL = 4
 @dataclass(frozen=True)
 class Restored:
     """
-    Say what the job is given to resume from (empty: nothing) and what was moved or repaired on the way.
+    What the job resumes from ("" for nothing), and what was moved or repaired for it.
 
-    *counted*: its saves tell no step, so that the checkpoint's number is one of saves.
+    *counted*: its saves have no step, so the checkpoint's number is a count of saves.
     """
 
     path: str
@@ -42,7 +42,7 @@ NOTHING = Restored("", ())
 
 
 class Restorer:
-    """Restore this worker's part of a checkpoint."""
+    """Restores this worker's part of a checkpoint."""
 
     def __init__(
         self, settings: Settings, bucket: JobBucket, catalogue: Catalogue, local: LocalCheckpoints
@@ -54,11 +54,10 @@ class Restorer:
 
     def restore(self, attempt: Attempt) -> Restored:
         """
-        Leave on disk no step after the attempt's and no unfinished one, and the attempt's own, proven whole.
+        Make the disk hold the attempt's step, verified, and neither later nor unfinished ones.
 
-        The format then makes the framework choose that step too. Raises TornError when the bucket's copy is
-        not what its manifest says, SliceSizeError when the slice has another number of workers than the
-        checkpoint.
+        The format then makes the framework choose that step. Raise TornError if the bucket's copy differs
+        from its manifest, SliceSizeError if the slice has another number of workers than the checkpoint.
         """
         if self._settings.checkpoints.in_bucket:
             step = attempt.resume_step
@@ -73,7 +72,7 @@ class Restorer:
         wrong = _difference(local.folder / manifest.folder, manifest)
         if wrong is not None:
             notes += self._replace(manifest, wrong)
-        # After the files, because a link that leads nowhere would be taken for a checkpoint that is gone.
+        # After the files: a dangling link would be taken for a checkpoint that is missing.
         make_links(local.folder, manifest.links)
         unit = _unit_of(manifest, local.format.find(local.folder))
         notes += local.format.repair(local.folder, unit)
@@ -81,19 +80,20 @@ class Restorer:
         return Restored(path, tuple(notes), counted=not manifest.proven)
 
     def discard(self, attempt: Attempt) -> None:
-        """Take a torn checkpoint out of the choice: its manifest is kept under another name, then removed."""
+        """Set a torn checkpoint aside: its manifest is copied to another name, then deleted."""
         if attempt.resume_step is None or attempt.resume_incarnation is None:
             return
         name = manifest_name(attempt.resume_step, attempt.resume_incarnation, self._settings.worker)
-        # A call that is repeated may meet its own first success.
+        # A repeated call may find the result of its own first try.
         held = self._bucket.read(name)
         if held is not None:
-            # Copy, then delete: killed in between, it is torn once more and nothing is lost.
+            # Copy, then delete: after a kill in between the checkpoint is found torn again, and nothing is
+            # lost.
             self._bucket.write(f"{name}.torn-{int(time.time())}", held.data)
             self._bucket.delete(name, held.generation)
 
     def _manifest(self, step: int, incarnation: int) -> Manifest:
-        # A slice that grew has workers without a part; worker 0's manifest tells how many there were.
+        # A slice that grew has workers without a part; worker 0's manifest has the former number.
         workers = self._catalogue.manifest(step, incarnation, 0).workers
         if workers != self._settings.workers:
             raise SliceSizeError(
@@ -104,7 +104,7 @@ class Restorer:
 
     def _put_doubtful_aside(self, step: Optional[int]) -> List[str]:
         for leftover in self._local.folder.glob(f"{RESTORING}*"):
-            # What a restore that was killed had downloaded: it was never renamed, so it is no checkpoint.
+            # Downloads of a restore that was killed: never renamed, so no checkpoint.
             shutil.rmtree(str(leftover), ignore_errors=True)
         notes = []
         for one in self._local.steps():
@@ -118,7 +118,7 @@ class Restorer:
         return notes
 
     def _replace(self, manifest: Manifest, wrong: str) -> List[str]:
-        """Bring the bucket's copy to the place of whatever has its name."""
+        """Put the bucket's copy in the place of whatever has its name. Return messages; raise TornError."""
         local, notes = self._local, []
         target = local.folder / manifest.folder
         names = tuple(one.name for one in manifest.files) if manifest.folder == "." else None
@@ -145,13 +145,13 @@ class Restorer:
 
         with ThreadPoolExecutor(PARALLEL) as pool:
             wrong = [text for text in pool.map(fetch, manifest.files) if text]
-        # Checked before anything is renamed: the job never sees a file that is not as it was saved.
+        # Verified before any rename: the job never sees a file that differs from what was saved.
         if wrong:
             shutil.rmtree(str(temporary), ignore_errors=True)
             raise TornError(f"checkpoint of step {manifest.step}: {wrong[0]}")
         for file in manifest.files:
             if file.modified is not None:
-                # Some programs go on from the youngest file, whatever its name.
+                # Some programs resume from the file with the newest time, whatever its name.
                 os.utime(str(temporary / file.name), ns=(file.modified, file.modified))
         if manifest.folder == ".":
             for file in manifest.files:
@@ -160,14 +160,14 @@ class Restorer:
             shutil.rmtree(str(temporary))
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            # One rename brings the whole folder: a kill leaves it under its temporary name or complete.
+            # One rename for the whole folder: after a kill it has its temporary name or is complete.
             temporary.rename(target)
-        # The names must survive a reboot too; `download` has synced the bytes.
+        # Makes the names survive a power loss, too; `download` has synced the bytes.
         sync_folder(self._local.folder)
 
 
 def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
-    """Return how *folder* differs from the manifest, None when every file is the same. Extra files do not count."""
+    """Return how *folder* differs from the manifest, None if every file is the same; extra files are ignored."""
     for file in manifest.files:
         path = folder / file.name
         if not path.is_file():
@@ -180,7 +180,7 @@ def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
 
 
 def _unit_of(manifest: Manifest, units: Sequence[Unit]) -> Unit:
-    """Return the unit on disk that holds the manifest's files, as the format names it, with the manifest's step."""
+    """Return the unit on disk with the manifest's files, as the format names it, with the manifest's step."""
     names = {one.name for one in manifest.files}
     for one in units:
         if one.folder == manifest.folder and (one.files is None or names & set(one.files)):
@@ -189,7 +189,7 @@ def _unit_of(manifest: Manifest, units: Sequence[Unit]) -> Unit:
 
 
 def _base_of(manifest: Manifest) -> Optional[str]:
-    """Return the folder that holds the checkpoint, None where the folder of all checkpoints is one itself."""
+    """Return the folder that holds the checkpoint, None if the checkpoint folder itself does."""
     place = manifest.folder if manifest.folder != "." else manifest.files[0].name if manifest.files else ""
     flat = manifest.folder != "." or manifest.format in ("fairseq", "keras", "tf", "torch")
     return place.rpartition("/")[0] if flat else None

@@ -1,1 +1,1 @@
-"""Google over HTTP, with the standard library: the bucket and the metadata server."""
+"""Talk to Google over HTTP with the standard library: the bucket and the metadata server."""

@@ -1,7 +1,7 @@
 """
-Large objects that have only a crc32c come by the stock gcloud, which Google's images carry.
+Copy large objects that have only a crc32c with the gcloud that Google's images include.
 
-It compares that sum; the standard library cannot compute it at a speed that is any use.
+gcloud verifies that sum; the standard library cannot compute it fast enough.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _WILDCARDS = "*?[]#"
 
 def wanted_for(name: str, size: int) -> bool:
     """
-    Say whether gcloud should move this object.
+    Return whether gcloud should copy this object.
 
-    gcloud reads `*?[]` in a name as wildcards and `#` as a generation, so such names do not go that way.
+    gcloud reads `*?[]` in a name as wildcards and `#` as a generation, so it never gets such names.
     """
     return (
         size > LARGE and not any(sign in name for sign in _WILDCARDS) and shutil.which("gcloud") is not None
@@ -29,9 +29,9 @@ def wanted_for(name: str, size: int) -> bool:
 
 def copy(source: str, target: str, size: int) -> None:
     """
-    Copy between a path and a gs:// address; raises TransientError with gcloud's last words.
+    Copy between a path and a gs:// address. Raise TransientError with gcloud's last message.
 
-    The call is cut off after two minutes plus one second for each MiB.
+    The time limit is two minutes plus one second for each MiB of *size*.
     """
     command = ["gcloud", "storage", "cp", "--quiet", source, target]
     try:

@@ -1,4 +1,4 @@
-"""The metadata server of the machine: access tokens and the notice of a preemption."""
+"""Read the machine's metadata server: access tokens and the preemption notice."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ TOKEN_MARGIN = 120.0
 
 @dataclass(frozen=True)
 class Value:
-    """Hold a metadata value and the etag under which a change can be awaited."""
+    """A metadata value, and the etag with which to wait for a change."""
 
     text: str
     etag: str
 
 
 class Metadata:
-    """Ask the metadata server at *host* (`address` or `address:port`)."""
+    """The metadata server at *host* (`address` or `address:port`)."""
 
     def __init__(self, host: str) -> None:
         self._base = f"http://{host}/computeMetadata/v1/"
-        # The address is of this machine's host only; a proxy of the job would be given its tokens.
+        # A link-local address: through a proxy of the job, the tokens would leave the machine.
         self._transport = Transport(proxies=False)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Metadata:
-        """Use the server that GCE_METADATA_HOST names, else the standard one."""
+        """Return a client of the server in GCE_METADATA_HOST, by default Google's."""
         return cls(environ.get("GCE_METADATA_HOST") or DEFAULT_HOST)
 
     def get(self, path: str, timeout: float = 5.0) -> Value:
-        """Return a value. Raises TransientError for network and 5xx, AgentError for any other refusal."""
+        """Return a value. Raise TransientError for network failures and 5xx, AgentError for other refusals."""
         reply = self._transport.send("GET", self._base + path, {"Metadata-Flavor": "Google"}, timeout=timeout)
         if reply.status == 200:
             return Value(reply.body.decode("utf-8", "replace"), reply.headers.get("etag", ""))
@@ -45,16 +45,16 @@ class Metadata:
         raise kind(f"metadata server answers {reply.status} for {path}")
 
     def changed(self, path: str, etag: str, seconds: float) -> Value:
-        """Return a value as soon as its etag is not *etag*, or after *seconds* as it is."""
+        """Return a value when its etag differs from *etag*, or after *seconds* in any case."""
         query = f"?wait_for_change=true&last_etag={etag}&timeout_sec={int(seconds)}"
         return self.get(path + query, timeout=seconds + 15)
 
 
 class Tokens:
     """
-    Hold the access token of the machine's service account until two minutes before its end.
+    The access token of the machine's service account, cached until two minutes before it expires.
 
-    With *optional* (an emulator serves the bucket) a machine without a token goes on without one.
+    With *optional* (the bucket is an emulator's), requests are sent without a token if there is none.
     """
 
     def __init__(self, metadata: Metadata, optional: bool) -> None:
@@ -65,14 +65,14 @@ class Tokens:
         self._until = 0.0
 
     def headers(self) -> Mapping[str, str]:
-        """Return the authorization header. Raises TransientError when no token can be had."""
+        """Return the authorization header. Raise TransientError if no token can be obtained."""
         with self._lock:
             if time.monotonic() >= self._until:
                 self._renew()
             return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def forget(self) -> None:
-        """Drop the token, because a service refused it."""
+        """Drop the cached token after a service has refused it."""
         with self._lock:
             self._until = 0.0
 
@@ -80,7 +80,7 @@ class Tokens:
         try:
             answer = json.loads(self._metadata.get("instance/service-accounts/default/token").text)
             self._token = str(answer["access_token"])
-            # Monotonic: the wall clock of a new machine jumps when the time service starts.
+            # Monotonic, since a new machine's clock jumps when time synchronisation starts.
             self._until = time.monotonic() + max(10.0, float(answer["expires_in"]) - TOKEN_MARGIN)
         except (AgentError, ValueError, KeyError, TypeError) as error:
             if not self._optional:

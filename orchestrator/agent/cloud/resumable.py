@@ -1,8 +1,8 @@
 """
-Send a large file to Cloud Storage in parts: memory stays small, and a broken connection costs one part.
+Upload a large file to Cloud Storage in parts, with bounded memory; a lost connection costs one part.
 
-Protocol: Cloud Storage JSON API, "Resumable uploads": a session, parts with Content-Range, 308 with what has
-arrived (docs/facts.md 3.1).
+Protocol: Cloud Storage JSON API, "Resumable uploads": a session, parts with Content-Range, 308 with the range
+that has arrived (docs/facts.md 3.1).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from orchestrator.agent.cloud.transport import Reply, Transport, retrying
 from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 
 PART = 8 << 20
-"""Bytes of one request; Cloud Storage wants multiples of 256 KiB."""
+"""Bytes of one request; Cloud Storage requires multiples of 256 KiB."""
 SESSIONS = 3
-"""How often a session that the service has forgotten is begun anew."""
+"""Sessions per upload, since the service may forget one."""
 STALLS = 5
-"""Parts in a row of which the service may keep nothing."""
+"""Consecutive parts after which the upload fails if the service has stored nothing of them."""
 GONE = (404, 410)
 UNFINISHED = 308
 
 
 class SessionGoneError(AgentError):
-    """Say that the service does not know the session any more: all is sent again."""
+    """The service does not know the session any more; everything must be sent again."""
 
 
 class ResumableUpload:
     """
-    Send one file of *size* bytes to *url*, which begins a session.
+    An upload of *size* bytes; a POST to *url* starts the session.
 
-    *headers* returns the credentials for each request, *check* raises for a status that is an error.
+    *headers* returns the credentials for each request; *check* raises for an error status.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class ResumableUpload:
 
     def send(self, path: Path, size: int, seconds: float) -> str:
         """
-        Return the sha256 of what was sent. *seconds* bound the tries of each part.
+        Return the sha256 of what was sent; *seconds* bounds the retries of each part.
 
-        Raises TornError when the file changed meanwhile, TransientError, AgentError.
+        Raise TornError if the file changed meanwhile, TransientError, AgentError.
         """
         for _ in range(SESSIONS):
             try:
@@ -72,10 +72,10 @@ class ResumableUpload:
         made: Optional[Dict[str, Any]] = None
         with path.open("rb") as file:
             while made is None:
-                # Read again from where the service is: it may keep less than the part that was sent.
+                # Continue where the service is: it may have stored less than the part that was sent.
                 data = _read(file, arrived, min(self._part, size - arrived))
                 if arrived == hashed:
-                    # A part that is sent again is hashed once: other bytes show in the bucket's checksum.
+                    # Bytes are hashed once. If a repeated part differs, the bucket's checksum shows it.
                     sha.update(data)
                     md5.update(data)
                     hashed += len(data)
@@ -111,8 +111,7 @@ class ResumableUpload:
         tries = [0]
 
         def once(remaining: float) -> Reply:
-            # The answer to a part may get lost after the part has arrived: asked first, nothing is sent
-            # twice.
+            # The answer may be lost after the part has arrived; asking first avoids sending it twice.
             tries[0] += 1
             if tries[0] > 1:
                 asked = self._put(session, b"", f"bytes */{size}", remaining)
@@ -147,7 +146,7 @@ def _read(file: IO[bytes], start: int, wanted: int) -> bytes:
 
 
 def _arrived(reply: Reply) -> int:
-    """Return how many bytes the service has; without a Range header none."""
+    """Return the number of bytes that the service has: 0 without a Range header. Raise AgentError."""
     match = re.fullmatch(r"bytes=0-(\d+)", reply.headers.get("range", ""))
     if match is None and reply.headers.get("range"):
         raise AgentError(f"an upload's answer tells the range {reply.headers['range']!r}")

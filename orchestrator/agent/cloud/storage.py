@@ -1,4 +1,4 @@
-"""The deployment's bucket over the JSON API of Cloud Storage."""
+"""Read and write the deployment's bucket over the JSON API of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from orchestrator.contract.machine_errors import AgentError, PreconditionError, 
 DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
 LARGE = 32 << 20
-"""Bytes from which on a file goes up in several streams."""
+"""Bytes above which a file is uploaded in several streams."""
 SLOWEST = 1 << 20
-"""Bytes a second that a transfer may be slow."""
+"""Bytes per second of the slowest transfer that the time limits allow for."""
 GRANT_SETTLES = 600.0
-"""Seconds after which a role counts everywhere: mostly 2 minutes, 7 or more at worst (docs/facts.md 6.2)."""
+"""Seconds after which a new role applies everywhere: usually 2 minutes, at worst 7 or more (docs/facts.md 6.2)."""
 _LISTED = "name,size,generation,updated,md5Hash,crc32c"
 BYTES = {"Content-Type": "application/octet-stream"}
 
 
 @dataclass(frozen=True)
 class StoredBytes:
-    """Hold an object's bytes and generation."""
+    """An object's bytes and generation."""
 
     data: bytes
     generation: int
@@ -42,12 +42,12 @@ class StoredBytes:
 
 class JobBucket:
     """
-    Read and write objects of one bucket; every call retries within its *seconds*.
+    The objects of one bucket; every call retries for at most its *seconds*.
 
-    With a *prefix* all names are meant below it: the bucket is shared by several deployments.
-    Calls raise TransientError when time is over, PreconditionError on 412, AgentError on a refusal. A role
-    that was given at *granted_at*, in seconds since the epoch, does not count everywhere at once: for a while
-    a refusal may pass.
+    With *prefix*, all names are relative to it, as several deployments share the bucket. Calls raise
+    TransientError when the time is over, PreconditionError for 412, AgentError for a refusal. Roles granted
+    at *granted_at* (seconds since the epoch) do not apply everywhere at once, so for GRANT_SETTLES a refusal
+    counts as transient.
     """
 
     def __init__(
@@ -64,21 +64,21 @@ class JobBucket:
 
     @classmethod
     def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> JobBucket:
-        """Use Cloud Storage, or the emulator that STORAGE_EMULATOR_HOST names."""
+        """Return the bucket in Cloud Storage, or in the emulator of STORAGE_EMULATOR_HOST."""
         emulator = environ.get("STORAGE_EMULATOR_HOST", "")
         base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
-        # An emulator asks for no token, and the machine that tests it may have no metadata server.
+        # An emulator requires no token, and a machine of tests may have no metadata server.
         tokens = Tokens(metadata, optional=bool(emulator))
         granted_at = seconds_in(environ.get("TPUCTL_GRANTED_AT", ""))
         return cls(name, base or DEFAULT_BASE, tokens, granted_at, environ.get("TPUCTL_PREFIX", ""))
 
     @property
     def patience(self) -> float:
-        """Return for how many seconds a call is worth repeating that nothing goes on without."""
+        """Return for how many seconds to retry a call without which the agent cannot continue."""
         return max(SECONDS, self._settled_at - time.time())
 
     def read(self, name: str, seconds: float = SECONDS) -> Optional[StoredBytes]:
-        """Return a small object, or None when it is not there; of a larger one its first 32 MiB."""
+        """Return an object, None if it does not exist; only the first 32 MiB of a larger one."""
         path = f"/download/storage/v1{self._object(name)}?alt=media"
         reply = self._call("GET", path, seconds, limit=IN_MEMORY)
         return (
@@ -86,24 +86,24 @@ class JobBucket:
         )
 
     def read_from(self, name: str, start: int, length: int, seconds: float = SECONDS) -> bytes:
-        """Return at most *length* bytes of an object from *start* on; nothing when it is gone or ends there."""
+        """Return at most *length* bytes from offset *start*; b"" if there are none or the object is missing."""
         asked = {"Range": f"bytes={start}-{start + length - 1}"}
         path = f"/download/storage/v1{self._object(name)}?alt=media"
         reply = self._call("GET", path, seconds, more=asked)
-        if reply.status == 200:  # A server that knows no ranges sends the whole object.
+        if reply.status == 200:  # A server without support for ranges sends the whole object.
             return reply.body[start : start + length]
         return reply.body if reply.status == 206 else b""
 
     def stat(self, name: str, seconds: float = SECONDS) -> Optional[Dict[str, Any]]:
-        """Return the object's resource, or None when it is not there."""
+        """Return the object's resource, None if it does not exist."""
         reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
         return None if reply.status == 404 else json.loads(reply.body)
 
     def age(self, name: str, seconds: float = SECONDS) -> Tuple[Optional[float], float]:
         """
-        Return the seconds since the object was written, None when it is not there, and the bucket's time.
+        Return the object's age in seconds (None if it does not exist) and the bucket's time.
 
-        Both are by the bucket's clock; raises TransientError when the answer has no time.
+        Both are by the bucket's clock. Raise TransientError if the answer has no Date.
         """
         reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
         now = time_of(reply)
@@ -124,13 +124,13 @@ class JobBucket:
             query["ifGenerationMatch"] = str(if_generation)
         path = f"/upload/storage/v1/b/{self.name}/o?{urlencode(query)}"
         made = _resource(self._call("POST", path, seconds, data), path)
-        # A proxy or a bad memory may change bytes; the service's checksum is of what it has stored.
+        # A proxy or bad memory may corrupt bytes; the service's md5 is that of what it has stored.
         if made.get("md5Hash") not in (None, base64.b64encode(hashlib.md5(data).digest()).decode()):  # noqa: S324
             raise TransientError(f"{name}: the bucket holds other bytes than were sent")
         return made
 
     def compose(self, name: str, body: Dict[str, Any], if_generation: int) -> Optional[Dict[str, Any]]:
-        """Join objects into one, whose generation is *if_generation* until then; None when one is not there."""
+        """Join objects into one that has generation *if_generation* until then; None if a source is missing."""
         path = f"/storage/v1{self._object(name)}/compose?ifGenerationMatch={if_generation}"
         more = {"Content-Type": "application/json"}
         sources = [{**one, "name": self.prefix + one["name"]} for one in body["sourceObjects"]]
@@ -140,9 +140,9 @@ class JobBucket:
 
     def read_range(self, name: str, generation: str, start: int, end: int, size: int) -> bytes:
         """
-        Return the bytes from *start* up to *end* of one generation of an object, which has *size* bytes.
+        Return the bytes from *start* to before *end* of one generation of an object of *size* bytes.
 
-        Raises ReplacedError when that generation is gone.
+        Raise ReplacedError if that generation does not exist any more.
         """
         path = f"/download/storage/v1{self._object(name)}?alt=media&generation={generation}"
         asked = {"Range": f"bytes={start}-{end - 1}"}
@@ -154,13 +154,13 @@ class JobBucket:
         return self._call("GET", path, transfers.PART_SECONDS, more=asked, limit=limit, check=check).body
 
     def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = SECONDS) -> None:
-        """Delete an object; one that is gone is fine."""
+        """Delete an object; a missing one is no error."""
         query = "" if if_generation is None else f"?ifGenerationMatch={if_generation}"
-        # 404 is fine: a repeated call meets its own first success.
+        # 404 is no error: a repeated call may find the result of its own first try.
         self._call("DELETE", f"/storage/v1{self._object(name)}{query}", seconds)
 
     def list(self, prefix: str, seconds: float = SECONDS) -> List[str]:
-        """Return the names of all objects under *prefix*, all pages."""
+        """Return the names of all objects under *prefix*, over all pages."""
         return [
             item["name"] for page in self._pages({"prefix": prefix}, seconds) for item in self._items(page)
         ]
@@ -171,7 +171,7 @@ class JobBucket:
         return {item["name"]: int(item["size"]) for page in pages for item in self._items(page)}
 
     def level(self, prefix: str, seconds: float = SECONDS) -> Tuple[List[str], List[str]]:
-        """Return the objects directly under *prefix* and the folders (names with a closing slash)."""
+        """Return the objects directly under *prefix*, and its folders (names with a closing slash)."""
         pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, seconds))
         names = [item["name"] for page in pages for item in self._items(page)]
         return names, [folder for page in pages for folder in self._folders(page)]
@@ -179,13 +179,17 @@ class JobBucket:
     def first_page(
         self, prefix: str, *, deep: bool, seconds: float = SECONDS
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
-        """Return one page of objects under *prefix*, and of folders unless *deep*: a bucket may hold millions."""
+        """
+        Return the first page of objects under *prefix*, and of folders unless *deep*.
+
+        For buckets that may hold millions of objects.
+        """
         query = {"prefix": prefix, "maxResults": "1000", **({} if deep else {"delimiter": "/"})}
         page = next(self._pages(query, seconds))
         return self._items(page), self._folders(page)
 
     def other(self, name: str) -> JobBucket:
-        """Return a whole bucket of the same service, for the same account."""
+        """Return another bucket of the same service and account, without a prefix."""
         if name == self.name and not self.prefix:
             return self
         bucket = JobBucket(name, self._base, self._tokens)
@@ -193,14 +197,14 @@ class JobBucket:
         return bucket
 
     def objects(self, prefix: str, seconds: float = SECONDS) -> List[Dict[str, Any]]:
-        """Return the resources of all objects under *prefix*; a bucket that is not there is an AgentError."""
+        """Return the resources of all objects under *prefix*. Raise AgentError if the bucket does not exist."""
         query = {"prefix": prefix, "fields": f"items({_LISTED}),nextPageToken"}
-        # The deployment's own bucket may be made at any moment; another one that is missing is a wrong name.
+        # Our own bucket may be created any moment; another bucket that is missing has a wrong name.
         missing = AgentError(f"gs://{self.name} is not there")
         return [item for page in self._pages(query, seconds, missing) for item in self._items(page)]
 
     def upload(self, name: str, path: Path, size: int) -> str:
-        """Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank."""
+        """Upload a file of *size* bytes; return the sha256 of what was sent. Raise TornError if it shrank."""
         if size <= transfers.SMALLEST_PART:
             data = path.read_bytes()
             if len(data) != size:
@@ -212,7 +216,7 @@ class JobBucket:
         return self._upload_in_parts(name, path, size)
 
     def _may_compose(self) -> bool:
-        """Say whether parts that are deleted are gone: a bucket with soft delete would charge for them for days."""
+        """Return whether composing is allowed: with soft delete, deleted parts would be billed for days."""
         if self._composes is None:
             path = f"/storage/v1/b/{self.name}?fields=softDeletePolicy,retentionPolicy"
             try:
@@ -238,9 +242,9 @@ class JobBucket:
 
     def download(self, name: str, path: Path, size: int, kind: str = "sha256") -> str:
         """
-        Write an object to a file and return its digest of that *kind*, which the caller compares.
+        Download an object to a file; return its digest of *kind*, which the caller compares.
 
-        Raises TornError when the object is not there, or has more bytes than *size*.
+        Raise TornError if the object does not exist or has more than *size* bytes.
         """
         if size > transfers.SMALLEST_PART:
             return transfers.download(self, self._streams, name, path, size, kind)
@@ -248,7 +252,7 @@ class JobBucket:
         with path.open("wb") as file:
             reply = self._call("GET", target, SECONDS + size / SLOWEST, sink=file, limit=size)
             file.flush()
-            # The caller renames the file: without it the name could outlive a loss of power, and the bytes
+            # The caller renames the file; without fsync the name could survive a power loss and the bytes
             # not.
             os.fsync(file.fileno())
         if reply.status == 404:
@@ -268,7 +272,7 @@ class JobBucket:
     def _pages(
         self, query: Dict[str, str], seconds: float, missing: Optional[AgentError] = None
     ) -> Iterator[Dict[str, Any]]:
-        """Yield the pages of a list; *missing* is raised for a bucket that is not there, else TransientError."""
+        """Yield the pages of a list; if the bucket does not exist, raise *missing*, by default TransientError."""
         query, token = dict(query, prefix=self.prefix + query["prefix"]), ""
         while True:
             asked = dict(query, pageToken=token) if token else query
@@ -295,7 +299,7 @@ class JobBucket:
     ) -> Reply:
         def once(remaining: float) -> Reply:
             if sink is not None:
-                # A try that broke off has left its first bytes in the file.
+                # A failed try has left its first bytes in the file.
                 sink.seek(0)
                 sink.truncate()
             headers = {**self._tokens.headers(), **(BYTES if body is not None else {}), **(more or {})}
@@ -315,11 +319,11 @@ class JobBucket:
         return retrying(once, seconds)
 
     def _check(self, reply: Reply, what: str) -> None:
-        """Raise for every status but 2xx, 404 and 416 (nothing lies behind the start that was asked for)."""
+        """Raise for every status but 2xx, 404 and 416 (the requested range starts after the end)."""
         if reply.status < 300 or reply.status in (404, 416):
             return
         if reply.status == 401:
-            # It may be refused before the end that it was given with; the next try asks for a new one.
+            # A token can be revoked before it expires; the next try requests a new one.
             self._tokens.forget()
         text = f"{what}: {reply.status} {reply.body[:200].decode('utf-8', 'replace')}".strip()
         if reply.status == 412:
@@ -330,7 +334,7 @@ class JobBucket:
 
 
 def seconds_in(text: str) -> float:
-    """Return *text* as seconds since the epoch, or 0 if it is not a number."""
+    """Return *text* as seconds since the epoch, 0 if it is not a number."""
     try:
         return float(text or 0.0)
     except ValueError:
@@ -338,7 +342,7 @@ def seconds_in(text: str) -> float:
 
 
 def _resource(reply: Reply, what: str) -> Dict[str, Any]:
-    """Return the answer's JSON; a 404 where only the bucket can be missing is an error, not emptiness."""
+    """Return the answer's JSON. Raise TransientError for a 404, which here means that the bucket is missing."""
     if reply.status == 404:
         raise TransientError(f"{what.split('?', maxsplit=1)[0]}: 404, the bucket is not there")
     value: Dict[str, Any] = json.loads(reply.body)

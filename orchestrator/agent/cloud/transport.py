@@ -1,4 +1,4 @@
-"""One HTTP exchange by the standard library, with every network failure as TransientError."""
+"""Make one HTTP exchange with the standard library; every network failure becomes a TransientError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDS = (OSError, http.client.HTTPException, EOFError)
 
 @dataclass(frozen=True)
 class Reply:
-    """Hold an answer of any status; header names are lower case."""
+    """An answer of any status; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,7 +30,7 @@ class Reply:
 
 
 def time_of(reply: Reply) -> float:
-    """Return the time by the server's clock, in seconds since the epoch. Raise TransientError without one."""
+    """Return the server's time (the Date header) in seconds since the epoch. Raise TransientError without one."""
     try:
         return parsedate_to_datetime(reply.headers["date"]).timestamp()
     except (KeyError, TypeError, ValueError) as error:
@@ -38,7 +38,7 @@ def time_of(reply: Reply) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError if it is not one."""
+    """Convert an RFC 3339 time in UTC to seconds since the epoch. Raise TransientError if it is not one."""
     whole, _, _ = text.partition(".")
     try:
         return float(calendar.timegm(time.strptime(whole.rstrip("Z"), "%Y-%m-%dT%H:%M:%S")))
@@ -47,7 +47,7 @@ def seconds_of(text: str) -> float:
 
 
 class Transport:
-    """Send requests. Without *proxies*, the proxy settings of the environment are ignored."""
+    """An HTTP client; without *proxies* it ignores the proxy settings of the environment."""
 
     def __init__(self, proxies: bool = True) -> None:
         handlers = [] if proxies else [urllib.request.ProxyHandler({})]
@@ -65,10 +65,10 @@ class Transport:
         limit: Optional[int] = None,
     ) -> Reply:
         """
-        Return the answer, whatever its status; a body of status 200 goes to *sink* when one is given.
+        Return the answer, whatever its status; the body of a 200 goes to *sink* if that is given.
 
-        Of a body that is returned, *limit* bytes come; one that goes to a sink and is longer is a TornError.
-        Raises TransientError when there is no whole answer. *timeout* bounds each wait for the network.
+        At most *limit* bytes of a body are returned; a longer one for a sink raises TornError. Raise
+        TransientError if the answer is incomplete. *timeout* bounds each wait for the network, in seconds.
         """
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)  # noqa: S310
         try:
@@ -81,7 +81,7 @@ class Transport:
                     return Reply(answer.status, _lower(answer.headers), _body(answer, limit))
                 _drain(answer, sink, limit)
                 return Reply(answer.status, _lower(answer.headers), b"")
-        # Also http.client's own exceptions, which are no OSError: half an answer is worth another try.
+        # Includes http.client's own exceptions, which are no OSError: an incomplete answer is worth a retry.
         except _ENDS as error:
             raise TransientError(
                 f"{method} {url.split('?', maxsplit=1)[0]}: {error or type(error).__name__}"
@@ -89,10 +89,14 @@ class Transport:
 
 
 def _body(answer: http.client.HTTPResponse, limit: Optional[int]) -> bytes:
-    """Return the body, or its first *limit* bytes; read(n) ends silently at a cut connection."""
+    """
+    Return the body or its first *limit* bytes. Raise EOFError if the connection was cut.
+
+    The length is compared, since HTTPResponse.read(n) ends silently at a cut connection.
+    """
     if limit is None:
         return answer.read()
-    # Of an object that grew without bounds no more than this may come into memory.
+    # The limit bounds memory, whatever size the object has grown to.
     data, length = answer.read(limit), answer.headers.get("content-length")
     if length is not None and len(data) < min(limit, int(length)):
         raise EOFError(f"{len(data)} of {length} bytes came")
@@ -100,7 +104,11 @@ def _body(answer: http.client.HTTPResponse, limit: Optional[int]) -> bytes:
 
 
 def _drain(answer: http.client.HTTPResponse, sink: IO[bytes], limit: Optional[int]) -> None:
-    """Copy the body; HTTPResponse.read(n) ends silently at a cut connection, so the length is checked."""
+    """
+    Copy the body to *sink*. Raise EOFError if it was cut, TornError if it is too long.
+
+    The length is compared, since HTTPResponse.read(n) ends silently at a cut connection.
+    """
     expected = answer.headers.get("content-length")
     received = 0
     while True:
@@ -126,10 +134,9 @@ _dice = random.SystemRandom()
 
 def retrying(call: Callable[[float], T], seconds: float) -> T:
     """
-    Return what *call* returns; try again after TransientError until *seconds* are over.
+    Call until it succeeds; retry after TransientError until *seconds* are over, then raise the last one.
 
-    *call* gets the seconds that are left, as a bound for its own waiting. The last TransientError
-    is raised when time is over.
+    *call* gets the seconds left, as a bound for its own waiting.
     """
     end = time.monotonic() + seconds
     failures = 0
@@ -138,8 +145,9 @@ def retrying(call: Callable[[float], T], seconds: float) -> T:
             return call(max(1.0, end - time.monotonic()))
         except TransientError:
             failures += 1
-            # Full jitter: all machines of a slice meet the same outage, and must not come back in one moment.
+            # Full jitter, so that the machines of a slice do not all retry at the same moment after an
+            # outage.
             pause = PAUSES.after(failures, _dice.random())
             if time.monotonic() + pause >= end:
                 raise
-            time.sleep(pause)  # The agent runs on real machines only: the service needs real time to recover.
+            time.sleep(pause)  # Real time, since the service needs it to recover.

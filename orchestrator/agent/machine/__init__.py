@@ -1,1 +1,1 @@
-"""What the agent finds and does on its machine: processes, environments, packages, notices, secrets."""
+"""Handle the machine itself: processes, environments, packages, notices, secrets."""

@@ -1,4 +1,4 @@
-"""What keeps a job from the TPU: a process of somebody else, or the lock file that one has left."""
+"""Find what blocks the TPU: another program's process, or the lock file that one has left."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import List
 DEVICES = Path("/dev")
 PROCESSES = Path("/proc")
 LOCK = Path("/tmp/libtpu_lockfile")  # noqa: S108 (libtpu's own name)
-"""The file that libtpu locks by flock(2). The lock goes with its process, the file stays."""
+"""The file that libtpu locks with flock(2). The lock ends with the process; the file stays."""
 LONGEST = 80
 
 
 @dataclass(frozen=True)
 class DeviceHolder:
-    """Name a process that has one of the TPU's devices open."""
+    """A process that has a device of the TPU open."""
 
     pid: int
     command: str
@@ -26,10 +26,10 @@ class DeviceHolder:
 
 def obstacles(devices: Path = DEVICES, processes: Path = PROCESSES, lock: Path = LOCK) -> List[str]:
     """
-    Return what stands in the way of a job, in words; a lock file that nobody holds is removed.
+    Return what blocks the TPU, as messages; remove a lock file that no process holds.
 
-    To be asked when no process of the job is left. A machine without a TPU has no obstacles. Another user's
-    file would stop libtpu even as root, because Ubuntu sets fs.protected_regular (docs/facts.md 7.4).
+    Call it when no process of the job is left. Another user's lock file would stop libtpu even as root,
+    because Ubuntu sets fs.protected_regular (docs/facts.md 7.4).
     """
     if not any(devices.glob("accel[0-9]*")) and not any(devices.glob("vfio/[0-9]*")):
         return []
@@ -45,12 +45,12 @@ def obstacles(devices: Path = DEVICES, processes: Path = PROCESSES, lock: Path =
 
 
 def holders(devices: Path, processes: Path) -> List[DeviceHolder]:
-    """Return the processes that have a device of the TPU open, as far as we may look."""
+    """Return the processes that have a device of the TPU open, as far as permissions allow."""
     found = []
     for process in processes.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's and we are not root
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             if any(_is_device(os.readlink(str(one)), devices) for one in (process / "fd").iterdir()):  # noqa: PTH115 (Python 3.8)
-                # It may end between these two reads; then it holds nothing any more.
+                # It may end between these two reads, and then holds nothing any more.
                 words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
                 found.append(DeviceHolder(int(process.name), words.strip()[:LONGEST]))
     return sorted(found, key=lambda one: one.pid)
@@ -64,11 +64,11 @@ def _is_device(name: str, devices: Path) -> bool:
 
 
 def _remove(lock: Path) -> bool:
-    """Remove the file unless somebody holds its lock; say whether it is gone by our doing."""
+    """Remove the file unless its lock is held; return whether this call removed it."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Only under its lock: without the file of a living libtpu a second process would be let in.
+            # While holding the lock: without the file of a running libtpu, a second process could start.
             lock.unlink()
     except OSError:
         return False

@@ -1,8 +1,8 @@
 """
-`apt-get` and `apt` of setup and job: they wait for who is updating the lists of packages on a new machine.
+Wrap `apt-get` and `apt` for setup and job: wait while another process updates the package lists.
 
-apt's own setting DPkg::Lock::Timeout, which the startup script writes, makes it wait for dpkg's lock only
-(docs/facts.md 5.5).
+New machines do that after boot. apt's own DPkg::Lock::Timeout, which the startup script sets, covers dpkg's
+lock only (docs/facts.md 5.5).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.contract.machine_errors import AgentError
 
 COMMANDS = ("apt-get", "apt")
 PATIENCE = 600.0
-"""Seconds after which apt is started all the same, and says itself who holds the lock."""
+"""Seconds to wait; then apt runs in any case and reports who holds the lock."""
 PAUSE = 1.0
 USUAL = "/var/lib/apt/lists/"
 SCRIPT = """\
@@ -32,7 +32,7 @@ exec {python} -E {agent} apt {name} "$@"
 
 
 def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> None:
-    """Put the commands that the machine itself has into the folder of programs. Raises OSError."""
+    """Write a wrapper for each of the two commands that the machine has. Raise OSError."""
     for name in COMMANDS:
         # The image may have no apt at all.
         if _real(name, folder, environ) is None:
@@ -48,7 +48,7 @@ def main(
     wait: Callable[[float], object],
     clock: Callable[[], float],
 ) -> int:
-    """Wait for the lock of the lists and become the program. Raises AgentError."""
+    """Wait for the lock of the package lists, then replace this process by the program. Raise AgentError."""
     name, arguments = words[0], list(words[1:])
     real = _real(name, layout.programs, environ)
     if real is None:
@@ -61,7 +61,7 @@ def main(
         reported = True
         wait(PAUSE)
     try:
-        # Between the check and this line somebody may take the lock; then apt itself says so, as without us.
+        # If another process takes the lock after the check, apt itself reports that.
         os.execve(real, [name, *arguments], dict(environ))  # noqa: S606 (no shell is wanted)
     except OSError as error:
         raise AgentError(f"{name} cannot be started: {error.strerror}") from error
@@ -73,7 +73,7 @@ def _real(name: str, ours: Path, environ: Mapping[str, str]) -> "str | None":
 
 
 def _lists(real: str, environ: Mapping[str, str]) -> Path:
-    """Return the folder of the lists, as apt's own configuration says."""
+    """Return the folder of the package lists from apt's configuration."""
     folders = os.pathsep.join([str(Path(real).parent), environ.get("PATH") or os.defpath])
     config = shutil.which("apt-config", path=folders)
     said = ""
@@ -90,10 +90,9 @@ def _lists(real: str, environ: Mapping[str, str]) -> Path:
 
 
 def _taken(lock: Path) -> bool:
-    """Say whether another process holds the lock; who may not look does not wait."""
+    """Return whether another process holds the lock; False if we may not check."""
     try:
-        # apt locks by fcntl(2), which flock(2) does not see, and which asks for a file that is open for
-        # writing.
+        # apt locks with fcntl(2), which is independent of flock(2) and needs a file that is open for writing.
         with lock.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

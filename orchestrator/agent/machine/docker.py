@@ -1,4 +1,4 @@
-"""The machine's docker: its command, and the containers of ours that an earlier agent has left."""
+"""Run the machine's docker, and remove containers that an earlier agent has left."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from orchestrator.agent.threads import say
 from orchestrator.contract.machine_errors import AgentError
 
 LABEL = "tpuctl.root"
-"""The label of our containers; its value is the machine folder. No other container is ever touched."""
+"""The label of our containers, with the machine folder as its value; no other container is touched."""
 SECONDS = 120.0
 
 
 def remove(root: Path) -> None:
     """
-    Remove the containers of this machine folder, running or not; quick where there never was one.
+    Remove the containers of this machine folder, running or not; fast if there never was one.
 
-    What docker does not do is said, not raised: `processes` sees every living process of a job all the same, and
-    docker refuses a second container of the same name.
+    Failures are printed, not raised: `processes` finds every living process of a job anyway, and docker
+    refuses a second container of the same name.
     """
     layout = Layout(root)
     mark = mark_of(layout)
@@ -39,7 +39,7 @@ def remove(root: Path) -> None:
 
 
 def ended(code: int) -> int:
-    """Return the exit status of a container as that of a process: negative for a signal."""
+    """Convert a container's exit status to that of a process: negative for a signal."""
     try:
         return -signal.Signals(code - 128)
     except ValueError:
@@ -47,13 +47,13 @@ def ended(code: int) -> int:
 
 
 def mark_of(layout: Layout) -> Path:
-    """Return the file that is there while this machine may have a container of ours."""
+    """Return the file that exists while this machine may have a container of ours."""
     return layout.status.with_name("container.json")
 
 
 def docker(words: Sequence[str], environ: Mapping[str, str], seconds: float = SECONDS) -> str:
-    """Return what docker prints. Raises AgentError with its last words."""
-    # Without the mark of a job, by which processes of it are found and killed.
+    """Run docker and return its output. Raise AgentError with the end of its error output."""
+    # Without the job's mark, since processes with that mark are killed.
     own = {name: value for name, value in environ.items() if name != "TPUCTL_JOB"}
     try:
         done = subprocess.run(

@@ -1,8 +1,9 @@
 """
-The dead-man timer of a TPU: when the deployment's time is over and no tpuctl works on it, delete this node.
+Delete this TPU node when the deployment has expired and no tpuctl works on it (dead-man timer).
 
-cron asks each minute. The machine's own clock is never believed, and what cannot be seen keeps the node:
-without the bucket it goes only a day after the end that it was made with, by the clock of the TPU API.
+cron runs it every minute. The machine's own clock is never used, and whatever cannot be read keeps the node.
+If the bucket is unreachable, the node is deleted only a day after the end set at its creation, by the clock
+of the TPU API.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.contract.replacing import write_atomically
 
 MARGIN = 300.0
-"""Seconds after the end for which a living loop may delete the node itself."""
+"""Seconds after the end in which a running loop may delete the node itself."""
 HELD = 120.0
-"""Seconds since its last renewal for which a lease is respected: twice its life."""
+"""Seconds since its last renewal for which a lease is respected: twice its lifetime."""
 BLIND = 86400.0
-"""Seconds after the end that the node was made with, after which the bucket need not be seen."""
+"""Seconds after the end set at creation from which an unreachable bucket does not keep the node."""
 FOLLOWERS = 60.0
-"""Seconds that worker 0 leaves to the other workers of its slice for their last commits."""
+"""Seconds that worker 0 waits for the last commits of the slice's other workers."""
 STAND_IN = 900.0
-"""Seconds after which another worker deletes the node, because worker 0 has not."""
+"""Seconds after which another worker deletes the node if worker 0 has not."""
 PAUSES = Backoff(60.0, 3600.0)
 ASKING = 20.0
 
@@ -47,10 +48,10 @@ ASKING = 20.0
 @dataclass(frozen=True)
 class ExpiryFacts:
     """
-    Hold what one check found: *now* by a clock of Google's, and the deployment's *end*, 0 when none is set.
+    The result of one check: *now* by a clock of Google's, and the deployment's *end* (0: none).
 
-    *lease_age* is None when nobody holds the lease. *blind* says that the bucket did not answer, so that
-    *end* is the one that the node was made with.
+    *lease_age* is None if the lease is free. *blind* means that the bucket did not answer, so *end* is the
+    one set at the node's creation.
     """
 
     now: float
@@ -60,7 +61,7 @@ class ExpiryFacts:
 
 
 def stays(observed: ExpiryFacts) -> str:
-    """Return why the node stays, empty when its time is over."""
+    """Return why the node must stay, "" if it has expired."""
     if observed.end <= 0:
         return "no end is set"
     if observed.blind:
@@ -73,7 +74,7 @@ def stays(observed: ExpiryFacts) -> str:
 
 
 def turn(observed: ExpiryFacts, worker: int, workers: int) -> bool:
-    """Say whether this worker is the one to delete the node now; its time is over."""
+    """Return whether this worker is the one to delete the expired node now."""
     late = observed.now - observed.end - (BLIND if observed.blind else MARGIN)
     if worker == 0:
         return late >= (FOLLOWERS if workers > 1 else 0.0)
@@ -82,14 +83,14 @@ def turn(observed: ExpiryFacts, worker: int, workers: int) -> bool:
 
 def end_of(record: bytes, deployment: str) -> float:
     """
-    Return when the deployment ends by its record, 0 when the timer is off.
+    Return the deployment's end from its record in seconds since the epoch, 0 if the timer is off.
 
-    Raise AgentError for a record that is not whole, or another deployment's.
+    Raise AgentError if the record is damaged or another deployment's.
     """
     try:
         body = json.loads(record)
         checksum = body.pop("checksum")
-        # The fields are hashed as the controller writes them: sorted, with the spaces of json.dumps.
+        # Hashed exactly as the controller writes it: sorted keys, the spaces of json.dumps.
         whole = checksum == hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         end = float(body["history"]["expires_at"])
         owner = str(body["deployment"])
@@ -102,10 +103,10 @@ def end_of(record: bytes, deployment: str) -> float:
 
 class Timer:
     """
-    Look once, and delete this node when its time is over.
+    One check, and the deletion of this node if it has expired.
 
-    *made_until* is the end that the node was made with. *leave* asks the agent for its last commit and
-    waits until it has left, for the seconds it is given at most.
+    *made_until* is the end set at the node's creation. *leave* asks the agent for its last commit and waits
+    at most the given seconds for its end.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Timer:
         self._memory = ExpiryMemory(settings.layout)
 
     def step(self) -> int:
-        """Return 0, or 1 when what had to be done could not be."""
+        """Return 0, or 1 if a necessary step failed."""
         try:
             return self._step()
         except (AgentError, OSError, ValueError) as error:
@@ -137,13 +138,13 @@ class Timer:
         node = self._whoami()
         observed = self._observe(node)
         if stays(observed):
-            # A failure of the bucket stays in the memory, so that the log says it once and not each minute.
+            # Remembered, so that the log reports a failure of the bucket once and not every minute.
             if not observed.blind:
                 self._memory.say_news("")
             return 0
         if observed.now < self._memory.next_try:
             return 1
-        # Before the job is stopped: a node of the same name that was made anew must not lose its job to us.
+        # Before the job is stopped: a new node of the same name must not lose its job to this timer.
         resource, _ = self._api.get(node)
         self._check(resource)
         if resource.get("state") == "DELETING":
@@ -158,10 +159,10 @@ class Timer:
         return 0
 
     def _observe(self, node: OwnNode) -> ExpiryFacts:
-        """Return what the bucket says, or the time by the TPU API where the bucket says nothing."""
+        """Read lease and record from the bucket; without the bucket, the time from the TPU API."""
         try:
             held = self._bucket.read(RECORD, ASKING)
-            # An absent record is no permission: it counts like one that cannot be read.
+            # A missing record counts like an unreadable one: it does not permit the deletion.
             end = end_of(held.data if held is not None else b"", self._settings.deployment)
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
@@ -170,7 +171,7 @@ class Timer:
         return ExpiryFacts(now, end, age)
 
     def _check(self, resource: Mapping[str, Any]) -> None:
-        """Raise FinalError unless the node is the one that this machine was made as."""
+        """Raise FinalError unless the node is the one that this machine belongs to."""
         labels = resource.get("labels", {})
         wanted = (self._settings.deployment, str(self._settings.incarnation))
         found = (labels.get("tpuctl-deployment"), labels.get("tpuctl-incarnation"))
@@ -179,8 +180,8 @@ class Timer:
 
     def _stop_the_job(self) -> None:
         write_atomically(self._settings.layout.stop, "the deployment's time to live is over\n")
-        # cron must find the file when the agent is gone, and the agent's own reason takes its place as it
-        # leaves: so it is written before and after.
+        # Written twice: cron must find the file once the agent is gone, and the agent overwrites it with its
+        # own reason as it ends.
         self._leave(min(120.0, self._settings.grace + 35.0))
         write_atomically(self._settings.layout.stop, "the deployment's time to live is over\n")
 
@@ -193,7 +194,7 @@ class Timer:
         over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and no tpuctl works on it"
         try:
             self._api.delete(node)
-        # Mostly a role is missing: it will be refused again, so the pauses grow to an hour.
+        # Usually a role is missing, so it will be refused again; the pauses grow to an hour.
         except FinalError as error:
             pause = self._memory.refused(observed.now)
             self._report(f"{over}, but this TPU may not delete itself (next try in {pause:.0f} s): {error}")
@@ -205,7 +206,7 @@ class Timer:
         return 0
 
     def _report(self, text: str) -> None:
-        """Say it in the log and in the heartbeat: the agent, which writes that otherwise, has left."""
+        """Report in the log and in the heartbeat; the agent, which usually writes that, has ended."""
         settings = self._settings
         self._memory.say_news(text)
         body = {
@@ -222,7 +223,7 @@ class Timer:
 
 
 class ExpiryMemory:
-    """Remember from one minute to the next what was said and when to try again."""
+    """What must be remembered between two runs: messages already logged, and the time of the next try."""
 
     def __init__(self, layout: Layout) -> None:
         self._path = layout.expire
@@ -230,11 +231,11 @@ class ExpiryMemory:
 
     @property
     def next_try(self) -> float:
-        """Return the time before which a refused deletion is not tried again."""
+        """Return the time before which a refused deletion is not retried."""
         return float(self._body.get("next_try", 0.0))
 
     def refused(self, now: float) -> float:
-        """Return the seconds until the next try, which grow with each refusal."""
+        """Return the seconds until the next try; they grow with each refusal."""
         count = int(self._body.get("refusals", 0)) + 1
         pause = PAUSES.after(count)
         self._body.update(refusals=count, next_try=now + pause)
@@ -242,7 +243,7 @@ class ExpiryMemory:
         return pause
 
     def say_news(self, text: str) -> None:
-        """Say a text that is news."""
+        """Log *text* unless it was the last message."""
         if text and text != self._body.get("said", ""):
             say(text)
         if text != self._body.get("said", ""):
@@ -255,7 +256,7 @@ class ExpiryMemory:
 
 
 def made_until(environ: Mapping[str, str]) -> float:
-    """Return the end that this node was made with, 0 when it was made without one."""
+    """Return the end set at this node's creation in seconds since the epoch, 0 if there is none."""
     try:
         return float(environ.get("TPUCTL_EXPIRES_AT") or 0.0)
     except ValueError:
@@ -268,7 +269,7 @@ _LINE = re.compile(r"^(\w+): '(.*)'$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class OwnNode:
-    """Name the node."""
+    """The TPU node that this machine belongs to."""
 
     project: str
     zone: str
@@ -276,15 +277,15 @@ class OwnNode:
 
     @property
     def path(self) -> str:
-        """Return the resource name."""
+        """Return the node's resource name."""
         return f"projects/{self.project}/locations/{self.zone}/nodes/{self.name}"
 
 
 def own_node(metadata: Metadata) -> OwnNode:
     """
-    Return the node as the metadata server names it; no file of this machine is believed.
+    Return the node according to the metadata server; files of this machine are not trusted.
 
-    Raise AgentError when the server does not tell project, zone and name.
+    Raise AgentError if the server lacks project, zone or name.
     """
     facts = dict(_LINE.findall(metadata.get("instance/attributes/tpu-env").text))
     zone = metadata.get("instance/zone").text.strip().rpartition("/")[2]
@@ -296,9 +297,9 @@ def own_node(metadata: Metadata) -> OwnNode:
 
 class NodeApi:
     """
-    Look at one node and delete it, as the machine's service account.
+    The TPU API for one node, with the machine's service account.
 
-    Calls raise TransientError for what may pass, FinalError for a refusal.
+    Calls raise TransientError for failures that a retry may fix, FinalError for a refusal.
     """
 
     def __init__(self, environ: Mapping[str, str], metadata: Metadata) -> None:
@@ -307,13 +308,13 @@ class NodeApi:
         self._transport = Transport()
 
     def get(self, node: OwnNode) -> Tuple[Dict[str, Any], float]:
-        """Return the node's resource and the time by the API's clock."""
+        """Return the node's resource and the API's time."""
         reply = self._call("GET", node)
         value: Dict[str, Any] = json.loads(reply.body)
         return value, time_of(reply)
 
     def delete(self, node: OwnNode) -> None:
-        """Ask for the node's deletion; one that is gone is fine."""
+        """Request the node's deletion; a missing node is no error."""
         self._call("DELETE", node, gone_is_fine=True)
 
     def _call(self, method: str, node: OwnNode, gone_is_fine: bool = False) -> Reply:
@@ -327,7 +328,7 @@ class NodeApi:
 
 
 def _message(reply: Reply) -> str:
-    """Return Google's sentence, else the beginning of the body."""
+    """Return Google's message, else the beginning of the body."""
     error = (json_value(reply.body) or {}).get("error")
     if isinstance(error, dict) and "message" in error:
         return str(error["message"])[:300]

@@ -1,4 +1,4 @@
-"""Watch for the notice of a preemption."""
+"""Wait for the preemption notice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST_LOOK = 1.0
 
 
 def is_preempted(metadata: Metadata) -> bool:
-    """Look once whether the machine is being preempted; a server that does not say so in a second says no."""
+    """Return whether the machine is being preempted; False without an answer within a second."""
     try:
         return _says_so(metadata.get(PATH, LAST_LOOK))
     except AgentError:
@@ -27,7 +27,7 @@ PAUSES = Backoff(1.0, 10.0)
 
 
 class NoticeWatch(threading.Thread):
-    """Call *noticed* once, when the metadata server says that this machine is being preempted."""
+    """Calls *noticed* once when the metadata server announces a preemption of this machine."""
 
     def __init__(self, metadata: Metadata, noticed: Callable[[], None]) -> None:
         super().__init__(name="notice", daemon=True)
@@ -36,7 +36,7 @@ class NoticeWatch(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Long-poll until the notice; failures are waited out, since a server that is away says nothing."""
+        """Long-poll until the notice; retry failures, which prove nothing about a preemption."""
         etag, failures = "", 0
         while not self._ended.is_set():
             try:
@@ -46,7 +46,7 @@ class NoticeWatch(threading.Thread):
                     self._noticed()
                     return
                 if not etag:
-                    # Without an etag the server cannot hold the call, so look again after a moment.
+                    # Without an etag the server cannot hold the request, so wait here.
                     self._ended.wait(5.0)
             except TransientError:
                 failures += 1
@@ -55,12 +55,11 @@ class NoticeWatch(threading.Thread):
                 self._ended.wait(NOT_SERVED)
 
     def end(self) -> None:
-        """Ask the thread to end; it is a daemon, so nobody waits for a call that is held."""
+        """Ask the thread to end. It is a daemon, so a held request does not delay the process."""
         self._ended.set()
 
     def _look(self, etag: str) -> Value:
-        # The server answers as soon as the value changes: a poll would lose part of the thirty seconds of a
-        # notice.
+        # The server answers as soon as the value changes; polling would lose part of the 30 s of a notice.
         return self._metadata.changed(PATH, etag, HELD) if etag else self._metadata.get(PATH)
 
 

@@ -1,8 +1,8 @@
 """
-Find and end every process of a job, also those that left its process group.
+Find and kill every process of a job, also those that left its process group.
 
-A process belongs to the job of this machine when it carries the job's mark and this machine's root in its
-environment, or when it is in the session that the agent opened for the job.
+A process belongs to this machine's job if its environment has the job's mark and this machine's root, or if
+it is in the session that the agent created for the job.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ LOOKS = 3
 
 
 def processes_of(root: Path, session: Optional[int]) -> List[int]:
-    """Return the ids of living processes of this machine's jobs; zombies are dead."""
+    """Return the ids of living processes of this machine's jobs, without zombies."""
     place = b"TPUCTL_ROOT=" + os.fsencode(str(root))
     me = os.getpid()
-    # Listed anew each time: a job may start processes faster than they are killed.
+    # Listed again in each round: a job may start processes faster than they are killed.
     numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return [pid for pid in numbers if pid != me and _belongs(pid, place, session)]
 
 
 def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int]:
     """
-    Kill every process of this machine's jobs until none is seen; return those that outlive *seconds*.
+    Kill every process of this machine's jobs until none is found; return those alive after *seconds*.
 
-    Containers are removed first. None must be seen three times in a row: a process that forks or executes at
-    the moment of one look can be missed by it.
+    Containers are removed first. Three rounds in a row must find nothing, because a process that forks or
+    executes at that moment can be missed.
     """
     remove(root)
     end = time.monotonic() + seconds
@@ -48,21 +48,21 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(PAUSE)  # A killed process needs real time to go, and nobody tells when an orphan has.
+        time.sleep(PAUSE)  # Killed processes take real time to end, and there is no notification for orphans.
 
 
 def start_time(pid: int) -> str:
     """
-    Return when a process started, in clock ticks since boot; empty when it is not there.
+    Return a process's start time in clock ticks since boot, "" if it does not exist.
 
-    It tells reused ids apart.
+    Together with the id it identifies a process, since ids are reused.
     """
     fields = _stat(pid)
     return fields[19].decode() if len(fields) > 19 else ""
 
 
 def boot_id() -> str:
-    """Return the kernel's name for this boot."""
+    """Return the kernel's random id of this boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -71,13 +71,13 @@ def boot_id() -> str:
 
 def _belongs(pid: int, place: bytes, session: Optional[int]) -> bool:
     fields = _stat(pid)
-    # A zombie has no memory and no files; its parent may never reap it.
+    # A zombie has no memory and no files, and its parent may never reap it.
     if not fields or fields[0] in (b"Z", b"X"):
         return False
     if session is not None and int(fields[3]) == session:
         return True
     try:
-        # Another user's process cannot be read, and is none of the job's, which runs as this user.
+        # Unreadable means another user's process, but the job runs as this user.
         environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
@@ -85,7 +85,7 @@ def _belongs(pid: int, place: bytes, session: Optional[int]) -> bool:
 
 
 def _stat(pid: int) -> List[bytes]:
-    """Return the fields of /proc/PID/stat after the name, which may hold blanks: state, parent, group, session."""
+    """Return the fields of /proc/PID/stat after the name (which may hold blanks): state, parent, group, session."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""`tpuctl-ray`: a command of the job with a Ray cluster over all workers, for as long as the attempt lasts."""
+"""Install `tpuctl-ray`: run the job's command with a Ray cluster over all workers of the attempt."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ exec ray symmetric-run --address "$first:6379" --min-nodes "${TPUCTL_WORKERS:-1}
 
 
 def install_command(layout: Layout) -> None:
-    """Put it into the machine's folder of programs. Raises OSError."""
+    """Write `tpuctl-ray` to the machine's folder of programs. Raise OSError."""
     install_script(layout.programs / COMMAND, SCRIPT)

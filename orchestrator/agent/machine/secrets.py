@@ -1,7 +1,7 @@
 """
-The job's secrets, read from Secret Manager as the machine's service account just before the job starts.
+Read the job's secrets from Secret Manager as the machine's service account, just before the start.
 
-They are in this process and in the job's environment, nowhere else.
+Their values are in this process and in the job's environment, nowhere else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NARROW = "ACCESS_TOKEN_SCOPE_INSUFFICIENT"
 
 
 class SecretError(AgentError):
-    """Report a secret that this machine cannot read, and what to do. It is no fault of the job."""
+    """A secret that this machine cannot read, and what to do; not the job's fault."""
 
     def __init__(self, code: str, name: str, text: str, hint: str) -> None:
         super().__init__(f"{code}: secret {name}: {text}; {hint}")
@@ -35,7 +35,7 @@ class SecretError(AgentError):
 
 @dataclass(frozen=True)
 class WantedSecrets:
-    """Name one variable of the job and the version of the secret that it holds."""
+    """A variable of the job and the secret version whose value it gets."""
 
     variable: str
     name: str
@@ -43,7 +43,7 @@ class WantedSecrets:
 
 
 def wanted(environ: Mapping[str, str]) -> "list[WantedSecrets]":
-    """Return what job.env names. Raises AgentError when it cannot be read."""
+    """Return the secrets that job.env refers to. Raise AgentError if it cannot be parsed."""
     try:
         named: Dict[str, str] = json.loads(environ.get(KEY) or "{}")
         return [_wanted(variable, text) for variable, text in named.items()]
@@ -59,7 +59,7 @@ def _wanted(variable: str, text: str) -> WantedSecrets:
 
 
 class Secrets:
-    """Read the job's secrets and let *redactor* know each value before anybody else has it."""
+    """Reads the job's secrets; *redactor* learns each value before it is passed on."""
 
     def __init__(self, environ: Mapping[str, str], metadata: Metadata, redactor: Redactor) -> None:
         self._environ = environ
@@ -73,9 +73,9 @@ class Secrets:
 
     def read(self) -> Dict[str, str]:
         """
-        Return the values by variable; nothing is kept, so that a new version counts at the next start.
+        Return the values by variable; uncached, so that a new version applies at the next start.
 
-        Raises SecretError, which names the secret and the way out, or TransientError.
+        Raise SecretError, which names the secret and the remedy, or TransientError.
         """
         return {one.variable: self._read(one) for one in wanted(self._environ)}
 
@@ -86,7 +86,7 @@ class Secrets:
             headers = self._tokens.headers()
             reply = self._transport.send("GET", self._base + path, headers, timeout=min(10.0, remaining))
             if reply.status in (401, 408, 429) or reply.status >= 500:
-                # The token may have been withdrawn; the next try asks for a new one.
+                # The token may have been revoked; the next try requests a new one.
                 self._tokens.forget()
                 raise TransientError(f"secret {one.name}: Secret Manager answers {reply.status}")
             return reply
@@ -95,7 +95,7 @@ class Secrets:
         if reply.status != 200:
             raise self._refused(one, reply)
         value = _value(one, reply)
-        # Before anybody else has the value: the job may print it with its first line.
+        # First of all, since the job may print the value in its first line.
         self._redactor.know(one.name, value)
         return value
 
@@ -128,7 +128,7 @@ def _error(reply: Reply) -> Dict[str, Any]:
 
 
 def _value(one: WantedSecrets, reply: Reply) -> str:
-    """Return the text; what no environment can carry is refused without showing it."""
+    """Return the secret's text. Raise SecretError, without the value, for text that no environment can hold."""
     try:
         value = base64.b64decode(json.loads(reply.body)["payload"]["data"]).decode("utf-8")
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""uv, the program that makes Python environments on a machine: one pinned release, checked by its sha256."""
+"""Provide uv, which makes Python environments: one pinned release, verified by its sha256."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.contract.machine_errors import AgentError, TornError
 from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 
 GIVEN = "TPUCTL_LOCAL_UV"
-"""The variable with which a local cloud names the program of the computer."""
+"""The variable in which a local cloud passes the path of this computer's uv."""
 LINKED = (
     ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"),
     ("UV_INDEX", "PIP_EXTRA_INDEX_URL"),
@@ -24,15 +24,11 @@ LINKED = (
     ("UV_INSECURE_HOST", "PIP_TRUSTED_HOST"),
     ("SSL_CERT_FILE", "PIP_CERT"),
 )
-"""What pip's variables are called in uv, which does not read them."""
+"""uv's names for pip's variables, which uv itself does not read."""
 
 
 def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], JobBucket]) -> Path:
-    """
-    Return the program on this machine, which comes from the bucket when it is wanted for the first time.
-
-    Raises AgentError that says how to help.
-    """
+    """Return the path of uv; download it from the bucket on first use. Raise AgentError with a remedy."""
     given = environ.get(GIVEN)
     if given and Path(given).is_file():
         return Path(given)
@@ -47,9 +43,9 @@ def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], Job
 
 def for_uv(environ: Mapping[str, str], layout: Layout) -> Dict[str, str]:
     """
-    Return the environment of uv: packages come from where pip would take them, by pip's rules.
+    Return uv's environment: packages come from the indexes, and by the rules, that pip would use.
 
-    uv asks one index after the other unless told otherwise; lists that were written for pip mean all.
+    By default uv takes a package from the first index that has it; pip considers all of them.
     """
     values = dict(environ)
     for ours, pips in LINKED:
@@ -60,7 +56,7 @@ def for_uv(environ: Mapping[str, str], layout: Layout) -> Dict[str, str]:
     values.setdefault("UV_CACHE_DIR", str(layout.root / "uv-cache"))
     values.setdefault("UV_PYTHON_INSTALL_DIR", str(layout.root / "pythons"))
     values.setdefault("UV_NO_PROGRESS", "1")
-    # A uv that is started inside an environment would install into that one.
+    # uv started inside an environment would install into that one.
     for name in ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "UV_PROJECT_ENVIRONMENT", "CONDA_PREFIX"):
         values.pop(name, None)
     return dict(values, UV_NO_CONFIG="1")
@@ -85,6 +81,6 @@ def _fetch(here: Path, digest: str, bucket: JobBucket) -> None:
             raise TornError(f"gs://{bucket.name}/{name} cannot be unpacked: {error}") from error
         if sha256_of(fresh) != digest:
             raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
-        # Checked before it may run.
+        # Verified before it becomes executable.
         fresh.chmod(0o755)
-        fresh.replace(here)  # One rename, also over a file that another start has made meanwhile.
+        fresh.replace(here)  # A rename also replaces the file if another start has created it meanwhile.

@@ -1,7 +1,7 @@
 """
-`tpuctl-venv`: one virtual environment for each list of requirements, made once, and a command run in it.
+Make `tpuctl-venv` environments, one for each list of requirements, and run commands in them.
 
-It needs neither apt nor pip nor the module venv of the image's Python: uv makes the environment.
+Needs neither apt nor pip nor the venv module of the image's Python, because uv makes the environment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from orchestrator.contract.trusted_folder import why_untrusted
 
 COMMAND = "tpuctl-venv"
 PYTHON = "TPUCTL_PYTHON"
-"""The variable that names the Python of `job.python`."""
+"""The variable with the version of `job.python`."""
 CACHE = "TPUCTL_VENV_CACHE"
 SCRIPT = """\
 #!/bin/sh
@@ -42,9 +42,9 @@ _INCLUDED = re.compile(r"\s*(?:-r|--requirement|-c|--constraint)(?:\s+|=)(\S+)")
 @dataclass(frozen=True)
 class WantedPackages:
     """
-    Say what an environment is to hold: *lists* with what they require, *bare* lists without.
+    The content of an environment: *lists* with their dependencies, *bare* lists without.
 
-    *python* is a version such as `3.12`; empty means the machine's own.
+    *python* is a version such as `3.12`, "" for the machine's own.
     """
 
     lists: Tuple[Path, ...]
@@ -53,9 +53,9 @@ class WantedPackages:
 
     def key(self, version: str) -> str:
         """
-        Return the name of the environment: it changes with the text of every list, and with the Python.
+        Return the environment's name, a digest of the text of every list and of the Python.
 
-        Raises AgentError for a list that cannot be read.
+        Raise AgentError for a list that cannot be read.
         """
         digest = hashlib.sha256(f"{self.python}\0{version}\0".encode())
         for mark, lists in ((b"with", self.lists), (b"bare", self.bare)):
@@ -65,34 +65,34 @@ class WantedPackages:
         return f"py{self.python or version}-{digest.hexdigest()[:40]}"
 
     def words(self) -> str:
-        """Return the names of the lists, for a message."""
+        """Return the names of the lists for a message."""
         return " ".join(one.name for one in (*self.lists, *self.bare)) or "nothing"
 
 
 def install_command(layout: Layout, agent: Path) -> None:
-    """Put `tpuctl-venv` into the machine's folder of programs. Raises OSError."""
+    """Write `tpuctl-venv` to the machine's folder of programs. Raise OSError."""
     text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)))
     install_script(layout.programs / COMMAND, text)
 
 
 def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
-    """Return the PATH of the setup and of the job."""
+    """Return the PATH of setup and job."""
     own = [str(layout.root / "python/bin")] if environ.get(PYTHON) else []
     return os.pathsep.join([str(layout.programs), *own, environ.get("PATH") or os.defpath])
 
 
 def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], JobBucket]) -> None:
     """
-    Make the Python that `job.python` asks for the machine's `python3` and `pip`, unless it is there.
+    Make the Python of `job.python` the machine's `python3` and `pip`, unless it already is.
 
-    uv takes one of the machine or fetches its own. Raises AgentError with uv's reason. What an earlier setup
-    has installed into another Python is installed again.
+    uv uses one of the machine or downloads it. Raise AgentError with uv's reason. Packages that an earlier
+    setup installed into another Python are installed again.
     """
     wanted, here = environ.get(PYTHON, ""), layout.root / "python"
     if not wanted or (_ready(here) and _text_of(here / "wanted") == wanted):
         return
     shutil.rmtree(str(here), ignore_errors=True)
-    # The packages of a setup were installed into the old Python.
+    # The setup's packages are in the old Python, so the setup must run again.
     for mark in layout.status.parent.glob("setup-*"):
         mark.unlink()
     words = ["venv", "--quiet", "--no-project", "--seed", "--python", wanted, str(here)]
@@ -107,7 +107,7 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
 def main(
     argv: Sequence[str], environ: Mapping[str, str], layout: Layout, bucket: Callable[[], JobBucket]
 ) -> int:
-    """Make the environment, and become the command in it when one is given. Raises AgentError."""
+    """Make the environment; with a command, replace this process by it. Raise AgentError."""
     wanted, command = _read(argv, environ)
     venv = make(wanted, environ, layout, bucket)
     if not command:
@@ -121,7 +121,7 @@ def main(
 
 
 def inside_of(venv: Path, environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return *environ* with the environment's programs first."""
+    """Return *environ* with the environment's programs first in PATH."""
     values = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
     path = os.pathsep.join([str(venv / "bin"), environ.get("PATH", os.defpath)])
     return dict(values, VIRTUAL_ENV=str(venv), PATH=path)
@@ -131,9 +131,10 @@ def make(
     wanted: WantedPackages, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], JobBucket]
 ) -> Path:
     """
-    Return the environment, made now unless it is there. A killed install never counts.
+    Return the environment; create it if needed. An interrupted installation never counts.
 
-    Machines of a rehearsal may share the folder: one makes it, the others wait. Raises AgentError.
+    Machines of a rehearsal may share the folder: one of them creates it while the others wait. Raise
+    AgentError.
     """
     version = "%d.%d.%d" % sys.version_info[:3]
     cache = _cache(environ, layout)
@@ -141,11 +142,11 @@ def make(
     if _ready(venv):
         return venv
     with (cache / f"{venv.name}.lock").open("w") as lock:
-        # The kernel releases it with the process, so an install that was killed blocks nobody.
+        # The kernel releases the lock with the process, so a killed installation blocks nothing.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _ready(venv):
             print(f"{COMMAND}: installing {wanted.words()} into {venv}", file=sys.stderr, flush=True)
-            # What is there without its mark was left by an install that was killed.
+            # A folder without its mark was left by an installation that was killed.
             shutil.rmtree(str(venv), ignore_errors=True)
             _install(wanted, venv, environ, layout, bucket)
     return venv
@@ -153,13 +154,13 @@ def make(
 
 def _cache(environ: Mapping[str, str], layout: Layout) -> Path:
     """
-    Return the folder of environments, made when it is not there; programs in it are run.
+    Return the folder of environments; create it if needed.
 
-    Raises AgentError for one that is named and that another user may write.
+    Raise AgentError if a configured folder is writable by other users, because its programs are executed.
     """
     chosen = environ.get(CACHE)
     cache = Path(chosen or layout.root / "venvs")
-    # One that is named may lie where every user writes (/tmp), so it is made for this user alone.
+    # A configured folder may be below one that all users may write to (/tmp), so it is private.
     cache.mkdir(parents=True, exist_ok=True, mode=0o700 if chosen else 0o777)
     why = why_untrusted(cache) if chosen else ""
     if why:
@@ -176,9 +177,9 @@ def run(
     captured: bool = False,
 ) -> str:
     """
-    Run uv; raise AgentError when it fails, whose own words are on the standard error.
+    Run uv. Raise AgentError if it fails; its own messages go to standard error.
 
-    When they are *captured* they are returned instead, empty when it succeeds.
+    With *captured*, return the messages instead, "" after success.
     """
     check(environ)
     program = uv.program(layout, environ, bucket)
@@ -197,7 +198,7 @@ def run(
 
 
 def _ways(version: str, environ: Mapping[str, str]) -> str:
-    """Return what to do about a Python that is not there."""
+    """Return the remedies for a Python that is missing."""
     if environ.get("UV_PYTHON_DOWNLOADS") == "never":
         here = "a machine of the local cloud has the interpreters of this computer only (PATH, pyenv, uv)"
         return f"Install it there, for example: uv python install {version}; {here}"
@@ -211,7 +212,7 @@ def _install(
     layout: Layout,
     bucket: Callable[[], JobBucket],
 ) -> None:
-    # Without a version it is the interpreter that this one would be outside of any environment.
+    # Without a version: the interpreter on which this one is based, outside of any environment.
     python = wanted.python or str(getattr(sys, "_base_executable", "") or sys.executable)
     words = ("venv", "--quiet", "--no-project", "--python", python, str(venv))
     reason = run(words, environ, layout, bucket, captured=bool(wanted.python))
@@ -220,12 +221,12 @@ def _install(
         raise AgentError(f"{missing}: {reason}. {_ways(python, environ)}")
     target = ["pip", "install", "--quiet", "--python", str(venv / "bin/python")]
     if environ.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
-        target.append("--no-index")  # uv has no variable for it
+        target.append("--no-index")  # uv has no variable for this option
     if wanted.lists:
         run([*target, *_flags(wanted.lists)], environ, layout, bucket)
     if wanted.bare:
         run([*target, "--no-deps", *_flags(wanted.bare)], environ, layout, bucket)
-    # Last: from here on the environment counts.
+    # Written last: it makes the environment count as complete.
     write_atomically(venv / "complete", _version_of(venv))
 
 
@@ -234,7 +235,7 @@ def _flags(lists: Sequence[Path]) -> List[str]:
 
 
 def _ready(venv: Path) -> bool:
-    """Say whether the environment is whole; its interpreter may have been exchanged or taken away since."""
+    """Return whether the environment is complete and its interpreter still the same."""
     version = _text_of(venv / "complete")
     return bool(version) and version == _version_of(venv)
 
@@ -260,7 +261,7 @@ def _version_of(venv: Path) -> str:
 
 
 def _texts(path: Path, included: Set[Path]) -> Iterator[bytes]:
-    """Yield the text of a list and of the lists that it includes, each once."""
+    """Yield the text of a list and of all lists that it includes, each once. Raise AgentError."""
     if path in included:
         return
     included.add(path)

@@ -1,1 +1,1 @@
-"""The facts that the checks of `tpuctl doctor` judge: looked up on this computer and at Google."""
+"""Collect the facts that the checks of `tpuctl doctor` judge, from this computer and from Google."""

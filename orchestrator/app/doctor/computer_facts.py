@@ -1,4 +1,4 @@
-"""What `tpuctl doctor` finds on this computer, the local cloud included. It starts nothing."""
+"""Collect facts about this computer, including its local cloud, without starting anything."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ from orchestrator.errors import TpuctlError
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
 PROGRAMS: Mapping[str, tuple[str, ...]] = {"ssh": ("-V",), "git": ("--version",)}
 COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR")
-# Each of these sends Google's clients elsewhere without a word: what they then say is not Google's.
+# Each of these silently redirects Google's clients, so that other checks would not be about Google.
 DIVERTING = (
     "STORAGE_EMULATOR_HOST",
     "API_ENDPOINT_OVERRIDE",
@@ -42,7 +42,7 @@ PROGRAM_SECONDS = 10.0
 
 
 def look_at_computer(cloud: str) -> Computer:
-    """Return what this computer shows."""
+    """Return the facts about this computer."""
     folder = state_path(cloud)
     programs = {name: _version(name, words) for name, words in PROGRAMS.items()}
     keys = sorted(folder.glob("*/*/id_ed25519"))
@@ -73,13 +73,13 @@ def _installed(name: str) -> str | None:
 
 
 def _version(name: str, words: tuple[str, ...]) -> str | None:
-    """Return the first line of a program's answer to the question for its version, None when it is not there."""
+    """Return the first line of a program's version output, None if it is not installed."""
     path = shutil.which(name)
     if path is None:
         return None
     try:
         said = subprocess.run(
-            # No input: a wrapper that asks something would wait for the user behind our back.
+            # No input: a wrapper that asks a question would wait for an answer unseen.
             [path, *words], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
@@ -90,7 +90,7 @@ def _version(name: str, words: tuple[str, ...]) -> str | None:
 
 
 def _gcloud() -> str | None:
-    """Return gcloud's version from its own file: the program itself takes a second to say it."""
+    """Return gcloud's version from its own file, since the program takes a second to print it."""
     path = shutil.which("gcloud")
     if path is None:
         return None
@@ -108,7 +108,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _problem(folder: Path) -> str:
-    """Say why *folder*, or the nearest one above it that is there, cannot be written; empty when it can."""
+    """Return why *folder*, or its nearest existing parent, is not writable; "" if it is."""
     there = _nearest(folder)
     if not there.is_dir():
         return f"{there} is no folder"
@@ -127,7 +127,7 @@ def _nearest(folder: Path) -> Path:
 
 
 def _known(folder: Path, now: float) -> tuple[KnownDeployment, ...]:
-    """Return the deployments that this computer remembers."""
+    """Return the deployments known to this computer."""
     return tuple(_one(path, now) for path in sorted(folder.glob(f"*/*/{SPEC_FILE}")))
 
 
@@ -138,10 +138,10 @@ def _one(path: Path, now: float) -> KnownDeployment:
         if not file.exists():
             return KnownDeployment(name)
         record = decode(file.read_bytes(), spec.name)
-    # One file that is cut or of a later version must not hide the other deployments.
+    # One damaged or newer file must not hide the other deployments.
     except (OSError, ValueError, TypeError, TpuctlError):
         return KnownDeployment(name, readable=False)
-    # A TPU that was asked for counts, whether or not the record knows of its first second.
+    # A requested TPU counts even if the record does not know yet that it was created.
     billed = record.node.accepted or any(span.until is None for span in record.spans)
     over = bool(record.started_at) and now - record.started_at >= spec.watch.ttl
     return KnownDeployment(name, overdue=billed and over)
@@ -153,7 +153,7 @@ SECONDS = 3.0
 
 
 def look_at_local(cloud: str) -> Local:
-    """Return what the local cloud of this computer needs, and whether one runs."""
+    """Return the facts about this computer's local cloud, and whether it runs."""
     folder = local_folder()
     missing = tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)
     address = address_on_machine() or read_address(folder)
@@ -186,8 +186,8 @@ def _namespace(missing: tuple[str, ...]) -> str | None:
 
 
 def _answers(endpoint: str) -> bool:
-    """Say whether the daemon speaks HTTP; which status it gives does not matter."""
-    # No proxy: one that the environment names would answer for the loopback address.
+    """Return whether a daemon answers by HTTP, with any status."""
+    # No proxy, which would answer for the loopback address.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(f"{endpoint}/storage/v1/b", timeout=SECONDS).close()
@@ -199,7 +199,7 @@ def _answers(endpoint: str) -> bool:
 
 
 def _taken(folder: Path) -> tuple[int, ...]:
-    """Return the ports of the stopped local cloud that somebody else listens on now."""
+    """Return the ports of the stopped local cloud that another program now uses."""
     if not (folder / "options.json").exists():
         return ()
     options = load_options(folder)
@@ -208,7 +208,7 @@ def _taken(folder: Path) -> tuple[int, ...]:
 
 def _held(port: int) -> bool:
     with socket.socket() as probe:
-        # As the daemon itself binds: a port in TIME_WAIT is free for it.
+        # As the daemon binds: a port in TIME_WAIT is free for it.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Look at this computer, the deployment file, the local cloud and the project, judge, and mend what is safe."""
+"""Examine computer, file, local cloud and project; judge them, and repair what is safe to repair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,18 +25,18 @@ NO_FILE = "TPU-111"
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Hold what was found, and what was mended before."""
+    """The findings, and what was repaired before."""
 
     findings: Sequence[HealthFinding]
     mended: Sequence[str] = ()
 
 
 def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:
-    """Examine everything; with *fix* mend first what is safe to mend. Nothing is started."""
+    """Examine everything, after safe repairs with *fix*. Starts nothing."""
     facts = _gather(choice)
     mended = _mend(facts) if fix else []
     if mended:
-        # Looked at again: what could not be mended after all stays a finding.
+        # Observed again, so that a failed repair remains a finding.
         facts = replace(facts, computer=look_at_computer(choice.cloud), local=look_at_local(choice.cloud))
     return Diagnosis(examine(facts), mended)
 
@@ -48,7 +48,7 @@ def _gather(choice: Choice) -> Facts:
 
 
 def _look_at_file(choice: Choice) -> File:
-    """Return what the deployment file says; one that is wrong or missing is a finding, not an error."""
+    """Return the facts about the deployment file; a wrong or missing file is a finding, not an error."""
     try:
         path, spec = read_spec(choice)
     except ConfigError as error:
@@ -72,10 +72,10 @@ def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
 
 
 def _mend(facts: Facts) -> list[str]:
-    """Mend permissions of our own files and what a dead local cloud left; return what was done, in words."""
+    """Repair permissions of our own files and remove remains of a dead local cloud; return what was done."""
     done = []
     here = facts.computer
-    # Who may write this folder may change hooks and records, and so what we run.
+    # Whoever may write this folder may change hooks and records, and thus what is executed.
     if here.state_mode is not None and here.state_mode & 0o022:
         Path(here.state).chmod(0o700)
         done.append(f"chmod 700 {here.state}")
@@ -84,7 +84,7 @@ def _mend(facts: Facts) -> list[str]:
         done.append(f"chmod 600 {key}")
     if facts.local.daemon == "stale":
         folder = Path(facts.local.folder)
-        # Processes first: without daemon.json nobody would find them again.
+        # Processes first, because daemon.json is the only way to find them.
         reap(folder)
         (folder / "daemon.json").unlink(missing_ok=True)
         done.append("removed what a dead local cloud had left; disks and buckets stay")

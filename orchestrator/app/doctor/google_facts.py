@@ -1,4 +1,4 @@
-"""What `tpuctl doctor` finds of the login and the project: all questions side by side, each with a limit."""
+"""Collect facts about login and project: all questions in parallel, each with a time limit."""
 
 import os
 import threading
@@ -30,17 +30,17 @@ from orchestrator.google.project_probe import Probe
 from orchestrator.google.vms import ComputeVms
 
 SECONDS = 15.0
-"""Seconds after which a question counts as not answered; importing a client's library is part of it."""
+"""Seconds to answer one question, including the import of a client library."""
 CALL_SECONDS = 6.0
 STORAGE = "https://storage.googleapis.com"
 SOME_ZONE = "us-central1-a"
-"""Where the TPU API is asked when no deployment file names a zone."""
+"""The zone for questions to the TPU API if no deployment file names one."""
 
 Question = Callable[[], Sight[Any]]
 
 
 def look_at_google(choice: Choice, spec: Spec | None) -> Google:
-    """Return what the login and the chosen cloud show."""
+    """Return the facts about the login and the chosen cloud."""
     account, configured = gcloud_settings()
     if choice.cloud == "local":
         return _local(spec, account, configured)
@@ -51,7 +51,7 @@ def look_at_google(choice: Choice, spec: Spec | None) -> Google:
         return Google(
             login, account, configured, project, ahead, **_nobody(spec, "not asked: there is no login")
         )
-    # With the account that `up` would act as: the user's own rights say nothing about its rights.
+    # As the account that `up` acts as, whose permissions differ from the user's.
     acting = (spec.impersonate if spec else "") or ""
     clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS, impersonate=acting))
     try:
@@ -73,7 +73,7 @@ def _local(spec: Spec | None, account: str, configured: str) -> Google:
 
 
 def _nobody(spec: Spec | None, why: str) -> dict[str, Any]:
-    """Return the answers to all questions of the project when none can be asked."""
+    """Return the answers if no question about the project can be asked: Unknown, with the reason."""
     unknown = Unknown(why)
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
@@ -135,7 +135,7 @@ def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict
 
 
 def network_of(spec: Spec | None) -> NetworkInterface:
-    """Return the network that a deployment's machines get."""
+    """Return the network that the deployment's machines get."""
     return NetworkInterface(spec.network, spec.subnetwork or "", spec.tags) if spec else NetworkInterface()
 
 
@@ -164,16 +164,16 @@ def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[s
 
 
 def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) -> dict[str, Sight[Any]]:
-    """Ask everything at once; what has no answer after *seconds* is Unknown, and is not waited for."""
+    """Ask all questions in parallel; those without an answer after *seconds* are Unknown and abandoned."""
     answers: dict[str, Sight[Any]] = {}
 
     def ask(name: str, question: Question) -> None:
         try:
             answers[name] = question()
-        except Exception as error:  # A fault of one question must not hide the answers to the others.
+        except Exception as error:  # An error in one question must not hide the other answers.
             answers[name] = Unknown(f"{type(error).__name__}: {error}")
 
-    # Daemon threads: a call that hangs in a proxy must not keep the command from ending.
+    # Daemon threads, so that a call hanging in a proxy does not delay the end of the command.
     threads = [threading.Thread(target=ask, args=item, daemon=True) for item in questions.items()]
     for thread in threads:
         thread.start()
@@ -181,34 +181,34 @@ def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) ->
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     late = Unknown(f"no answer within {seconds:g} s", hint="check the network and the proxy settings")
-    # By the questions, not by the answers: a late thread may still add one of those.
+    # Iterate over the questions: a late thread may still change the answers.
     return {name: answers.get(name, late) for name in questions}
 
 
 def clock_ahead(endpoint: str) -> Sight[float]:
-    """Return by how many seconds this computer's clock is ahead of the one that answers at *endpoint*."""
-    # The local cloud is asked directly: a proxy would answer with its own clock.
+    """Return how many seconds this computer's clock is ahead of the server at *endpoint*."""
+    # The local cloud is asked directly, since a proxy would answer with its own clock.
     handlers = [urllib.request.ProxyHandler({})] if endpoint.startswith("http://127.") else []
     request = urllib.request.Request(f"{endpoint}/storage/v1/b", method="HEAD")  # noqa: S310 - ours or Google's
     before = time.time()
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=CALL_SECONDS) as answer:
             date = answer.headers.get("Date")
-    # A refusal is dated too, and without a login it is the usual answer.
+    # An error answer has a date too, and without a login it is the usual one.
     except urllib.error.HTTPError as error:
         date = error.headers.get("Date")
     except OSError as error:
         return Unknown(str(getattr(error, "reason", error)), hint="check the network and the proxy settings")
     if not date:
         return Absent()
-    # The service tells whole seconds: on average it is half a second later than it says.
+    # HTTP dates are in whole seconds, on average half a second too early.
     return Present((before + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5)
 
 
 def find_login() -> Sight[Login]:
-    """Return application default credentials as their file shows them; only without a file a machine is asked."""
+    """Return application default credentials from their file, else from the metadata server."""
     path = credentials_file()
-    # The order of google-auth: a file wins over the account of the machine.
+    # google-auth's order: a file takes precedence over the machine's account.
     if path.exists():
         found = read_credentials(path)
         if found is None:
@@ -224,6 +224,6 @@ def find_login() -> Sight[Login]:
 
 
 def _of_machine() -> Sight[Login]:
-    """Ask the metadata server of a machine at Google, as google-auth does."""
+    """Ask the metadata server of a Google machine for its account, as google-auth does."""
     account = machine_account()
     return Absent() if account is None else Present(Login("machine", "metadata server", account))

@@ -1,1 +1,1 @@
-"""`tpuctl rehearse`: a run that is disturbed and one that is not, held against each other."""
+"""Implement `tpuctl rehearse`: compare a run with failures to an undisturbed one."""

@@ -1,4 +1,4 @@
-"""What a rehearsal sees of a run while it lasts: steps, checkpoints, log lines, and whether the cloud is there."""
+"""Collect what a rehearsal observes during a run: steps, checkpoints, log lines, and outages."""
 
 import contextlib
 import re
@@ -19,17 +19,17 @@ from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.report.curve import losses
 
 PACE = 1.0
-"""Seconds between two looks at heartbeats and checkpoints."""
+"""Seconds between two reads of heartbeats and checkpoints."""
 GONE = 60.0
-"""Seconds for which the bucket may not answer before the rehearsal gives up."""
+"""Seconds without an answer of the bucket after which the rehearsal fails."""
 TAIL = 20
-# The agent's own lines have exactly this frame; a looser pattern would hide output of the job.
+# Exactly the agent's format; a looser pattern would hide output of the job.
 OURS = re.compile(r"--- .* ---$")
-"""Lines of the log that the agent wrote, not the job."""
+"""Matches lines that the agent, not the job, wrote to the log."""
 
 
 class RunEvidence:
-    """Look again and again, and remember what machines showed that are gone by now."""
+    """Collects evidence repeatedly, and keeps that of machines which no longer exist."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -45,7 +45,11 @@ class RunEvidence:
         self.looks = 0
 
     def look(self, *, at_once: bool = False) -> None:
-        """Look once, unless the last look was a moment ago. Raises TpuctlError when the cloud stays away."""
+        """
+        Observe once, unless the last observation is less than PACE ago.
+
+        Raise TpuctlError for a lasting outage.
+        """
         now = time.monotonic()
         if self.looks and not at_once and now - self._looked < PACE:
             return
@@ -53,8 +57,7 @@ class RunEvidence:
         self._stage.must_have_cloud()
         found = self._beats.read(None)
         try:
-            # A cloud that starts machines may not answer for a moment: only a
-            # silence of GONE seconds is an error.
+            # A cloud busy with starting machines may not answer for a moment; only GONE seconds are an error.
             if isinstance(found, Unknown):
                 raise TransientError(found.why)
             if isinstance(found, Present):
@@ -83,8 +86,7 @@ class RunEvidence:
         newest = max((b.incarnation for b in self.beats), default=1)
         for one in reversed(read_checkpoints(session.cloud.store, session.spec.job.checkpoint)):
             key = (one.step, one.incarnation)
-            # By the time of the save, not by the step alone: a job that ignores its
-            # checkpoint saves the same steps anew.
+            # By time, not by step: a job that ignores its checkpoint saves the same steps again.
             if one.complete and self._stored.get(key) != one.saved_at:
                 self._stored[key] = one.saved_at
                 _add(self.saves, Save(one.step, one.incarnation or newest))
@@ -95,15 +97,14 @@ class RunEvidence:
 
     def _on_disk(self) -> list[Save]:
         """
-        Return what the newest machines have saved on their disks since the job's start there.
+        Return the saves on the newest machines' disks since the job's start there.
 
-        A job that counts its steps anew saves below the step that was restored, which nobody commits.
+        A job that restarts its count saves below the restored step, which is never committed.
         """
         spec = self._stage.session.spec.job.checkpoint
         newest = max((b.incarnation for b in self.beats), default=0)
         started = [b.timings.get("spawned") for b in self.beats if b.incarnation == newest]
-        # In the bucket every save is a commit and is seen there; only on a disk
-        # may one lie that nobody committed.
+        # In the bucket every save is a commit; only a disk can hold one that was not committed.
         if spec.dir != "local" or not started or started[0] is None:
             return []
         steps: list[int] = []
@@ -113,7 +114,7 @@ class RunEvidence:
         return [Save(step, newest) for step in steps]
 
     def shown(self, beats: list[Heartbeat], moment: Moment) -> Shown:
-        """Return what a machine has shown; *beats* are its workers' last reports."""
+        """Return the evidence of one machine; *beats* are the last reports of its workers."""
         slowest = min(beats, key=newest_step)
         step = newest_step(slowest)
         incarnation = slowest.incarnation
@@ -136,14 +137,14 @@ class RunEvidence:
         )
 
     def life(self, outcome: Outcome | None, reason: str) -> RehearsedLife:
-        """Return the run as it was, once it is over."""
+        """Return the run as observed, after its end."""
         self.look(at_once=True)
         session = self._stage.session
         store = session.cloud.store
         self._lines += self._log.new_lines()
         self._lines += self._log.unfinished()
         curves = losses((), self.beats, ((number, line) for number, _, line in self._lines))
-        # Before the cloud is cleared away: afterwards nothing of the run is left to read.
+        # Before the cloud is removed, after which nothing of the run can be read.
         life = RehearsedLife(
             outcome=outcome,
             reason=reason,
@@ -158,14 +159,14 @@ class RunEvidence:
         return RehearsedLife(**{**life.__dict__, "log": self._tail(life.failed)})
 
     def _tail(self, beat: Heartbeat | None) -> tuple[str, ...]:
-        """Return the end of the job's own output on the machine that failed, or on the last one."""
+        """Return the end of the job's output on the machine that failed, else on the last one."""
         last = max(((number, worker) for number, worker, _ in self._lines), default=(0, 0))
         where = last if beat is None else (beat.incarnation, beat.worker)
         return last_output([line for number, worker, line in self._lines if (number, worker) == where])
 
 
 def last_output(lines: list[str]) -> tuple[str, ...]:
-    """Return the last lines of what the job printed after its last start, from a log with the agent's own lines."""
+    """Return the last lines that the job printed since its last start, without the agent's own."""
     found: list[str] = []
     for line in reversed(lines):
         ours = OURS.match(line)
@@ -177,7 +178,7 @@ def last_output(lines: list[str]) -> tuple[str, ...]:
 
 
 def newest_step(beat: Heartbeat) -> int:
-    """Return the newest step that a worker told or committed, -1 for none."""
+    """Return the newest step that a worker reported or committed, -1 for none."""
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=-1)
 
 
@@ -188,9 +189,9 @@ def _add(saves: list[Save], save: Save) -> None:
 
 def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
     """
-    Return the steps of the whole saves in *folder* that changed after *moment*. Raises OSError.
+    Return the steps of complete saves in *folder* that changed after *moment*. Raise OSError.
 
-    Only a look inside tells the step of what is replaced in place.
+    A save that is replaced in place shows its step only in its content.
     """
     changed = [u for u in format_.find(folder) if _changed(folder, u.folder, u.files) > moment]
     judged = [(unit, format_.judge(folder, unit)) for unit in changed]
@@ -199,7 +200,7 @@ def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
 
 
 def _changed(folder: Path, below: str, files: "tuple[str, ...] | None") -> float:
-    """Return when a file of a unit changed last, in seconds since the epoch. Raises OSError."""
+    """Return the latest modification time of a unit's files in seconds since the epoch. Raise OSError."""
     if files is None:
         inside = [one for one in (folder / below).rglob("*") if not one.is_dir()]
         return max((one.stat().st_mtime for one in inside), default=0.0)

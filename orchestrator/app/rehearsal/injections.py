@@ -1,4 +1,4 @@
-"""Take machines away at chosen moments of a rehearsal."""
+"""Inject failures at chosen moments of a rehearsal."""
 
 import contextlib
 import random
@@ -21,15 +21,15 @@ from orchestrator.errors import TpuctlError
 
 T = TypeVar("T")
 LIMIT = 900.0
-"""Seconds without any sign of life after which a moment is not waited for any longer."""
+"""Seconds without progress after which waiting for a moment fails."""
 LOOK = 0.3
-"""Seconds between two looks; a save is watched for more often."""
+"""Seconds between two polls; saves are polled more often."""
 AGAIN = Moment(LifeSign.TIME, 1.0)
-"""When a machine that has just come is taken away again, where the job tells no steps."""
+"""The moment to preempt a new machine again if the job reports no steps."""
 
 
 class JobOverError(Exception):
-    """Say that the job ended before the next failure."""
+    """The job ended before the next failure."""
 
 
 class Injector:
@@ -48,9 +48,9 @@ class Injector:
         """
         Wait for *moment* and for that of *kill*, then inject the failure.
 
-        Raise JobOverError when the job is over before, TpuctlError when the moment does not come.
+        Raise JobOverError if the job ends before, TpuctlError if the moment does not come.
         """
-        # A machine that is being taken away already is no second preemption.
+        # Not the node preempted last: striking it again would be no second preemption.
         node, beat = self._running(moment, other_than=self._struck)
         if kill is Kill.VM:
             self._stop_vm()
@@ -58,7 +58,7 @@ class Injector:
         if kill is Kill.SAVE:
             beat = self._at_a_save() or beat
         elif kill in {Kill.NOTICE, Kill.KILL}:
-            # A real job trains meanwhile, so that each failure meets it at another point of a step.
+            # A random delay in real time, so that each failure meets the job at another point of a step.
             time.sleep(self._chance.uniform(0, 1.0))
         self._preempt(node, notice=kill is Kill.NOTICE)
         injection = self._injection(kill, beat)
@@ -71,14 +71,14 @@ class Injector:
         return injection
 
     def until_over(self) -> int:
-        """Wait for the end of `watch` and return its exit status; look at the job meanwhile."""
+        """Wait for the end of `watch` while observing the job; return its exit status."""
         while self._watcher.poll() is None:
             self._evidence.look()
-            time.sleep(LOOK)  # Real processes are watched here; no clock of ours could make them faster.
+            time.sleep(LOOK)  # Real processes, so this wait is real time.
         return self._watcher.returncode
 
     def _preempt(self, node: str, *, notice: bool) -> None:
-        # Before the call: also when its answer is lost, this node is not taken for the next one.
+        # Before the call: even if its answer is lost, this node is not taken for the next one.
         self._struck = node
         words = ["local", "preempt", node, *([] if notice else ["--no-notice"])]
         self._stage.say(f"$ tpuctl {' '.join(words)}", style="command")
@@ -102,7 +102,7 @@ class Injector:
         return self._wait(ready, f"the moment {moment} did not come")
 
     def _restoring(self, old: str) -> str:
-        """Wait until the node after *old* has machines that prepare the job."""
+        """Wait until the node after *old* prepares the job."""
 
         def booting(world: World) -> str | None:
             node = current_node(world, self._stage.session.records.current)
@@ -113,18 +113,18 @@ class Injector:
         return self._wait(booting, "no new machine restored the job")
 
     def _at_a_save(self) -> Heartbeat | None:
-        """Return as soon as a file of a checkpoint changes: the job, or the agent, is in the middle of a save."""
+        """Return as soon as a checkpoint file changes, which is in the middle of a save."""
         before = self._traces()
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             self._check_watcher()
             if self._traces() != before:
                 return self._beat()
-            time.sleep(0.02)  # A save may last some milliseconds only.
+            time.sleep(0.02)  # A save may last only milliseconds.
         return None
 
     def _traces(self) -> tuple[object, ...]:
-        """Return what a save changes: names and sizes below the machines' checkpoint folders, or in the bucket."""
+        """Return values that a save changes: names and sizes in the machines' checkpoint folders or the bucket."""
         spec, session = self._stage.session.spec, self._stage.session
         if spec.job.checkpoint.dir == "bucket":
             return tuple(o.name for o in session.cloud.store.list(CHECKPOINTS))
@@ -136,7 +136,7 @@ class Injector:
         return min(found, key=newest_step, default=None)
 
     def _stop_vm(self) -> None:
-        """Stop the VM as a preemption or a careless click does, and wait until `watch` has started it again."""
+        """Stop the VM, as a preemption or a user might, and wait until `watch` has started it again."""
         session = self._stage.session
         vm, zone = names.vm_name(session.spec), names.vm_zone(session.spec)
         self._stage.say(f"the VM {vm} is stopped from outside", style="command")
@@ -153,7 +153,7 @@ class Injector:
         self._wait(state(wanted=True), "the VM was not started again")
 
     def _wait(self, ask: Callable[[World], T | None], what: str) -> T:
-        """Look until there is an answer, as long as machines report anything new."""
+        """Poll until *ask* returns a value, as long as machines report news. Raise TpuctlError."""
         signs, end = None, time.monotonic() + LIMIT
         while time.monotonic() < end:
             self._check_watcher()
@@ -163,14 +163,14 @@ class Injector:
                 return found
             now = tuple(b.updated for b in self._evidence.beats)
             if now != signs:
-                # A long setup that goes on reporting is waited for; only silence ends the rehearsal.
+                # A long setup that keeps reporting is waited for; only silence ends the rehearsal.
                 signs, end = now, time.monotonic() + LIMIT
-            time.sleep(LOOK)  # Real processes are watched here; no clock of ours could make them faster.
+            time.sleep(LOOK)  # Real processes, so this wait is real time.
         raise TpuctlError(what, hint="run it again with --keep and look at `tpuctl logs`")
 
     def _look(self) -> World:
         session = self._stage.session
-        # The record of `watch` is read and never written: a second writer would disturb what is rehearsed.
+        # Read only: a second writer of the record would disturb the rehearsed `watch`.
         with contextlib.suppress(TpuctlError):
             session.records.load()
         return observe(

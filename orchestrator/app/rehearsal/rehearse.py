@@ -1,4 +1,4 @@
-"""Run a deployment on a local cloud of its own, inject failures, and judge whether the job recovers."""
+"""Run a deployment on its own local cloud, inject failures, and judge whether the job recovers."""
 
 import random
 import tempfile
@@ -19,18 +19,23 @@ from orchestrator.errors import UsageError
 
 POLL = "watch.poll=1s"
 NOTICE = "8"
-"""Seconds of notice: shorter than the real 30, longer than any framework takes to begin its last save."""
+"""Seconds of notice: less than the real 30, more than a framework needs to start its last save."""
 ONCE, TWICE = "job.failures=1", "job.failures=2"
-"""A job that fails by itself fails again. With failures it may start once more: a gang can lose a peer."""
+"""
+Settings without and with failures.
+
+A job that fails by itself fails again, so it gets one start; with failures it gets two, since a gang can lose
+a peer.
+"""
 
 
 @dataclass(frozen=True)
 class Script:
     """
-    Say what happens in a rehearsal: which failures, *at* which moments, by a *seed* where none is given.
+    The script of a rehearsal: which failures, *at* which moments; missing ones are chosen by *seed*.
 
-    A positive *count* asks for that many failures of random kinds instead. With *compare* the job also runs
-    undisturbed; *hosts* is how machines of the local cloud are made.
+    A positive *count* asks for that many failures of random kinds instead. *compare* also runs the job
+    undisturbed; *hosts* is how the local cloud makes machines.
     """
 
     kills: Sequence[Kill]
@@ -41,7 +46,7 @@ class Script:
     hosts: str
 
     def moments(self) -> list[Moment]:
-        """Read the moments; raise UsageError for an invalid one, and for more moments than failures."""
+        """Parse the moments. Raise UsageError for an invalid one, and for more moments than failures."""
         kills = self.count or len(self.kills)
         if len(self.at) > kills:
             raise UsageError(
@@ -53,7 +58,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Hold the verdict, the *leftovers* that nobody could clear away, and the stage's folders if *retained*."""
+    """The verdict, the *leftovers* that could not be removed, and the stage's folders if *retained*."""
 
     verdict: RehearsalVerdict
     leftovers: Sequence[str]
@@ -66,10 +71,10 @@ def rehearse(
     file: Path, settings: Sequence[str], script: Script, reporter: Reporter, *, keep: bool, talk: bool
 ) -> Rehearsed:
     """
-    Play *script* with the job of a deployment file; with *talk* commands print nothing to stdout.
+    Run *script* with the job of a deployment file; with *talk* its commands print nothing to stdout.
 
-    The local cloud stays when the user wants to *keep* it or the job itself fails. Raise CommandFailedError
-    when a command fails for another reason than the deployment's end.
+    The local cloud stays with *keep*, or if the job itself fails. Raise UsageError, and CommandFailedError if
+    a command fails for another reason than the deployment's end.
     """
     if file.name != FILE_NAME:
         raise UsageError(
@@ -77,8 +82,7 @@ def rehearse(
             hint=f"give the file that name, in a folder of its own if there is a {FILE_NAME} already",
             changed="nothing was started",
         )  # fmt: skip
-    # Seeded: the same --seed meets the job with the same failures, so that
-    # a failed rehearsal can be repeated.
+    # Seeded, so that a failed rehearsal can be repeated with the same failures.
     chance = random.Random(script.seed)  # noqa: S311 - moments of a rehearsal, not secrets
     kills = [chance.choice(list(Kill)) for _ in range(script.count)] if script.count else list(script.kills)
     asked = script.moments()
@@ -91,7 +95,7 @@ def rehearse(
             stage.start_cloud("--hosts", script.hosts, "--notice", NOTICE, "--no-fresh-project")
             lend_secrets(stage.session.spec, reporter)
             verdict = run.judged(compare=script.compare)
-            # The logs of a job that fails by itself are the only way to see why.
+            # If the job fails by itself, its logs are the only way to find out why.
             keep = keep or verdict.crash is not None
         finally:
             leftovers = [] if keep else stage.clear()
@@ -108,7 +112,7 @@ def _moment(text: str) -> Moment:
 
 
 class _Run:
-    """Run the job undisturbed, then with failures, and judge."""
+    """Runs the job undisturbed, then with failures, and judges."""
 
     def __init__(
         self, stage: Stage, settings: Sequence[str], kills: Sequence[Kill], asked: Sequence[Moment],
@@ -121,7 +125,7 @@ class _Run:
         self._chance = chance
 
     def take(self, failures: str) -> None:
-        """Use the user's settings, which win over our own number of failures."""
+        """Use the user's settings, which override our own job.failures."""
         self._stage.take((failures, *self._settings, POLL))
 
     def judged(self, *, compare: bool) -> RehearsalVerdict:
@@ -130,7 +134,8 @@ class _Run:
         if compare:
             stage.scene("The job, undisturbed")
             unbroken = self._life((), None)
-            # A failure that nobody injected says nothing about recovery: the second run would only repeat it.
+            # It failed without an injected failure, which says nothing about recovery, so a second run is
+            # useless.
             if not unbroken.done:
                 return judge_crash(unbroken)
             stage.run("down", "--yes", "--delete-data", *stage.flags)

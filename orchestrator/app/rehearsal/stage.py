@@ -1,4 +1,4 @@
-"""A stage: a local cloud of its own, and the public commands run on it as a user would."""
+"""Provide a stage: a local cloud of its own, and public commands run on it as a user would."""
 
 import json
 import os
@@ -27,13 +27,13 @@ from orchestrator.errors import LocalCloudError, TpuctlError
 from orchestrator.google.lean_imports import client_class
 
 LOOK_SECONDS = 5.0
-"""Seconds after which it is looked whether the local cloud is still there, while a command runs."""
+"""Seconds between two checks, during a command, that the local cloud still runs."""
 PASSED_ON = frozenset({"TPUCTL_VENV_CACHE"})
-"""Variables of ours that commands on a stage may see: they say nothing about a deployment."""
+"""Our variables that commands on a stage inherit, because they do not affect a deployment."""
 
 
 class CommandFailedError(Exception):
-    """Say that a command failed with exit status *code*; it has told why itself."""
+    """A command failed with exit status *code* and has printed the reason."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"a command failed with {code}")
@@ -42,10 +42,10 @@ class CommandFailedError(Exception):
 
 class Stage:
     """
-    Run commands on a local cloud of their own, kept in *folder*, and look at their effects as `status` does.
+    A local cloud in *folder*, and commands that run on it.
 
-    *work* is the folder of the deployment file; with *talk* all that commands print goes to stderr. The stage
-    changes the environment of this process, which the commands inherit.
+    *work* is the folder of the deployment file; *talk* redirects the commands' output to stderr. The stage
+    changes this process's environment, which the commands inherit.
     """
 
     def __init__(self, folder: Path, work: Path, reporter: Reporter, *, talk: bool = False) -> None:
@@ -54,7 +54,7 @@ class Stage:
         self._reporter = reporter
         self._settings: tuple[str, ...] = ()
         self._output = sys.stderr if talk else None
-        # A login or an address of Google's left in the environment could lead a rehearsal to the real cloud.
+        # A login or an address of Google's in the environment could lead a rehearsal to the real cloud.
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
         for name in set(names) - PASSED_ON:
             del os.environ[name]
@@ -77,15 +77,15 @@ class Stage:
         return tuple(part for setting in self._settings for part in ("--set", setting))
 
     def say(self, text: str, style: Style = "title") -> None:
-        """Tell one line of our own."""
+        """Report one line of the stage's own."""
         self._reporter.say(text, style=style)
 
     def scene(self, title: str) -> None:
-        """Announce a part."""
+        """Announce a part of the rehearsal."""
         self.say(f"\n== {title}")
 
     def start_cloud(self, *words: str) -> None:
-        """Start the local cloud, and know from now on which process it is."""
+        """Start the local cloud, and remember its process for `must_have_cloud`."""
         self.run("local", "start", *words)
         self.address = control.running()
 
@@ -96,7 +96,7 @@ class Stage:
             raise CommandFailedError(code)
 
     def call(self, *words: str) -> int:
-        """Run one command and return its exit status. Raise LocalCloudError when the local cloud goes meanwhile."""
+        """Run one command; return its exit status. Raise LocalCloudError if the local cloud ends meanwhile."""
         process = self.start(*words)
         while True:
             try:
@@ -105,13 +105,13 @@ class Stage:
                 try:
                     self.must_have_cloud()
                 except LocalCloudError:
-                    # It would wait for minutes for a cloud that nobody brings back.
+                    # It would wait minutes for a cloud that does not return.
                     self.end(process)
                     raise
 
     def must_have_cloud(self) -> None:
-        """Raise LocalCloudError when the local cloud that was started is gone."""
-        # Another process in its place has none of the machines.
+        """Raise LocalCloudError if the local cloud that was started has ended."""
+        # Another process at its place has none of the machines.
         if self.address is not None and control.running() != self.address:
             raise LocalCloudError(
                 "the local cloud of this rehearsal is gone: its process ended",
@@ -120,10 +120,10 @@ class Stage:
             )
 
     def start(self, *words: str) -> "subprocess.Popen[bytes]":
-        """Show and start one command."""
+        """Print and start one command."""
         self._show(words)
         where = self.work if self.work.exists() else self.folder
-        # Without a terminal to answer at: `up` would ask about a price that nobody pays.
+        # Without a terminal: `up` would ask for confirmation of a price that is not billed.
         return subprocess.Popen(
             start_module.command("orchestrator", *words),
             cwd=where,
@@ -132,9 +132,9 @@ class Stage:
         )
 
     def run_beside(self, *words: str) -> None:
-        """Run one command while another draws its live line. Raise CommandFailedError when it fails."""
+        """Run one command while another one draws its live line. Raise CommandFailedError if it fails."""
         self._show(words)
-        # Captured: its own lines would be torn by the live line that the other command draws.
+        # Captured, since the live line of the other command would break its lines.
         done = subprocess.run(
             start_module.command("orchestrator", *words), cwd=self.work,
             capture_output=True, text=True, check=False,
@@ -149,9 +149,9 @@ class Stage:
         self.say(f"$ tpuctl {shown}", style="command")
 
     def end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Make sure that a started command is over."""
+        """Make sure that a started command has ended."""
         if process.poll() is None:
-            # SIGTERM first, so that it gives its lease back: the next command would wait for that otherwise.
+            # SIGTERM first, so that it releases its lease; otherwise the next command would wait for that.
             process.terminate()
             try:
                 process.wait(timeout=30)
@@ -160,7 +160,7 @@ class Stage:
                 process.wait()
 
     def warm_up(self) -> None:
-        """Import Google's clients while the first commands run, so that the first look is quick."""
+        """Import Google's clients while the first commands run, so that the first observation is fast."""
         names = ("google.cloud.storage", "google.cloud.tpu_v2", "fabric")
 
         def load() -> None:
@@ -171,7 +171,7 @@ class Stage:
         threading.Thread(target=load, daemon=True).start()
 
     def status(self) -> dict[str, Any]:
-        """Return what `tpuctl status --json` says, or nothing when it fails."""
+        """Return the document of `tpuctl status --json`, {} if it fails."""
         try:
             self.session.records.load()
             return status_now(self.session)
@@ -180,23 +180,24 @@ class Stage:
 
     @cached_property
     def session(self) -> Session:
-        """Return the deployment, for looking at it."""
+        """Return the session for observing the deployment."""
         return Session(Choice(self.work / FILE_NAME, self._settings, "local"), Reporter())
 
     def wait_for_step(
         self, watcher: "subprocess.Popen[bytes]", step: int, seconds: float, other_than: str = ""
     ) -> tuple[str, int]:
         """
-        Wait until the job has reached *step* on a READY node; return that node's name and the job's step.
+        Wait until the job reaches *step* on a READY node; return that node's name and the job's step.
 
-        The name is empty when the job was done before. Raise CommandFailedError when `watch` failed.
+        The name is "" if the job was done before. Raise CommandFailedError if `watch` failed, TpuctlError
+        after *seconds*.
         """
         end = time.monotonic() + seconds
         while time.monotonic() < end and watcher.poll() is None:
             found, reached = _ready(self.status())
             if found and found != other_than and reached >= step:
                 return found, reached
-            time.sleep(0.3)  # Real processes are watched here; no clock of ours could make them faster.
+            time.sleep(0.3)  # Real processes, so this wait is real time.
         if watcher.poll() is not None:
             if watcher.returncode:
                 raise CommandFailedError(watcher.returncode)
@@ -208,7 +209,7 @@ class Stage:
         )
 
     def clear(self) -> list[str]:
-        """Remove the local cloud with all machines, and the folder; say and return what is left."""
+        """Remove the local cloud, its machines and the folder; report and return what is left."""
         with undisturbed():
             options = self.cloud / "options.json"
             marker = json.loads(options.read_text())["cloud_id"] if options.exists() else ""
@@ -230,8 +231,8 @@ class Stage:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let a termination and a closed terminal end the block as Ctrl-C does, so that its clean-up runs."""
-    # Their default action ends Python at once: machines, which are processes here, would be left running.
+    """Handle SIGTERM and SIGHUP in the block like Ctrl-C, so that its clean-up runs."""
+    # By default they end Python at once and leave the machines, which are processes, running.
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -242,7 +243,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep signals of the terminal away from the block, and from the commands that it starts."""
+    """Ignore the terminal's signals in the block and in the commands that it starts."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
@@ -257,7 +258,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _processes(marker: str) -> list[str]:
-    """Return the processes that carry a local cloud's marker."""
+    """Return the processes marked as a local cloud's."""
     mark = marker.encode()
     numbers = [p for p in Path("/proc").iterdir() if p.name.isdigit()] if mark else []
     return [f"process {p.name}" for p in numbers if mark in _environ(p)]
@@ -271,7 +272,7 @@ def _environ(process: Path) -> bytes:
 
 
 def _ready(status: dict[str, Any]) -> tuple[str, int]:
-    """Return the name of the node that is READY, empty if none is, and the step that its job reports."""
+    """Return the name of a READY node ("" if none) and its job's step."""
     ready = [r["name"] for r in status.get("resources", ()) if r["kind"] == "TPU" and r["state"] == "READY"]
     steps = [w["step"] or 0 for w in status.get("workers", ()) if w["phase"] == "run"]
     return (ready[0] if len(ready) == 1 else ""), min(steps, default=0)

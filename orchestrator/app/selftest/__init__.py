@@ -1,1 +1,1 @@
-"""The steps of `tpuctl selftest`, on a real project or on the local cloud."""
+"""Implement the steps of `tpuctl selftest`, on a real project or the local cloud."""

@@ -1,4 +1,4 @@
-"""What a self-test runs on machines and asks besides the product's own commands: chips, quota, what is left."""
+"""Probe machines and the cloud beyond the product's own commands: chips, quota, leftovers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ from orchestrator.google.project_probe import Probe
 
 
 class StepError(Exception):
-    """End a step that did not go as it must."""
+    """A step failed."""
 
 
 class StepSkipError(Exception):
-    """End a step that cannot show anything here; that is no failure."""
+    """A step cannot prove anything here, which is no failure."""
 
 
 def look(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
-    """Ask whether all is there that the steps need; raise StepError where it is not, or is not to be seen."""
+    """Check that everything that the steps need exists. Raise StepError if it is missing or Unknown."""
     probe, spec = Probe(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""
     region = names.region_of(zone)
@@ -40,18 +40,18 @@ def look(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
     of_tpu = {"the TPU API", "the type", "the runtime"}
     needed = [name for name in asked if tpu or name not in of_tpu]
     missing = [name for name in needed if not isinstance(asked[name], Present)]
-    # Only here does Absent mean more, not less: there is no limit.
+    # Here Absent is good: it means that there is no limit.
     if isinstance(asked["the quota of CPUs"], Absent):
-        missing.remove("the quota of CPUs")  # A region without a limit.
+        missing.remove("the quota of CPUs")  # The region has no limit.
     if missing:
         raise StepError(f"not there, or not to be seen: {', '.join(missing)}")
 
 
 def chips_text(output: Mapping[str, str], wanted: int, *, local: bool) -> str:
     """
-    Return what a program on a TPU machine saw of its chips; raise StepError where some are missing.
+    Return what a program on a TPU machine sees of its chips. Raise StepError if some are missing.
 
-    The machines of the local cloud have none: that is said, and nothing else is claimed.
+    Local machines have none, which the text says.
     """
     if not {"chips", "devices", "opened"} <= set(output):
         raise StepError("the program that looks for chips said nothing")
@@ -66,9 +66,10 @@ def chips_text(output: Mapping[str, str], wanted: int, *, local: bool) -> str:
 
 def ask_beyond_quota(session: Session, zone: str, tpu_type: str) -> str:
     """
-    Ask for the smallest type that the project's own limit excludes; return the refusal's code.
+    Request the smallest type that exceeds the project's quota; return the refusal's code.
 
-    What might be granted is not asked for: StepSkipError where the limit is not known or excludes nothing.
+    Nothing that might be granted is requested: raise StepSkipError if the quota is unknown or excludes
+    nothing. Raise StepError for another refusal or a grant.
     """
     found = taken(session.spec, session.catalog)
     if found is None:
@@ -85,20 +86,20 @@ def ask_beyond_quota(session: Session, zone: str, tpu_type: str) -> str:
     try:
         session.cloud.nodes.create(order)
     except TpuctlError as error:
-        # Any other refusal does not show that quota is understood, which is what this step proves.
+        # Any other refusal does not prove that quota errors are understood.
         if error.retry is not Retry.QUOTA:
             raise StepError(f"{larger} was not refused for quota: {error.code} {error.message}") from error
         return f"{larger} is refused, the limit is {limit}: {error.code}"
-    # It is billed from now on: first its deletion, then the failure of the step.
+    # It was granted and is billed: delete it first, then fail the step.
     session.cloud.nodes.delete(order.name, zone)
     raise StepError(f"{larger} was not refused though the limit is {limit}; its deletion is requested")
 
 
 def still_there(session: Session, name: str, zone: str, bucket: str, say: Callable[[str], None]) -> list[str]:
     """
-    List by label in the zone used and over all zones; what cannot be listed is not proven gone.
+    List resources by label, in the zone used and in all zones; a failed list counts as a leftover.
 
-    A zone without an answer that was never used is named, and proves nothing.
+    An unused zone that does not answer is only reported.
     """
     label, cloud = names.DEPLOYMENT_LABEL, session.cloud
     here: dict[str, Any] = {
@@ -111,7 +112,7 @@ def still_there(session: Session, name: str, zone: str, bucket: str, say: Callab
         "VM": cloud.vms.everywhere(label, name),
         "queued resource": cloud.queued.everywhere(label, name),
     }
-    # Gone is only what a complete list does not show: Unknown counts as left.
+    # Only a complete list proves a deletion, so Unknown counts as left.
     leftovers = [kind for kind, sight in here.items() if not (isinstance(sight, Present) and not sight.value)]
     for kind, wide in everywhere.items():
         if isinstance(wide, Unknown):
@@ -165,7 +166,7 @@ say files "$(ulimit -n)"; say accelerators "$(ls -d /dev/accel* /dev/vfio/[0-9]*
 say disk-gb "$(df -BG --output=size / 2>/dev/null | tail -1 | tr -dc 0-9)"
 say cpus "$(nproc 2>/dev/null)"; say sudo "$(sudo -n true 2>/dev/null && echo yes || echo no)"
 """.replace("PROGRAMS", PROGRAMS)
-"""What a machine is, as words and numbers; names, addresses and keys are not asked for."""
+"""Describes a machine in words and numbers, without names, addresses or keys."""
 
 CHIPS = r"""
 run() { if sudo -n true 2>/dev/null; then sudo -n "$@"; else "$@"; fi; }
@@ -194,22 +195,22 @@ print("libtpu=%s" % ("yes" if libraries else "no"))
 END
 """
 """
-What a TPU machine sees of its chips with the standard library alone: Google's devices on PCI (docs/facts.md
-4.1), device files, and how many of them can be opened.
+Shows what a TPU machine sees of its chips, with the standard library alone.
+
+These are Google's devices on PCI (docs/facts.md 4.1), device files, and how many of them can be opened.
 """
 
 
 def facts(text: str) -> dict[str, str]:
-    """Return what the probe printed; only its own words, with short values."""
+    """Return what the probe printed, limited to its own keys and short values."""
     asked = {*re.findall(r"\bsay ([a-z-]+) ", PROBE), *re.findall(r"\"([a-z]+)=%", CHIPS), *PROGRAMS.split()}
-    # A machine's output goes into a file that people send away: only keys that
-    # were asked for, and short plain values.
+    # Users send this file to others, so a machine's output is limited to known keys and short plain values.
     pairs = (line.partition("=") for line in text.splitlines())
     return {key: value for key, _, value in pairs if key in asked and _VALUE.fullmatch(value)}
 
 
 def redactor_for(session: Session) -> RecordingRedactor:
-    """Return what knows our own names, which must not pass, and the catalogue's, which may."""
+    """Return a redactor that masks our own names and passes those of the catalogue."""
     account, catalog = session.cloud.account.default_service_account, session.catalog
     zones = set(catalog.zones)
     public = {*zones, *(names.region_of(zone) for zone in zones), *catalog.accelerators, *catalog.runtimes}

@@ -1,4 +1,4 @@
-"""Run the whole of tpuctl once on a cloud, delete everything, and prove that nothing is left."""
+"""Run all of tpuctl once on a cloud, delete everything, and prove that nothing is left."""
 
 import json
 import secrets
@@ -25,7 +25,7 @@ from orchestrator.pricing.cost import Hourly, Meter, estimate
 
 @dataclass(frozen=True)
 class Limits:
-    """Hold the time to live in seconds, the usual sum and the greatest one in USD."""
+    """The time to live in seconds, and the usual and the greatest cost in USD."""
 
     ttl: float
     usual_usd: float
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Hold a self-test that nothing was created for yet: what it runs, its limits, and how old the prices are."""
+    """A self-test before anything is created: what it runs, its limits, and the age of the prices."""
 
     run: Run
     limits: Limits
@@ -43,7 +43,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class SelfTested:
-    """Hold how a self-test ended: its *leftovers*, and the *differences* to a recording, None without one."""
+    """The result of a self-test: *leftovers*, and *differences* to a recording (None without one)."""
 
     run: Run
     leftovers: Sequence[str]
@@ -52,13 +52,13 @@ class SelfTested:
 
     @property
     def failed(self) -> bool:
-        """Say whether a step went wrong or something other than a time differs from the recording."""
+        """Return whether a step failed or anything but a time differs from the recording."""
         steps = self.run.recording.steps.values()
         different = any(one.topic is not Topic.TIME for one in self.differences or ())
         return different or any(step["outcome"] not in {"ok", "skipped"} for step in steps)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
+        """Return the result as in `--json`."""
         differ = self.differences
         found = None if differ is None else [{**asdict(one), "topic": one.topic.value} for one in differ]
         body = {"name": self.run.name, "cloud": self.run.cloud, "left": list(self.leftovers)}
@@ -67,18 +67,22 @@ class SelfTested:
 
 
 def as_recorded(wanted: WantedProofs, recording: Recording) -> WantedProofs:
-    """Return what repeats a recording on the local cloud."""
+    """Return the settings that repeat a recording on the local cloud."""
     head = recording.head
     tpu_type, zone = str(head.get("type", wanted.type)), str(head.get("zone", wanted.zone))
     return replace(wanted, cloud="local", tpu=bool(head.get("tpu", True)), type=tpu_type, zone=zone)
 
 
 def prepare(wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> Prepared:
-    """Delete what a killed self-test has left, and find what the new one may cost; nothing is created."""
+    """
+    Delete what killed self-tests left, and compute the limits of a new one; creates nothing.
+
+    Raise UsageError.
+    """
     _clean_up_before(wanted.cloud, run_command, reporter)
     run = Run(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)
     price = run.price()
-    # Before anything is created: a budget that cannot be kept is refused, never watched.
+    # Before anything is created: a budget that cannot be kept is refused instead of watched.
     found = limits(price, wanted.budget, wanted.seconds, tpu=wanted.tpu)
     if found is None:
         what = f"no price is known for {', '.join(price.unknown)}" if price.unknown else "it is too small"
@@ -91,10 +95,10 @@ def prepare(wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -
 
 
 def carry_out(prepared: Prepared, recorded: Recording | None, reporter: Reporter) -> SelfTested:
-    """Run the steps; whatever happens, delete everything and look. Then compare with what was *recorded*."""
+    """Run the steps, delete everything in any case and verify that; compare with *recorded*."""
     run, ttl = prepared.run, prepared.limits.ttl
     interrupted = False
-    # What the commands in it print is talk here: the answer is what becomes of all of them.
+    # Its commands' output goes to stderr, since stdout gets the result of all of them.
     with run.begun(ttl), redirect_stdout(sys.stderr):
         try:
             with interruptible():
@@ -122,10 +126,10 @@ def _clean_up_before(cloud: str, run_command: RunCommand, reporter: Reporter) ->
 
 
 def _earlier(cloud: str) -> Iterator[Path]:
-    """Yield the folders of self-tests that were cut off: nobody holds their lock."""
+    """Yield the folders of interrupted self-tests, whose lock is free."""
     for file in sorted((state_folder(cloud) / FOLDER).glob(f"*/{FILE_NAME}")):
         try:
-            # Free means that its process is gone, however it ended; a self-test that runs now keeps it.
+            # A free lock means that its process has ended in some way; a running self-test holds it.
             with FileLock(file.parent / "lock", timeout=0):
                 pass
         except Timeout:
@@ -144,7 +148,7 @@ def json_lines(recording: Recording) -> list[str]:
 
 
 def read_recording(path: Path) -> Recording:
-    """Read one; raise UsageError when the file holds none."""
+    """Read a recording. Raise UsageError if the file has none."""
     try:
         return parse(_objects(path))
     except (ValueError, TypeError, KeyError, OSError) as error:
@@ -164,23 +168,23 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 
 NO_TPU = 15 * 60.0
-"""Seconds that a self-test without a TPU may live."""
+"""Time to live in seconds of a self-test without a TPU."""
 SHORTEST = 20 * 60.0
-"""Seconds that all steps with a TPU take at least; a smaller budget is refused."""
+"""Seconds that all steps with a TPU need at least; a budget for less is refused."""
 USUAL = 45 * 60.0
-"""Seconds that all steps take on the real service, by its published times (docs/selftest.md)."""
+"""Seconds that all steps usually take on the real service, by its published times (docs/selftest.md)."""
 USUAL_NO_TPU = 6 * 60.0
 
 
 def limits(price: Hourly, budget_usd: float, seconds: float, *, tpu: bool) -> Limits | None:
     """
-    Return what holds within *budget_usd* and *seconds*; None when a price is unknown or the budget too small.
+    Return the limits within *budget_usd* and *seconds*; None if a price is unknown or the budget too small.
 
-    The time to live is short enough that even all machines together, left alone, stay within the budget.
+    Within the time to live even all machines together stay within the budget.
     """
     meters = tuple(Meter) if tpu else (Meter.VM, Meter.DISK)
     found = estimate(price, dict.fromkeys(meters, 3600.0))
-    # An unknown price is no price of zero: no sum can be promised with it.
+    # An unknown price is not zero; no sum can be promised with it.
     if found.usd is None:
         return None
     hour = found.most_usd

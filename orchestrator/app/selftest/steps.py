@@ -1,8 +1,8 @@
 """
-The steps of a self-test: the public commands in this process, and a few questions to the cloud between them.
+Run the steps of a self-test: public commands in this process, with a few calls to the cloud in between.
 
-Nothing here creates machines by a way of its own: `up`, `push`, `watch` and `down` do, with their record,
-lease, time to live and budget. So whatever ends this process, what it has made is found and ends as always.
+Machines are created by `up`, `push`, `watch` and `down` only, with their record, lease, time to live and
+budget. So if this process is killed, what it has created is found and ended as usual.
 """
 
 import json
@@ -51,22 +51,22 @@ from orchestrator.pricing.cost import Hourly, hourly
 
 FOLDER = "selftest"
 BURST = 12
-"""Writes of one object, as fast as they go: how many the service takes in a row is published nowhere."""
+"""Writes to one object in a row, as fast as possible; the service's limit for that is not published."""
 POLL = "5s"
 WAIT = 240.0
-"""Seconds within which the job must have saved, or must have saved again."""
+"""Seconds within which the job must save."""
 
 
 RunCommand = Callable[[Sequence[str]], int]
-"""Runs the words of one command line, as if somebody had typed them, and returns its exit status."""
+"""Runs a command line in this process, given its words; returns the exit status."""
 
 
 @dataclass(frozen=True)
 class WantedProofs:
     """
-    Say what a self-test is run on, and within which *budget* in USD and time in *seconds*.
+    What a self-test runs on, within a *budget* in USD and a time in *seconds*.
 
-    *tpu* is False without TPU quota; *project* None is that of the login.
+    *tpu* is False without TPU quota; *project* None means the login's.
     """
 
     cloud: str
@@ -79,7 +79,7 @@ class WantedProofs:
 
 
 def take_down(folder: Path, cloud: str, run_command: RunCommand) -> int:
-    """Delete a self-test's deployment with its data, and forget it when that worked. Return the exit code."""
+    """Delete a self-test's deployment with its data, and its folder if that succeeds; return the exit status."""
     file = str(folder / FILE_NAME)
     code = run_command(["down", "--yes", "--delete-data", "--file", file, "--cloud", cloud])
     if code == 0:
@@ -88,7 +88,7 @@ def take_down(folder: Path, cloud: str, run_command: RunCommand) -> int:
 
 
 class Run:
-    """Run one self-test; *run_command* is what the commands of the command line are run by."""
+    """One self-test; *run_command* runs tpuctl's commands."""
 
     def __init__(self, name: str, wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> None:
         self.name, self.wanted = name, wanted
@@ -102,7 +102,7 @@ class Run:
         self.recording = Recording({"tpuctl": __version__, "date": today, **head})
 
     def price(self) -> Hourly:
-        """Return the prices of all machines. The deployment file is checked for that, and not kept."""
+        """Return the prices of all machines; the deployment file written for that is not kept."""
         self._write(3600.0)
         try:
             return hourly(self.session.spec, self.session.catalog, self.zone)
@@ -111,23 +111,23 @@ class Run:
 
     @cached_property
     def session(self) -> Session:
-        """Return the deployment for questions between the commands."""
+        """Return the session for calls between the commands."""
         return Session(Choice(self.file, (), self.cloud), Reporter())
 
     @contextmanager
     def begun(self, ttl: float) -> Iterator[None]:
-        """Write the deployment file with its limits; from here on the next self-test would take it down."""
+        """Write the deployment file with its limits; from then on the next self-test would delete it."""
         self._write(ttl)
         self.__dict__.pop("session", None)
         with FileLock(self.folder / "lock"):
             yield
 
     def _write(self, ttl: float) -> None:
-        # JSON is YAML too, so names and numbers need no quoting of ours.
+        # JSON is valid YAML and quotes everything itself.
         body = {
             "name": self.name,
             **({"project": self.wanted.project} if self.wanted.project else {}),
-            # With a ttl and self-deletion below: if this computer dies now, the machines end all the same.
+            # With a ttl and self-deletion, the machines end even if this computer dies now.
             "tpu": {"type": self.tpu_type, "zones": [self.zone], "spot": True},
             "vm": {"machine": "e2-small", "disk_gb": 10},
             "job": {
@@ -150,10 +150,8 @@ class Run:
         text = TRAIN.format(ends=ends, steps=5 * SAVES, saves=SAVES)
         (self.folder / "src" / "train.py").write_text(text)
 
-    # The steps.
-
     def steps(self, ttl: float) -> None:
-        """Run all steps in order; one that fails stops nothing but those that need what it makes."""
+        """Run all steps in order; a failed one skips only those that need its result."""
         clock = self.session.clock
         self._ends = clock.monotonic() + ttl
         recorder = Recorder(self.recording, redactor_for(self.session), clock.monotonic)
@@ -206,10 +204,9 @@ class Run:
         }  # fmt: skip
 
     def _do(self, *words: str) -> None:
-        """Run a command; raise StepError when it fails, and KeyboardInterrupt when Ctrl-C has ended it."""
+        """Run a command. Raise StepError if it fails, KeyboardInterrupt if Ctrl-C ended it."""
         code = self._run(*words)
-        # A command has its own answer to Ctrl-C: for the self-test it must be an
-        # interrupt again, not a failed step.
+        # The command has handled Ctrl-C; the self-test must end by it too, not record a failed step.
         if code == 130:
             raise KeyboardInterrupt
         if code != 0:
@@ -221,7 +218,7 @@ class Run:
         return self._run_command([*words[:flags], *own, *words[flags:]])
 
     def _output(self, *words: str) -> str:
-        """Run a command and return what it prints to stdout."""
+        """Run a command and return its stdout."""
         with redirect_stdout(StringIO()) as out:
             self._do(*words)
         return out.getvalue()
@@ -230,7 +227,7 @@ class Run:
         look(self.session, self.zone, self.tpu_type, tpu=self.tpu)
 
     def _bucket(self) -> None:
-        """Write one object as fast as it goes, and see that a wrong generation is refused."""
+        """Write one object repeatedly without pause, and check that a wrong generation is refused."""
         store, name = self.session.store, f"{FOLDER}/burst"
         generation = 0
         for number in range(BURST):
@@ -243,14 +240,14 @@ class Run:
         raise StepError("a write with a wrong generation was taken")
 
     def _refusals(self) -> None:
-        """Ask for what does not exist. A type that exists is never asked for: it might be granted, and cost."""
+        """Request a nonexistent type; an existing one might be granted and billed."""
         session = self.session
         order = session.blueprint.node_order(session.records.current, self.zone, 1)
         order = replace(order, name=f"{self.name}-tpu-refused")
         for other in (replace(order, type=NO_SUCH_TYPE), replace(order, zone=NO_SUCH_ZONE)):
             try:
                 session.cloud.nodes.create(other)
-            # Somebody else acts on the deployment: that is no refusal of the type or zone.
+            # Another process holds the lease, which is no refusal of the type or zone.
             except LeaseHeldError:
                 raise
             except TpuctlError as error:
@@ -267,16 +264,16 @@ class Run:
         self.say(ask_beyond_quota(self.session, self.zone, self.tpu_type))
 
     def _chips(self) -> None:
-        """Run a program with what the image has: no package, no network. The job must not hold the chips."""
+        """Run a program on the image's own Python without network; the job must not hold the chips."""
         self._probe("chips", script=CHIPS)
         found = self.session.catalog.accelerator(self.tpu_type)
         wanted = found.chips_per_host if found else 1
         self.say(chips_text(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
 
     def _job(self) -> None:
-        """Let the job save, kill it, and see that it goes on."""
+        """Let the job save, kill it, and check that it resumes."""
         first = self._saved(0)
-        # The brackets keep pkill from finding its own command line.
+        # The brackets keep pkill from matching its own command line.
         self._run("exec", "--", "pkill -KILL -f '[t]rain.py'")
         self._saved(first)
         for words in (("status",), ("logs",), ("checkpoints",), ("cost",)):
@@ -284,7 +281,7 @@ class Run:
         self._do("checkpoints", "fetch", "--output", str(self.folder / "model"))
 
     def _saved(self, before: int) -> int:
-        """Wait for a complete checkpoint after step *before*; return its step."""
+        """Wait for a complete checkpoint after step *before*; return its step. Raise StepError."""
         clock, store = self.session.clock, self.session.store
         checkpoint, end = self.session.spec.job.checkpoint, clock.monotonic() + WAIT
         while clock.monotonic() < end:
@@ -295,7 +292,7 @@ class Run:
         raise StepError(f"no checkpoint after step {before} within {WAIT:.0f} s")
 
     def _lost(self) -> None:
-        """Delete the TPU as somebody else would, and let `up` bring another one."""
+        """Delete the TPU without tpuctl, and let `up` replace it."""
         for node in self._nodes():
             self.session.cloud.nodes.delete(node, self.zone)
         clock = self.session.clock
@@ -317,7 +314,7 @@ class Run:
         self._do("checkpoints", "fetch", "--output", str(self.folder / "last"))
 
     def _early(self) -> None:
-        """Ask for a TPU and take it back while it is being made."""
+        """Request a TPU and delete it while it is being created."""
         self._do("down", "--yes")
         bring_up(Choice(self.file, (), self.cloud), Reporter(), goal=Goal.TPU_ASKED)
         self._do("down", "--yes")
@@ -326,15 +323,13 @@ class Run:
         self._do("up", "--set", "tpu.request=queued")
         self._do("down", "--yes", "--set", "tpu.request=queued")
 
-    # The end.
-
     def end(self) -> list[str]:
-        """Delete everything, look for what carries our label, and return what is left or could not be listed."""
+        """Delete everything, list what carries our label, and return what is left or could not be listed."""
         self.say("\n== down: everything goes, and lists prove it", style="title")
         clock = self.session.clock
         began = clock.monotonic()
         bucket = names.bucket_name(self.session.spec, self.session.project)
-        # Its exit status is not the proof: the lists below are, also when the command itself was killed.
+        # Its exit status proves nothing, also if it was killed; the lists below do.
         take_down(self.folder, self.cloud, self._run_command)
         leftovers = self._leftovers(self._anew(), bucket)
         self.recording.steps["down"] = {
@@ -344,11 +339,11 @@ class Run:
         return leftovers
 
     def _anew(self) -> Session:
-        """Return the deployment once more: the last `down` has stopped a local cloud that was idle."""
+        """Return a new session, since the last `down` stops an idle local cloud."""
         return Session(self.session.choice, Reporter(), self.session.spec)
 
     def _leftovers(self, session: Session, bucket: str) -> list[str]:
-        """Return what the lists do not prove to be gone, and what is left on this computer."""
+        """Return what the lists do not prove to be deleted, and what is left on this computer."""
         leftovers = still_there(session, self.name, self.zone, bucket, self.say)
         if not leftovers and self.folder.exists():
             leftovers.append(f"the folder {self.folder}")
