@@ -1,1 +1,5 @@
-"""The command line: parse, wire, one call, show. Nothing heavy is imported before a command needs it."""
+"""
+Implement the command line: parse, connect the parts, make one call, show the result.
+
+Nothing heavy is imported before a command needs it.
+"""

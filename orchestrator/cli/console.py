@@ -1,4 +1,4 @@
-"""Where words go: data to stdout, talk to stderr, plain lines when nobody looks at a terminal."""
+"""Print: data to stdout, messages to stderr, without control sequences unless on a terminal."""
 
 import json
 import os
@@ -23,38 +23,38 @@ from orchestrator.errors import TpuctlError
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Goes up only when a key is removed or changes its meaning; new keys leave it as it is.
+# Increased only if a key is removed or changes its meaning, not for new keys.
 SCHEMA_VERSION = 1
 WIDTH = 9
-"""Blanks before the further lines of an error's text."""
+"""Indentation of the continuation lines of an error."""
 quiet = False
-"""What --quiet sets: talk is left out, results and errors stay."""
-# The class matches no line feed, or blanks at the beginning of the next line would go too.
+"""Set by --quiet: messages are suppressed, results and errors are not."""
+# Without line feeds in the class, or it would eat the indentation of the next line.
 _PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
-"""Blanks, and what sets colours, at the end of a line."""
+"""Blanks and colour codes at the end of a line."""
 
 
 def print_json(kind: str, body: dict[str, Any]) -> None:
-    """Print one JSON document to stdout: indented on a terminal, elsewhere on a line of its own."""
+    """Print one JSON document to stdout: indented on a terminal, otherwise on one line."""
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, **body}
-    # One line where no terminal is: `--json` of several commands can be appended and read line by line.
+    # One line, so that the output of several commands can be appended and read line by line.
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
 def columns() -> int:
-    """Return how many characters a line of stdout may have; 0 when nobody reads it on a terminal."""
+    """Return the width of stdout in characters, 0 if it is not a terminal."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         return 0
     return shutil.get_terminal_size().columns
 
 
 def terminal(**settings: Any) -> "Console":
-    """Return rich's console for stdout, or with *stderr* for talk."""
-    # rich takes 40 ms to import: `status` beside a watcher and `--json` print without it.
+    """Return a rich console for stdout, or for stderr if *settings* says so."""
+    # rich takes 40 ms to import, and `status` beside a watcher and `--json` do without it.
     from rich.console import Console
 
     if os.environ.get("NO_COLOR"):
-        # rich would leave bold and dim, and colours where FORCE_COLOR is set too.
+        # Without colours rich would still emit bold and dim, and colours if FORCE_COLOR is set too.
         settings["color_system"] = None
     return Console(highlight=False, **settings)
 
@@ -62,55 +62,55 @@ def terminal(**settings: Any) -> "Console":
 @contextmanager
 def page() -> "Iterator[Console]":
     """
-    Give a console for stdout; all of it is written at the end, with no blanks at the ends of the lines.
+    Yield a console whose text is written to stdout at the end, without trailing blanks.
 
-    Tables fill their lines with blanks, which get in the way when somebody copies or compares the text.
+    Tables pad their lines with blanks, which get in the way of copying and comparing the text.
     """
     console = terminal()
     with console.capture() as captured:
         yield console
     text = _PADDED_END.sub(lambda end: end[0].replace(" ", ""), captured.get())
-    # Cleaned at the end: the cells of a table hold what machines and the cloud have said.
+    # Cleaned at the end, because table cells contain text of machines and of the cloud.
     sys.stdout.write(clean(text, colours=True))
 
 
 def put(text: str, *, err: bool = False) -> None:
-    """Print a line that may repeat what machines, the job or the cloud have said; colours stay, no more."""
+    """Print a line that may contain text of machines, the job or the cloud; only colour codes pass."""
     click.echo(clean(text, colours=True), err=err)
 
 
 def say(text: str, *, style: str = "") -> None:
-    """Print a result or an error to stderr, in colour on a terminal that wants it."""
-    # Without markup: a text with [brackets] of others is text.
+    """Print a result or an error to stderr, in colour if the terminal wants it."""
+    # Without markup, so that foreign text with [brackets] is printed as it is.
     console = terminal(stderr=True, soft_wrap=True)
     with console.capture() as captured:
         console.print(clean(text), style=style or None, markup=False)
-    # Not by the console itself, which would write into a live line: while one is drawn, rich has put what
-    # prints above it in the place of sys.stderr.
+    # Not by the console itself: while a live line is drawn, rich has replaced sys.stderr in order to print
+    # above that line.
     sys.stderr.write(captured.get())
     sys.stderr.flush()
 
 
 def talk(text: str, *, style: str = "") -> None:
-    """Print to stderr what --quiet leaves out: what goes on, what it costs, what could come next."""
+    """Print to stderr what --quiet suppresses: activity, costs and next steps."""
     if not quiet:
         say(text, style=style)
 
 
 def end_quiet() -> None:
-    """Talk again: another command of the same process may be a talkative one."""
+    """Reset --quiet, which must not affect another command of this process."""
     global quiet  # noqa: PLW0603 (one switch for the whole command line, as click has one context)
     quiet = False
 
 
 def show_error(error: TpuctlError, args: Sequence[str]) -> None:
     """
-    Print an expected error: what, what was and was not changed, what to do next.
+    Print an expected error: what, what was and was not changed, and the next step.
 
-    What looks like a token in it is masked: a message may repeat what a service or a file said.
+    Texts that look like tokens are masked, as a message may repeat output of a service or a file.
     """
     if wants_json(args):
-        # Programs keep what they read: JSON is masked as the text is.
+        # Masked too, since programs store what they read.
         body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
         print_json("error", body)
         return
@@ -123,20 +123,20 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Say whether the command line asks for JSON; what follows `--` is for another program."""
+    """Return whether the command line requests JSON; arguments after `--` belong to another program."""
     own = args[: args.index("--")] if "--" in args else args
     return "--json" in own
 
 
 def show_unexpected(error: Exception, args: Sequence[str]) -> None:
-    """Print what nobody had foreseen: the disk's trouble as such, a bug in one line, its story in a file."""
+    """Print an unexpected error: a disk error as such, a bug as one line with its traceback in a file."""
     trouble = disk_trouble(error) if isinstance(error, OSError) else None
     if trouble is not None:
         show_error(trouble, args)
         return
     try:
         story = f"the file {story_of(error)}"
-    # A full disk must not hide the bug: what cannot be written goes to the terminal.
+    # A full disk must not hide the bug, so the traceback then goes to the terminal.
     except OSError:
         say(masked("".join(traceback.format_exception(error))))
         story = "the lines above"
@@ -149,8 +149,8 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
 
 
 def story_of(error: Exception) -> str:
-    """Write the whole story of a bug to a file and return its path; what looks like a token is masked."""
-    # Made with mode 0600 under a name that nobody can foresee: tracebacks hold paths and values.
+    """Write a bug's traceback to a file and return the path; texts that look like tokens are masked."""
+    # Mode 0600 and an unpredictable name, as tracebacks contain paths and values.
     from orchestrator.app.state_folders import bug_prefix
 
     with tempfile.NamedTemporaryFile("w", prefix=bug_prefix(), suffix=".txt", delete=False) as file:

@@ -1,4 +1,4 @@
-"""The command line's front door: it knows the names of the commands and imports only the one that is run."""
+"""Define the entry point: it knows all command names and imports only the command that runs."""
 
 import importlib
 import os
@@ -66,17 +66,17 @@ GROUPS = {
     },
 }
 UNLISTED = {"completion": "Print the completion script for your shell."}
-"""What is needed once in a computer's life: it has its help and its page, and no line in the list."""
+"""Commands left out of the list of `tpuctl --help`, since they are needed once per computer."""
 COMMANDS = {name: text for group in (*GROUPS.values(), UNLISTED) for name, text in group.items()}
 HIDDEN = ("ssh-proxy",)
-"""Commands that other programs start, and nobody types."""
+"""Commands that other programs start; no help lists them."""
 RENAMED = {
     "top": ("status", "--all", "-w"),
     "dashboard": ("report", "--live"),
     "fetch": ("checkpoints", "fetch"),
     "schema": ("config", "schema"),
 }
-"""Commands under the names that they had; they work, and tell their new one."""
+"""Former command names; they still work and print their new name."""
 
 
 ELSEWHERE = {
@@ -98,34 +98,34 @@ ELSEWHERE = {
     "help": ("commands", "man"),
     "--version": ("version",),
 }
-"""What people type who know other tools, by what it is called here; each is a hint, none a command."""
+"""Words from other tools, with the command that they mean here; used for hints only."""
 
 READER_GONE = 141
-"""What shells show for a program that ended by SIGPIPE, as `cat` and `git` do: 0 would call half a command done."""
+"""Exit code for SIGPIPE as shells report it; 0 would make a truncated output look complete."""
 
 
 class LazyGroup(click.Group):
-    """Import a command's module only when that command runs."""
+    """A group that imports a command's module only when that command runs."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params += talk_options()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of a deployment's life."""
+        """Return the commands in the order in which a deployment needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command, or None when there is no such command."""
+        """Import and return a command, None if there is none of that name."""
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
-        # A module for each command: `tpuctl --help` names all of them and imports none.
+        # `tpuctl --help` names all commands and imports none.
         module = importlib.import_module(f"orchestrator.cli.commands.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Return the commands that begin so, for the shell's completion, without importing any of them."""
+        """Return the commands that start with *incomplete*, for shell completion, without importing them."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
@@ -134,7 +134,7 @@ class LazyGroup(click.Group):
         return [CompletionItem(name, help=text) for name, text in found]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Resolve a command; a name that is almost right gets a hint, and one that it had leads to its own."""
+        """Resolve a command; a similar name raises UsageError with a hint, a former name works with a note."""
         if args and args[0] in RENAMED:
             now = RENAMED[args[0]]
             read = {"--json", "-q", "--quiet"} & set(args) or ctx.params.get("as_json") or ctx.params["quiet"]
@@ -153,7 +153,7 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands between the options of its own and those that may stand before each command."""
+        """Write the help: its own options, the commands, the options allowed before each command."""
         write_options(self, ctx, formatter, "Options", shared=False)
         self.format_commands(ctx, formatter)
         write_options(self, ctx, formatter, "Common options, before or after the command", shared=True)
@@ -167,7 +167,7 @@ class LazyGroup(click.Group):
 
 
 def _meant(word: str) -> str:
-    """Return the command that *word* is another tool's name for, or almost the name of, else nothing."""
+    """Return the command that *word* is another tool's name for or a misspelling of, else ""."""
     import difflib
 
     here = {other: ours for ours, others in ELSEWHERE.items() for other in others}
@@ -196,9 +196,9 @@ def cli(**_: object) -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run a command and leave with the exit code that belongs to its end."""
+    """Run a command and exit with its status."""
     status = run(args)
-    # Last of all, after the status is known: news of a release must not change how a command ends.
+    # Last: looking for a release must not change the status of the command.
     if sys.stderr is not None and sys.stderr.isatty():
         from orchestrator.cli.update import report_newer
 
@@ -207,14 +207,14 @@ def main(args: list[str] | None = None) -> None:
 
 
 def run(args: list[str] | None = None) -> int:
-    """Run a command and return its exit code: one place for expected errors, interrupts and bugs."""
+    """Run a command and return its exit code; handles expected errors, interrupts and bugs."""
     try:
         status = _run(sys.argv[1:] if args is None else args)
-        # What is still held back is written here, where a reader who has gone is no fault.
+        # Flush here, where a closed pipe can still be handled.
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     except (BrokenPipeError, SystemExit):
-        # click and rich both make SystemExit(1) of a write that nobody reads.
+        # Both click and rich turn a write to a closed pipe into SystemExit(1).
         if not _reader_gone():
             raise
         return READER_GONE
@@ -222,10 +222,10 @@ def run(args: list[str] | None = None) -> int:
 
 
 def _reader_gone() -> bool:
-    """Say whether what read our output, such as `head`, has ended; the rest of it goes nowhere then."""
+    """Return whether the reader of our output, such as `head`, has ended; if so, discard further output."""
     gone = [fd for fd in (1, 2) if _closed(fd)]
     for fd in gone:
-        # Python flushes both streams at its end, and would complain.
+        # Python flushes both streams at exit and would report the error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
     return bool(gone)
 
@@ -238,7 +238,7 @@ def _closed(fd: int) -> bool:
 
 def _run(words: list[str]) -> int:
     try:
-        # Without standalone mode click returns the status of an Exit instead of raising it.
+        # Without standalone mode, click returns the status of Exit instead of raising it.
         status = cli.main(args=list(words), prog_name="tpuctl", standalone_mode=False)
     except TpuctlError as error:
         return _failed(error, words)
@@ -272,7 +272,7 @@ def _failed(error: TpuctlError, words: Sequence[str]) -> int:
 
 
 def _in_our_words(error: click.ClickException) -> UsageError:
-    """Return what click found wrong with the command line as an error of ours."""
+    """Convert click's error about the command line to a UsageError."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tpuctl"
     return UsageError(

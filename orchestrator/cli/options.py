@@ -1,4 +1,4 @@
-"""Options that several commands share, with one meaning everywhere."""
+"""Define options that several commands share, with the same meaning everywhere."""
 
 import functools
 import os
@@ -18,10 +18,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SharedOption(click.Option):
-    """Have one meaning for all commands, and count when it stands before the command, too."""
+    """An option for all commands, which may also stand before the command."""
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """Return what stands after the command, else before it, else what click finds."""
+        """Return the value given after the command, else before it, else click's default."""
         root = ctx.find_root()
         name = self.name or ""
         if name in opts or ctx is root or root.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
@@ -30,7 +30,7 @@ class SharedOption(click.Option):
 
 
 class Command(click.Command):
-    """Take --quiet and --color; show its own options first in its help, and those of all commands after them."""
+    """A command with --quiet and --color, whose help lists its own options before the shared ones."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -43,18 +43,18 @@ class Command(click.Command):
 
 
 class VerbGroup(click.Group):
-    """Run the verb *plain* where none is named: `tpuctl config` is `tpuctl config show`."""
+    """A group that runs the verb *plain* by default: `tpuctl config` is `tpuctl config show`."""
 
     def __init__(self, *args: Any, plain: str = "", **settings: Any) -> None:
         super().__init__(*args, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
         self.plain = plain
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order of their use, not of the alphabet."""
+        """Return the verbs in the order of their use."""
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the plain verb where none stands; a shell that completes words sees what was typed."""
+        """Insert the default verb if none is given, except during shell completion."""
         known = {*self.commands, *ctx.help_option_names}
         if self.plain and not ctx.resilient_parsing and (not args or args[0] not in known):
             args = [self.plain, *args]
@@ -64,7 +64,7 @@ class VerbGroup(click.Group):
 def write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter, title: str, *, shared: bool
 ) -> None:
-    """Write a section of a command's help: the options of all commands when *shared*, else its own."""
+    """Write one section of a command's help: the options of all commands if *shared*, else its own."""
     params = [p for p in command.get_params(ctx) if isinstance(p, SharedOption) is shared]
     options = [p for p in params if isinstance(p, click.Option)]
     records = [found for p in options if (found := p.get_help_record(ctx)) is not None]
@@ -74,7 +74,7 @@ def write_options(
 
 
 def refuse_misplaced(root: click.Context, command: click.Command) -> None:
-    """Raise UsageError when an option stands before a command that has none of that name."""
+    """Raise UsageError for an option before a command that has no such option."""
     known = {param.name for param in command.params}
     for param in root.command.params:
         given = root.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
@@ -86,8 +86,8 @@ def refuse_misplaced(root: click.Context, command: click.Command) -> None:
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the deployments whose name begins so, each with its project, for the shell's completion."""
-    # Each --help passes here, and only a shell that completes a name needs the folders.
+    """Return the deployments whose name starts with *incomplete*, each with its project."""
+    # Every --help imports this module, and only shell completion needs the folders.
     from orchestrator.app.state_folders import known_files
 
     cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")
@@ -96,11 +96,15 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 _PERHAPS_LOCAL = frozenset({"TPU-201", "TPU-137"})
-"""What Google's cloud says to somebody who means the local one: no credentials, no such deployment."""
+"""Errors of Google's cloud that users of the local one get: no credentials, no such deployment."""
 
 
 def deployment_options(function: F) -> Callable[..., Any]:
-    """Add what selects a deployment: --file, --set, --cloud, --json. The command is given them as one `Choice`."""
+    """
+    Add the options that select a deployment: --file, --set, --cloud, --json.
+
+    The command gets them as one `Choice`.
+    """
 
     @functools.wraps(function)
     def chosen(
@@ -111,7 +115,7 @@ def deployment_options(function: F) -> Callable[..., Any]:
         try:
             return function(choice, **more)
         except (AuthError, UsageError) as error:
-            # The choice of the local cloud lives in one shell: in another one nobody thinks of it.
+            # TPUCTL_CLOUD is set in one shell only and easily forgotten in another.
             if cloud == "gcp" and error.code in _PERHAPS_LOCAL:
                 from orchestrator.app.known import on_local_cloud
 
@@ -132,7 +136,7 @@ override_option = click.option(
 
 
 def settings_options(function: F) -> F:
-    """Add what names the deployment file and overrides it: --file, --set."""
+    """Add the options for the deployment file and its overrides: --file, --set."""
     file = click.option(
         "--file",
         cls=SharedOption,
@@ -154,7 +158,7 @@ cloud_option = click.option(
     "--cloud",
     cls=SharedOption,
     type=click.Choice(["gcp", "local"]),
-    # The real cloud by default: a rehearsal must never be taken for a real run.
+    # The real cloud by default: a local run must never be taken for a real one.
     default="gcp",
     envvar="TPUCTL_CLOUD",
     show_default=True,
@@ -164,7 +168,7 @@ json_option = click.option("--json", "as_json", cls=SharedOption, is_flag=True, 
 
 
 def talk_options() -> list[click.Parameter]:
-    """Return --quiet and --color, which rule what is printed and say nothing to the command itself."""
+    """Return --quiet and --color, which affect the output only."""
     return [
         SharedOption(
             ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_be_quiet,
@@ -188,7 +192,7 @@ def _be_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def _choose_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
-    """Put the choice into the two variables that rich and our own views read (https://no-color.org)."""
+    """Set the two variables that rich and our own views read (https://no-color.org)."""
     ctx.find_root().params["color"] = value
     environment = os.environ
     if value == "auto" and not (environment.get("NO_COLOR") or environment.get("FORCE_COLOR")):
@@ -203,7 +207,7 @@ def _choose_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
 
 
 name_argument = click.argument("name", required=False, shell_complete=complete_name)
-"""NAME of a deployment that this computer has brought up; it needs no file."""
+"""NAME of a deployment that this computer has brought up; needs no file."""
 home_option = click.option(
     "--home",
     is_flag=True,
@@ -213,7 +217,7 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def output_option(default: str) -> Callable[[F], F]:
-    """Add -o/--output, the file to write; *default* tells which one it is otherwise."""
+    """Add -o/--output, the file to write; *default* describes the file without it."""
     return click.option(
         "-o",
         "--output",
@@ -223,9 +227,9 @@ def output_option(default: str) -> Callable[[F], F]:
 
 
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
-    """Ask on a terminal; a no ends the command with 1."""
+    """Ask for a confirmation on the terminal; "no" exits with status 1."""
     must_answer(yes=yes, flag=flag)
-    # On stderr: stdout belongs to the answer, which may be piped.
+    # On stderr, since stdout may be piped.
     if yes or click.confirm(question, err=True):
         return
     click.echo("nothing was changed", err=True)
@@ -233,11 +237,11 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
 
 
 def confirm_name(name: str, question: str, *, yes: bool) -> None:
-    """Ask on a terminal for *name* itself, where a yes is too quick; another word ends the command with 1."""
+    """Ask on the terminal to type *name*, where a "yes" is too quick; any other text exits with status 1."""
     must_answer(yes=yes)
     if (
         yes
-        # No default: an empty line is a no.
+        # No default, so that an empty line is a no.
         or click.prompt(f"{question} Type {name} to go on", err=True, default="", show_default=False) == name
     ):
         return
@@ -246,10 +250,10 @@ def confirm_name(name: str, question: str, *, yes: bool) -> None:
 
 
 def confirm_deletion(*, yes: bool) -> Callable[[str, bool], None]:
-    """Return what asks before a deployment goes: with its data for its name, otherwise for a yes."""
+    """Return a function that asks before a deletion: for the name if data is deleted, else for a yes."""
 
     def approve(name: str, data_goes: bool) -> None:
-        # The name, not a yes: a hand that has learnt to type `y` must not delete checkpoints.
+        # The name instead of "yes": deleting checkpoints must not be a matter of habit.
         if data_goes:
             confirm_name(name, "The data cannot be brought back.", yes=yes)
         else:
@@ -259,7 +263,7 @@ def confirm_deletion(*, yes: bool) -> Callable[[str, bool], None]:
 
 
 def must_answer(*, yes: bool, flag: str = "--yes") -> None:
-    """Raise UsageError when a question will come and nobody is there to answer it."""
+    """Raise UsageError if a question will follow and there is no terminal to answer it."""
     if yes or sys.stdin.isatty():
         return
     raise UsageError(

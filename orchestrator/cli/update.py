@@ -1,9 +1,9 @@
 """
-A word on a newer tpuctl, at most once a day, to people at a terminal.
+Report a newer tpuctl, at most once a day, to users at a terminal.
 
-Nothing is released yet, and nobody may be led to a stranger's package of the same name, so it asks only where
-TPUCTL_UPDATE_INDEX names the JSON page of the package on an index. No command waits for it: another process
-asks, and the next command says what it has found. The question carries nothing but that address.
+Nothing is released yet, and users must not be led to another project's package of the same name. So it looks
+only if TPUCTL_UPDATE_INDEX names the JSON page of the package on an index. No command waits for it: a
+separate process asks, and the next command reports the result. The request contains nothing but that address.
 """
 
 import json
@@ -27,21 +27,21 @@ INDEX = "TPUCTL_UPDATE_INDEX"
 DAY = 86400.0
 OFF = "TPUCTL_NO_UPDATE_CHECK"
 LARGEST = 4 << 20
-"""Bytes of an answer that are read at most."""
+"""Bytes of an answer to read at most."""
 SECONDS = 10.0
 QUIET = frozenset(
     ("--help", "-h", "--version", "--json", "--cloud=local", "local", "demo", "rehearse", "completion")
 )
-"""Words after which nothing is said: a program reads, or it was a rehearsal, which reaches no network."""
-# Digits and dots only: an index that was taken over cannot put a word of its own on the terminal.
+"""Arguments with which nothing is reported: a program reads the output, or it is a rehearsal."""
+# Digits and dots only, so that a hijacked index cannot print text on the terminal.
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,4}")
 
 
 def report_newer(words: Sequence[str], version: str) -> None:
     """
-    Say that there is a newer version than *version* if that is known, and let it be looked up once a day.
+    Report a newer version than *version* if one is known, and look it up at most once a day.
 
-    Errors go to a terminal, as the caller knows. Never raises: the command's own end is what counts.
+    The caller makes sure that stderr is a terminal. Never raises, since the command's own result matters.
     """
     with suppress(Exception):
         if wanted(words, os.environ) and sys.stdin.isatty():
@@ -49,7 +49,7 @@ def report_newer(words: Sequence[str], version: str) -> None:
 
 
 def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Say whether to look for a newer release: an index is configured, and a person reads the output."""
+    """Return whether to look for a newer release: an index is configured, and a person reads the output."""
     if not environment.get(INDEX):
         return False
     quiet = any(environment.get(name) for name in (OFF, "CI", "_TPUCTL_COMPLETE"))
@@ -58,7 +58,7 @@ def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def newer(found: object, version: str) -> bool:
-    """Say whether *found* is the number of a later release; False for anything but a plain version number."""
+    """Return whether *found* is a later version number; False for anything else."""
     return isinstance(found, str) and bool(_VERSION.fullmatch(found)) and _parts(found) > _parts(version)
 
 
@@ -74,20 +74,20 @@ def _place() -> Path:
 def _report(place: Path, version: str, now: float) -> None:
     private_folder(place.parent)
     held = _held(place)
-    # Compared and matched again when it is shown: a file of a cache may hold anything by now.
+    # Matched again before printing, since the cache file may contain anything by now.
     if newer(held.get("latest"), version) and _is_due(held.get("told"), now):
         sys.stderr.write(f"tpuctl {held['latest']} is out, this is {version}\n")
         sys.stderr.write(f"  next:  pip install --upgrade tpuctl (or say no more of it: {OFF}=1)\n")
         held = {**held, "told": now}
         _keep(place, held)
     if _is_due(held.get("asked"), now):
-        # Before the question: an index that hangs is asked once a day too, and two commands ask once.
+        # Before the request: an index that hangs is asked once a day too, and two commands ask once.
         _keep(place, {**held, "asked": now})
         _look_up(place)
 
 
 def _is_due(last: object, now: float) -> bool:
-    """Say whether a day has passed; a time in the future was another clock's."""
+    """Return whether a day has passed; true for a future time, which another clock must have written."""
     return not isinstance(last, float) or not 0 <= now - last < DAY
 
 
@@ -105,7 +105,7 @@ def _keep(place: Path, held: Mapping[str, Any]) -> None:
 
 
 def _look_up(place: Path) -> None:
-    """Start what asks the index. It outlives this process, and imports nothing from the folder it is started in."""
+    """Start a process that asks the index; it outlives this one and imports nothing from the current folder."""
     subprocess.Popen(
         [sys.executable, "-I", __file__, os.environ[INDEX], str(place)],
         stdin=subprocess.DEVNULL,
@@ -117,7 +117,7 @@ def _look_up(place: Path) -> None:
 
 
 def latest(address: str) -> str:
-    """Return the version that the index calls the newest; raise OSError or ValueError when it says none."""
+    """Return the newest version in the index. Raise OSError, or ValueError for an unusable answer."""
     if not address.startswith(("https://", "http://")):
         raise ValueError("the index has no address of the web")
     request = urllib.request.Request(address, headers={"User-Agent": "tpuctl"})  # noqa: S310 (checked above)

@@ -1,1 +1,1 @@
-"""One module for each command: options, one piece of work, what is shown."""
+"""Hold one module for each command: its options, one call to a use case, its output."""

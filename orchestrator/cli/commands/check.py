@@ -20,5 +20,5 @@ def command(choice: Choice) -> None:
     checked = check(choice)
     check_view.show(checked, as_json=choice.as_json)
     if check_view.stops(checked.findings):
-        # 2, not 1: a script can tell "do not start this" from a check that could not be made.
+        # 2, not 1, so that scripts can tell a "stop" finding from a check that failed.
         raise click.exceptions.Exit(2)

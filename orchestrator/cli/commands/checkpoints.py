@@ -34,7 +34,7 @@ def show(choice: Choice, verify: bool) -> None:
         print_json("checkpoints", found.as_dict())
     else:
         checkpoints.show(found)
-    # After the listing: the exit code is for scripts, and people need to see which one it is.
+    # After the listing: the exit code is for scripts, but users need to see which checkpoint it is.
     if found.faulty:
         raise click.exceptions.Exit(1)
 

@@ -24,6 +24,6 @@ def command(ctx: click.Context, shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"click knows no completion for {shell}")
     click.echo(kind(ctx.find_root().command, {}, "tpuctl", "_TPUCTL_COMPLETE").source())
-    # Only at a terminal: elsewhere a shell evaluates what is printed, or a file takes it.
+    # Only on a terminal: otherwise a shell evaluates the output or a file receives it.
     if sys.stdout.isatty():
         talk(f"  next:  {LINES[shell]}")

@@ -38,7 +38,7 @@ def show(file: Path | None, settings: tuple[str, ...], everything: bool, as_json
     width = max((len(one.key) for one in found), default=0)
     for one in found:
         text = one.value if isinstance(one.value, str) else json.dumps(one.value)
-        # Settings may be somebody else's, who hands a project over: nothing of them steers the terminal.
+        # Settings may come from another person's project, so control characters are removed.
         click.echo(clean(f"{one.key:<{width}}  {text}  ({one.origin})"))
     if not everything:
         talk("everything else has its default: tpuctl config show --all")

@@ -7,7 +7,7 @@ from orchestrator.cli.options import Command, deployment_options
 
 
 class _Worker(click.ParamType):  # type: ignore[type-arg]
-    """The number of a worker, or `all`, which is None."""
+    """The number of a worker; `all` becomes None."""
 
     name = "integer"
 

@@ -40,7 +40,7 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
     from orchestrator.cli.views import down as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    # Before the cloud is asked: a script that cannot answer learns it at once.
+    # Before any call to the cloud, so that a script which cannot answer fails at once.
     must_answer(yes=yes)
 
     def go_on(held: LeaseHeldError) -> None:
@@ -53,12 +53,12 @@ def command(choice: Choice, yes: bool, delete_data: bool, take_over: bool, adopt
         names = ", ".join(node.name for node in machines)
         return not click.confirm(f"tpuctl has not made {names}. Delete it too?", err=True)
 
-    # Without the flag nobody is asked: a question alone would be answered in passing.
+    # Only with the flag: without it, even a question would be too easy to answer in passing.
     over = go_on if take_over else None
     down = take_down(
         choice, EventPrinter(), confirm_deletion(yes=yes), delete_data=delete_data, take_over=over, keep=keep,
         at_down=adopted or "",
     )  # fmt: skip
     view.show(down, unbilled=choice.cloud == "local", as_json=choice.as_json)
-    # After the document: with --json the list of what is left is on stdout, and the exit code is an error's.
+    # After the document: with --json, stdout lists what is left, and the exit code is the error's.
     down.raise_leftovers()

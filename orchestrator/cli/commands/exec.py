@@ -34,6 +34,6 @@ def command(
         print_json("exec", {"results": [view.as_dict(answer) for answer in found]})
     else:
         view.show(found)
-    # A machine that was lost has no exit code, and None is not success.
+    # A lost machine has no exit code, and None is not success.
     if any(answer.exit_code != 0 for answer in found):
         raise click.exceptions.Exit(1)

@@ -32,7 +32,11 @@ def command(ctx: click.Context, topic: tuple[str, ...]) -> None:
 
 
 def _command_help(root: click.Context, topic: tuple[str, ...]) -> str:
-    """Return the help of the command that *topic* names word by word; without a word, that of tpuctl."""
+    """
+    Return the help of the command named by *topic*, word by word; tpuctl's own for ().
+
+    Raise UsageError for an unknown command.
+    """
     context, found = root, root.command
     words = (*RENAMED.get(topic[0], topic[:1]), *topic[1:]) if topic else ()
     for word in (word for word in words if not word.startswith("-")):
@@ -48,7 +52,7 @@ def _command_help(root: click.Context, topic: tuple[str, ...]) -> str:
 
 
 def code_text(code: str) -> str:
-    """Return what an error code means, its exit code, and what docs/errors.md says about it."""
+    """Return the meaning of an error code, its exit code, and its section in docs/errors.md. Raise UsageError."""
     if code not in CODES:
         raise UsageError(
             f"there is no error code {code}", hint=did_you_mean(code, CODES) or "the codes: docs/errors.md",
@@ -62,12 +66,12 @@ def code_text(code: str) -> str:
 
 
 def page_text() -> str:
-    """Return docs/errors.md: a wheel has a copy of it among its data, a checkout has the page itself."""
+    """Return docs/errors.md, from the package's data or from the checkout."""
     package = Path(orchestrator.__file__).parent
     places = (package / "data" / PAGE, package.parent / "docs" / PAGE)
     return next(path for path in places if path.is_file()).read_text("utf-8")
 
 
 def _target(found: "re.Match[str]") -> str:
-    """Return a link as it can be read in a terminal."""
+    """Return a link as plain text for a terminal."""
     return f"{found[1]} (docs/{found[2]})"

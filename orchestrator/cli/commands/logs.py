@@ -55,6 +55,6 @@ def command(
     found = read_job_log(
         choice, None if all_workers else worker, lines.show, reporter, follow=follow, tail=tail, seconds=since
     )
-    # To stderr and with 0: a job that has printed nothing yet is no error.
+    # To stderr and with exit code 0, because a job that has printed nothing yet is no error.
     if not found and not choice.as_json:
         click.echo("no log yet; see `tpuctl status`", err=True)

@@ -27,7 +27,7 @@ def test(choice: Choice) -> None:
         ]
         print_json("notify", {"results": results})
     for name, error in errors.items() if not choice.as_json else ():
-        # Receivers by their numbers: an address may be a secret, and errors do not repeat it.
+        # Receivers by number, since an address may be a secret; errors do not repeat it either.
         put(f"{name}: {'delivered' if error is None else f'not delivered: {error.message}'}")
         if error is not None and error.hint:
             put(f"  next:  {error.hint}")

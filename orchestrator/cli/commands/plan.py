@@ -9,7 +9,7 @@ from orchestrator.cli.options import Command, deployment_options
 from orchestrator.errors import TpuctlError
 
 CHANGES = 2
-"""Exit code of --detailed-exitcode when something would be changed, as `terraform plan` has it."""
+"""Exit code of --detailed-exitcode if something would change, as in `terraform plan`."""
 
 
 @click.command("plan", cls=Command)
@@ -50,10 +50,10 @@ def command(
     try:
         found = plan(choice, EventPrinter(), out=out, scripts=scripts, offline=offline)
     except TpuctlError as error:
-        # 2 says that something would change; an error that has this number would be taken for that.
+        # 2 means "something would change", so an error must not have that exit code.
         error.exit_code = 1 if detailed else error.exit_code
         raise
     plan_view.show(found, as_json=choice.as_json, scripts=scripts, verbose=verbose)
     if detailed and not found.shown.plan.empty:
-        # After everything is printed and written: 2 is an answer, no error.
+        # After all output, since 2 is a result and no error.
         click.get_current_context().exit(CHANGES)

@@ -61,8 +61,8 @@ def command(
     try:
         found = rehearse(path, settings, script, OverLiveLine(), keep=keep, talk=as_json)
     except CommandFailedError as error:
-        # The command has said why on stderr: a second message of ours would hide it.
+        # The failed command has printed the reason on stderr.
         raise click.exceptions.Exit(error.code) from None
     verdict.show(found, settings, as_json=as_json)
-    # What is left runs on this computer: it goes before the verdict, as with `down`.
+    # Leftovers run on this computer, so they take precedence over the verdict, as with `down`.
     raise click.exceptions.Exit(5 if found.leftovers else 0 if found.verdict.survives else 1)

@@ -57,13 +57,13 @@ def command(choice: Choice, output: Path | None, live: bool, port: int | None, n
 
 
 class Bugs:
-    """Say each bug once: the page asks again every few seconds, and would fail in the same way."""
+    """Reports each bug once, because the page reloads every few seconds and fails in the same way."""
 
     def __init__(self) -> None:
         self._said = ""
 
     def __call__(self, error: Exception) -> None:
-        """Say it in one line, with the file that holds the whole story."""
+        """Report the bug in one line, with the file of its traceback."""
         what = masked(f"{type(error).__name__}: {error}")
         if what != self._said:
             say(f"the page could not be made, this is a bug in tpuctl: {what} (see {story_of(error)})")

@@ -56,9 +56,9 @@ def show(project: str | None, cloud: str, as_json: bool) -> None:
 
 
 def _value(name: str) -> bytes:
-    """Return the value; it stands on no command line, because those can be seen by everybody on a computer."""
+    """Read the value of a secret; never from the command line, which all users of a computer can see."""
     if sys.stdin.isatty():
         return str(click.prompt(f"value of {name}", hide_input=True, err=True)).encode()
-    # As bytes: a key that is not UTF-8 stays what it is.
+    # As bytes, to keep a key that is not UTF-8 unchanged.
     value: bytes = sys.stdin.buffer.read()
     return value[:-1] if value.endswith(b"\n") else value

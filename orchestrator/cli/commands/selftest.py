@@ -50,7 +50,7 @@ def command(
     wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, limit * 60)
     wanted = as_recorded(wanted, recorded) if recorded else wanted
     yes_to_costs = yes or wanted.cloud == "local"
-    # Before anything else: `prepare` takes down what an earlier self-test has left, which takes minutes.
+    # First, because `prepare` spends minutes on deleting what an earlier self-test left.
     must_answer(yes=yes_to_costs)
     reporter = EventPrinter()
     prepared = prepare(wanted, lambda words: main.run(list(words)), reporter)
@@ -61,5 +61,5 @@ def command(
     if record is not None:
         view.offer_recording(done, record, yes=yes, err=as_json)
     view.show(done, as_json=as_json)
-    # Leftovers have raised their own error (5) above: they outrank every other end.
+    # Leftovers have already raised their own error (5), which takes precedence over every other end.
     raise click.exceptions.Exit(130 if done.interrupted else 1 if done.failed else 0)

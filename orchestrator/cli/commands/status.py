@@ -34,19 +34,19 @@ def command(
     if everything and (name or choice.file or choice.settings or wide or fresh):
         raise UsageError("--all takes no NAME, --file, --set, --wide or --fresh: it shows what is up")
     unbilled = choice.cloud == "local"
-    # With --set the deployment is another than the published one.
+    # With --set the deployment differs from the published one.
     asked = watch or everything or fresh or choice.settings
     found = None if asked else published_on(choice.cloud, choice.file, name)
     if found is not None:
         view.show(aged_status(found), unbilled=unbilled, wide=wide, as_json=choice.as_json)
         return
-    # What asks the cloud takes long to import: a watcher's answer above is quick because it comes before.
+    # Imported late, since these modules are slow to import and a published status needs none of them.
     from orchestrator.app.status import newest, open_for_status
     from orchestrator.app.top import means_all
     from orchestrator.cli.views.event_lines import EventPrinter
 
     if everything or (name is None and means_all(choice)):
-        # These two draw tables with rich, which one look at one deployment does without.
+        # Imported late, since both need rich, which a single status does without.
         from orchestrator.cli.views.top import show_all
 
         show_all(choice, watch=watch and not once)

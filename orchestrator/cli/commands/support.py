@@ -34,7 +34,7 @@ def command(choice: Choice, yes: bool, output: Path | None, name: str | None) ->
     from orchestrator.app.support import collect, write_archive
     from orchestrator.cli.views import support as view
 
-    # Asked first: collecting takes a while, and would be for nothing.
+    # First, because collecting takes a while.
     must_answer(yes=yes)
     path = output or Path(f"tpuctl-support-{time.strftime('%Y%m%d-%H%M%S')}.zip")
     found = collect(choice, name)

@@ -37,7 +37,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     from orchestrator.cli.views.up import show, show_price
 
     for flag, given in (("--dry-run", dry_run), ("--no-tpu", no_tpu)):
-        # A plan was approved as a whole: a flag would make it another one.
+        # A stored plan was approved as a whole; a flag would change it.
         if given and plan:
             raise UsageError(
                 f"{flag} does not go with a plan", hint="tpuctl plan", changed="nothing was changed"
@@ -46,8 +46,8 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
         plan_view.show(from_nothing(choice, EventPrinter()), as_json=choice.as_json)
         return
     goal = Goal.MACHINE_ROOM if no_tpu else Goal.JOB
-    # Scripts of before the question go on as they are; a plan in a file was approved already. Where nothing is
-    # billed there is nothing to agree to.
+    # Scripts without a terminal continue as before, and a stored plan is already approved. Without billing
+    # there is nothing to approve.
     free = choice.cloud == "local"
     asks = not (free or yes or choice.as_json or plan) and sys.stdin.isatty() and sys.stderr.isatty()
 

@@ -60,9 +60,9 @@ def command(
     try:
         done = watch(choice, printer, lambda s: ProgressLine(printer, s.spec), port=metrics, loop=loop)
     except KeyboardInterrupt:
-        # The second Ctrl-C, or one before the first pass; the next watch goes on from the record.
+        # The second Ctrl-C, or one before the first pass; the next watch continues from the record.
         done = Watched(None, "", stopped_by_user=True)
     view.show(done, unbilled=choice.cloud == "local", as_json=choice.as_json)
     if done.stopped_by_user:
-        # As a shell reports SIGINT: a script can tell "stopped by hand" from "done".
+        # The shell's status for SIGINT, so that scripts can tell "stopped by hand" from "done".
         raise click.exceptions.Exit(130)

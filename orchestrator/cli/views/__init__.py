@@ -1,1 +1,1 @@
-"""What people and programs see: text of at most 80 columns, JSON documents, live lines."""
+"""Format output: text of at most 80 columns, JSON documents, live lines."""

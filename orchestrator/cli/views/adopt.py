@@ -1,4 +1,4 @@
-"""Show what an adoption changes, and what has become of it."""
+"""Show what an adoption will change, and its result."""
 
 from orchestrator.app.adopt import Adopted
 from orchestrator.cli.console import print_json, say, talk
@@ -12,7 +12,7 @@ _AT_DOWN = {
 
 
 def show_change(found: ForeignNode | ForeignVm | ForeignBucket, at_down: str | None) -> None:
-    """Say what it is, what would be changed on it and what not, and what becomes of it later."""
+    """Show the resource, what will and will not be changed on it, and what `down` will do with it."""
     if isinstance(found, ForeignVm):
         _vm_change(found, at_down or "keep")
         return
@@ -59,7 +59,7 @@ _BUCKET_AT_DOWN = {
 
 
 def show(done: Adopted, *, as_json: bool) -> None:
-    """Say which TPU it is now, and what comes next."""
+    """Show the adopted TPU and the next step."""
     if as_json:
         body = {"tpu": done.name, "zone": done.zone, "incarnation": done.incarnation, "changes": done.changes}
         print_json("adopt", body)
@@ -69,7 +69,7 @@ def show(done: Adopted, *, as_json: bool) -> None:
 
 
 def show_vm(found: ForeignVm, at_down: str, *, as_json: bool) -> None:
-    """Say whose the VM is now, and what comes next."""
+    """Show the adopted VM and the next step."""
     if as_json:
         print_json("adopt-vm", {"vm": found.vm.name, "zone": found.vm.zone, "at_down": at_down})
     else:
@@ -77,7 +77,7 @@ def show_vm(found: ForeignVm, at_down: str, *, as_json: bool) -> None:
 
 
 def show_bucket(found: ForeignBucket, at_down: str, *, as_json: bool) -> None:
-    """Say whose the bucket is now, and what comes next."""
+    """Show the adopted bucket and the next step."""
     if as_json:
         print_json("adopt-bucket", {"bucket": found.bucket.name, "at_down": at_down})
     else:

@@ -1,4 +1,4 @@
-"""Show what the rules of `tpuctl check` found: to people as text of at most 80 columns, to programs as JSON."""
+"""Show the findings of `tpuctl check`, as text of at most 80 columns or as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ _HEADINGS = {
 
 
 def stops(findings: Sequence[Finding]) -> bool:
-    """Say whether one of the findings forbids the start."""
+    """Return whether a finding forbids the start."""
     return any(finding.level is Level.STOP for finding in findings)
 
 
 def body(checked: Checked) -> dict[str, Any]:
-    """Return the findings as JSON has them."""
+    """Return the findings as in `--json`."""
     findings = checked.findings
     return {
         "ok": not stops(findings),
@@ -59,7 +59,7 @@ def render(checked: Checked, console: Console) -> None:
 
 
 def render_short(checked: Checked, console: Console) -> None:
-    """Print one line for each rule that found more than notes: the end of `tpuctl plan`."""
+    """Print one line for each rule with more than notes, at the end of `tpuctl plan`."""
     findings, width = checked.findings, min(WIDTH, console.width)
     console.print()
     console.print(f"Check: {count(findings)}", style="bold", markup=False, width=width)
@@ -77,7 +77,7 @@ def render_short(checked: Checked, console: Console) -> None:
 
 
 def count(findings: Sequence[Finding]) -> str:
-    """Say in one line how many findings of each level there are."""
+    """Return a line with the number of findings of each level."""
     words = {
         Level.STOP: ("stop", "stops"),
         Level.WARN: ("warning", "warnings"),

@@ -10,7 +10,7 @@ from orchestrator.domain.clean_text import cut
 
 
 def show(listing: CheckpointListing) -> None:
-    """Print a table of them, and the files that no checkpoint contains."""
+    """Print a table of the checkpoints, and the files that no checkpoint contains."""
     if listing.rows:
         _table(listing)
     else:
@@ -28,7 +28,7 @@ def show(listing: CheckpointListing) -> None:
 
 
 def _table(listing: CheckpointListing) -> None:
-    # Checkpoints of an earlier release name no format.
+    # Checkpoints of an earlier release have no format.
     longest = max(len(row.stored.format) for row in listing.rows)
     wide = max(longest, len("format")) if longest else 0
     head = f"{'step':>9}  {'inc':>3}  {'workers':>7}  {'size':>8}  {'age':>8}"
@@ -58,7 +58,7 @@ def _state(row: Row) -> str:
 
 
 def show_fetched(done: Fetched, *, as_json: bool) -> None:
-    """Say what is where, and whether each file is proved."""
+    """Print what was downloaded to which place, and whether each file is verified."""
     parcel = done.parcel
     if as_json:
         body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": parcel.size}

@@ -16,7 +16,7 @@ LAST_DAYS = 14
 
 
 def show(cost: Cost, *, unbilled: bool, as_json: bool) -> None:
-    """Print what was spent; *unbilled* says that nothing of it is billed."""
+    """Print the cost; *unbilled* is true on the local cloud."""
     if as_json:
         print_json("cost", cost.as_dict())
         return
@@ -25,7 +25,7 @@ def show(cost: Cost, *, unbilled: bool, as_json: bool) -> None:
 
 
 def spent_text(found: Spending, *, unbilled: bool) -> str:
-    """Return in a sentence what was spent, and what the same would have cost on demand."""
+    """Return a sentence with the cost, and the cost of the same on demand."""
     verb = "would have cost" if unbilled else "cost"
     if found.unknown:
         return f"It {verb} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unknown)}."
@@ -56,7 +56,7 @@ def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
 
 
 def _earlier(cost: Cost) -> list[str]:
-    """Say what earlier deployments of the name have cost."""
+    """Return lines about the cost of earlier deployments of the name."""
     if not cost.earlier:
         return []
     count, usd = len(cost.earlier), sum(one.spending.usd for one in cost.earlier)

@@ -1,4 +1,4 @@
-"""Show what `tpuctl doctor` found: to people as text of at most 80 columns, to programs as JSON."""
+"""Show the findings of `tpuctl doctor`, as text of at most 80 columns or as JSON."""
 
 from collections.abc import Sequence
 
@@ -23,9 +23,10 @@ def show(
     findings: Sequence[HealthFinding], done: Sequence[str], *, as_json: bool, unbilled: bool = False
 ) -> None:
     """
-    Print the findings, and what was mended before, to stdout.
+    Print the findings and what was repaired to stdout.
 
-    *unbilled* says that the local cloud has answered for Google: nothing is known of the account there.
+    *unbilled* means that the local cloud answered in Google's place, so that nothing is known about the
+    account.
     """
     if as_json:
         counts = {health.value: _number(findings, health) for health in Health}
@@ -41,7 +42,7 @@ def show(
 def render(
     findings: Sequence[HealthFinding], done: Sequence[str], console: Console, *, unbilled: bool = False
 ) -> None:
-    """Print the findings on *console*, by group; the sum comes last, where people look."""
+    """Print the findings on *console*, by group, with the sum at the end."""
     width = min(WIDTH, console.width)
     for text in done:
         console.print(f"fixed: {text}", style="green", markup=False, width=width, overflow="fold")

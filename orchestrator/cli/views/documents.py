@@ -1,5 +1,5 @@
 """
-The shape of every document that `--json` prints, and the JSON Schema made of it.
+Define the shape of every `--json` document, and derive its JSON Schema.
 
 A shape is written with Python's own types: `str`, `[str]` for a list, a dictionary for an object ("key?" may
 be missing), `maybe(x)` for x or null, `table(x)` for an object whose keys are names, `object` for anything.
@@ -78,7 +78,7 @@ _SAVES = {
 }  # fmt: skip
 _OBSERVED = {"by": str, "age_s": float}
 
-# Programs read these: a key may be added, a removed or renamed one breaks them (SCHEMA_VERSION).
+# Programs read these: keys may be added, but a removed or renamed one breaks them (SCHEMA_VERSION).
 KINDS: Mapping[str, Any] = {
     "init": {
         "file": str, "recipe": maybe(str), "from?": str, "tool?": str,
@@ -302,9 +302,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
 }  # fmt: skip
-"""
-What each kind of document holds, beside `schema_version` and `kind`.
-"""
+"""The keys of each kind of document, besides `schema_version` and `kind`."""
 
 
 def output_schema(kind: str | None = None, *, strict: bool = False) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Show what `down` has left."""
+"""Show the result of `down`."""
 
 from dataclasses import asdict
 
@@ -8,7 +8,7 @@ from orchestrator.cli.views.cost import spent_text
 
 
 def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
-    """Print that nothing is left; what is left is for the error to tell, and for JSON."""
+    """Print that nothing is left; leftovers are in the error and in the JSON document."""
     if as_json:
         items = [asdict(item) for item in down.leftovers]
         body = {

@@ -1,4 +1,4 @@
-"""Show events as they come: time-stamped lines, NDJSON, and on a terminal a live line below them."""
+"""Show events as time-stamped lines, as NDJSON, or with a live line below them on a terminal."""
 
 import os
 import re
@@ -31,26 +31,26 @@ MARKS = {
     "ready": "✓", "done": "✓", "preempted": "✗", "anew": "✗", "invariant": "✗", "refused": "!", "failure": "!",
     "uncommitted": "!",
 }  # fmt: skip
-"""A sign before an event on a terminal, so that its colour says nothing alone."""
+"""A sign before an event on a terminal, so that no meaning is in the colour alone."""
 STYLES: dict[Style, str] = {
     "": "", "title": "bold", "command": "cyan", "good": "green", "done": "bold green", "warning": "yellow",
     "bad": "red",
 }  # fmt: skip
 FAILING = "failing"
-"""The wait that counts a failure which repeats; no text of a plan is a single word."""
+"""Key of the wait that counts a repeated failure; texts of a plan are never a single word."""
 WIDTH = 10
 """Characters of the time before an event."""
 REMINDER = 300.0
-"""Seconds after which a wait that still lasts is said once more where no live line shows it."""
+"""Seconds after which a continuing wait is reported again, without a live line."""
 
 
 def wanted() -> bool:
-    """Say whether somebody looks at a terminal that can redraw a line."""
+    """Return whether stderr is a terminal that can redraw a line."""
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
 class Wait:
-    """Remember one thing that is waited for: since when, and when it was said last."""
+    """One thing that is waited for: since when, and when it was last reported."""
 
     def __init__(self, text: str, since: float) -> None:
         self.text = text
@@ -60,9 +60,9 @@ class Wait:
 
 class EventPrinter(Reporter):
     """
-    Print events as time-stamped lines to stderr, or as NDJSON to stdout.
+    Prints events as time-stamped lines to stderr, or as NDJSON to stdout.
 
-    Used as a context manager it draws the live line, when somebody looks at a terminal.
+    As a context manager it draws a live line on a terminal.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -78,7 +78,7 @@ class EventPrinter(Reporter):
 
     def __enter__(self) -> None:
         if not self._json and not console.quiet and wanted():
-            # rich takes 40 ms to import, and only a terminal that somebody looks at needs it.
+            # rich takes 40 ms to import, and only a terminal needs it.
             from orchestrator.cli.views.live_line import LiveLine
 
             self._begun = time.time()
@@ -94,7 +94,7 @@ class EventPrinter(Reporter):
 
     @property
     def live(self) -> bool:
-        """Say whether a live line is shown."""
+        """Return whether a live line is shown."""
         return self._line is not None
 
     def __call__(self, event: Event) -> None:
@@ -104,12 +104,12 @@ class EventPrinter(Reporter):
             return
         if "tries" in event.data and not self._is_due(event):
             return
-        # Events repeat what machines and the cloud say: nothing of that may steer the terminal.
+        # Events contain text of machines and of the cloud, so control characters are removed.
         event = replace(event, text=indented(clean(event.text.rstrip()), WIDTH))
         if event.text == self._last:
             return
         self._last = event.text
-        # Machines report what was a moment ago: a clock that runs backwards reads as a fault.
+        # Machines report events late; times that go backwards would look like an error.
         self._shown_at = max(self._shown_at, event.at)
         stamp = time.strftime("%H:%M:%S", time.localtime(self._shown_at))
         style = COLOURS.get(event.kind, "")
@@ -124,18 +124,18 @@ class EventPrinter(Reporter):
         talk(text, style=STYLES[style])
 
     def can_ask(self) -> bool:
-        """Say whether somebody sits at a terminal."""
+        """Return whether a user is at a terminal."""
         return sys.stdin.isatty()
 
     def ask(self, question: str) -> None:
-        """Ask for a yes at the terminal; a no ends the command."""
+        """Ask for a confirmation on the terminal; "no" ends the command."""
         click.confirm(question, err=True, abort=True)
 
     def _is_due(self, event: Event) -> bool:
         """
-        Count a failure that repeats in one line; say whether it is to be printed as an event too.
+        Count a repeated failure in one line; return whether to print it as an event too.
 
-        It is for the first time, and again after some minutes where no live line counts.
+        That is so the first time and, without a live line, again after some minutes.
         """
         tries, since = int(event.data["tries"]), float(event.data["since"])
         wait = self._waits.get(FAILING) if tries > 1 else None
@@ -154,14 +154,14 @@ class EventPrinter(Reporter):
     def now(
         self, text: str, heartbeat_at: float | None = None, share: tuple[float, str] | None = None
     ) -> None:
-        """Set what the live line shows, the time of its heartbeat, and the bar: from 0 to 1, with its text."""
+        """Set the text of the live line, the time of its heartbeat, and the bar (0 to 1, and its text)."""
         self._now, self._heartbeat_at, self._share = text, heartbeat_at, share
 
     def line_text(self, at: float) -> str:
-        """Return the live line: what is waited for and for how long so far, then the job."""
+        """Return the live line: what is waited for and since when, then the job."""
         parts = [
             f"failing for {span_text(at - wait.since)}, {wait.text}" if key == FAILING
-            # Counted in front: at the terminal's edge the line is cut.
+            # The duration in front, since the line is cut at the terminal's edge.
             else f"{wait.text} ({span_text(at - wait.since)})"
             for key, wait in self._waits.items()
         ]  # fmt: skip
@@ -170,15 +170,14 @@ class EventPrinter(Reporter):
         if self._now and self._heartbeat_at is not None:
             parts.append(f"last heartbeat {span_text(at - self._heartbeat_at)} ago")
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
-        # It may name files: `fetch` shows what it copies, under the names that the job gave them.
+        # Cut: `fetch` shows file names here, which the job has chosen.
         return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"
 
     def waiting(self, texts: Sequence[str], at: float) -> None:
-        """Say what is waited for, each thing once, and again after some minutes; the live line counts instead."""
+        """Report what is waited for, each text once and again after some minutes; a live line shows it instead."""
         waits = {}
         for text in texts:
-            # Without the seconds, which change with each pass: otherwise the same
-            # wait would be said again each time.
+            # Without the seconds, which change with each pass, or the same wait would be reported each time.
             key = re.sub(r" (?:in|for) [\d.]+ s\b", "", text)
             waits[key] = self._waits.get(key) or Wait(key, at)
             waits[key].text = text
@@ -197,16 +196,16 @@ class EventPrinter(Reporter):
         wait.said = at
 
     def failure(self, failure: FailedChange, at: float) -> None:
-        """Say what a pass failed at; the next pass tries again where that makes sense."""
+        """Report what failed in a pass; the next pass retries it if that makes sense."""
         change = failure.change
         if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
-            return  # The machine has not published its keys: it still boots, and the plan says so.
+            return  # The machine has not published its keys: it is booting, which the plan reports.
         text = f"{change.kind.title} {change.name}: {failure.error.message} ({failure.error.code})"
         self(Event(at, "failure", text, failure.error.as_dict()))
 
 
 class NamedPrinter(EventPrinter):
-    """Print events of one of many deployments, each with its name; that steps go on is no line here."""
+    """Prints the events of one of many deployments with its name, and leaves out progress."""
 
     def __init__(self, name: str, *, as_json: bool) -> None:
         super().__init__(as_json=as_json)
@@ -227,16 +226,16 @@ class NamedPrinter(EventPrinter):
         super().say(f"{self._name}: {text}", style=style)
 
     def can_ask(self) -> bool:
-        """Say that nobody is asked: many questions at once help nobody."""
+        """Return False: with many deployments, questions would interrupt each other."""
         return False
 
 
 class OverLiveLine(EventPrinter):
-    """Print over the live line that a command of ours draws at the same time."""
+    """Prints above the live line of another command, which tpuctl has started."""
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
         if wanted() and not console.quiet:
-            # Written raw, since the other command draws its line with rich and neither knows of the other.
+            # Raw, because another process draws the line with rich.
             click.echo("\r\x1b[2K", err=True, nl=False)
         super().say(text, style=style)

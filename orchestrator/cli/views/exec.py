@@ -1,4 +1,4 @@
-"""Show what machines answered to a command."""
+"""Show the machines' answers to a command."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from orchestrator.ssh.run import CommandAnswer
 
 
 def as_dict(answer: CommandAnswer) -> dict[str, Any]:
-    """Return it as `--json` prints it."""
+    """Return the answer as in `--json`."""
     fault = answer.fault
     return {
         "machine": answer.host, "exit_code": answer.exit_code, "stdout": answer.stdout,
@@ -18,7 +18,7 @@ def as_dict(answer: CommandAnswer) -> dict[str, Any]:
 
 
 def show(answers: Sequence[CommandAnswer]) -> None:
-    """Print what each machine said, each line with its name, and on failure how it ended on each of them."""
+    """Print the output of each machine with its name, and after a failure the status of each."""
     for answer in answers:
         for line in answer.stdout.splitlines():
             put(f"{answer.host}: {line}")

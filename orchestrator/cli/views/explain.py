@@ -18,7 +18,7 @@ def show(found: Explanation) -> None:
 
 
 def render(found: Explanation, console: Console) -> None:
-    """Print the explanation on *console*: what needs somebody with all its evidence, the rest on a line."""
+    """Print the explanation on *console*: parts that need attention with all evidence, others on one line."""
     width = min(WIDTH, console.width)
     console.print(f"{found.name}: {found.headline}", style="bold", markup=False, width=width)
     for part in found.parts:
@@ -56,7 +56,7 @@ def _ago(seconds: float) -> str:
 
 
 def _when(part: ExplainedPart, now: float) -> str:
-    """Say when the next step comes; a step that needs a pass comes not at all while nobody watches."""
+    """Return when the next step comes; "not" if it needs a pass and no watcher runs."""
     if part.when is not None:
         wait = part.when - now
         return "now" if wait < 1 else f"in {span_text(wait)}"

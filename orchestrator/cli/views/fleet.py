@@ -17,7 +17,7 @@ from orchestrator.pricing.cost import Hourly
 
 
 def show_price(price: FleetPrice) -> None:
-    """Print what an hour of the whole fleet costs, and until when."""
+    """Print the hourly price of the whole fleet, and when its ttl ends."""
     spec = price.spec
     head, node = _hour(price.head), _hour(price.node)
     unknown = (*price.head.unknown, *price.node.unknown)
@@ -38,7 +38,7 @@ def show_price(price: FleetPrice) -> None:
 
 
 def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
-    """Print the price, and what is missing of the quota."""
+    """Print the price, and what the quota lacks."""
     found, spec, price = plan.fit, plan.price.spec, plan.price
     if as_json:
         body = {
@@ -89,7 +89,7 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
 
 
 def show_status(status: FleetStatus, *, as_json: bool) -> None:
-    """Print the VM, the nodes, and the queue in a line."""
+    """Print the VM, the nodes, and one line about the queue."""
     if as_json:
         nodes = [
             {"name": n.name, "tpu": n.tpu, "zone": n.zone, "slurm": n.slurm, "task": n.task}
@@ -130,7 +130,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
 
 
 def _size_text(status: FleetStatus) -> str:
-    """Say why there are so many nodes, and what one costs that has nothing to do."""
+    """Return a line about the number of nodes and its reason, and the price of an idle node."""
     size, up = status.size, f"{status.up} of {status.size.nodes} nodes are up"
     if size.min_idle is None:
         why = f"{up}; all are kept, as fleet.min_idle is not set"
@@ -156,7 +156,7 @@ def _user_note(user: UserRow) -> str:
 
 
 def show_down(down: FleetDown, *, as_json: bool) -> None:
-    """Print that nothing is left; what is left is for the error to tell, and for JSON."""
+    """Print that nothing is left; leftovers are in the error and in the JSON document."""
     if as_json:
         print_json("fleet-down", {"name": down.name, "left": down.leftovers, "data_kept": bool(down.bucket)})
     elif not down.leftovers:
@@ -219,7 +219,7 @@ def show_held(job: str, *, held: bool, changed: bool, as_json: bool) -> None:
 
 
 def show_line(numbered: bool) -> Callable[[int, int, str], None]:
-    """Return what prints a line of a task's log, with the task's number where there are several."""
+    """Return a function that prints a log line, with the task's number if *numbered*."""
 
     def show(task: int, _: int, line: str) -> None:
         put(f"{task}: {line}" if numbered else line)
@@ -228,12 +228,12 @@ def show_line(numbered: bool) -> Callable[[int, int, str], None]:
 
 
 def say_no_log(which: str) -> None:
-    """Say that nothing was printed yet."""
+    """Report that nothing was printed yet."""
     say(f"{which} has no log yet; it comes with the first lines that the job prints")
 
 
 def show_fetched(found: Sequence[FetchedTask], *, as_json: bool) -> None:
-    """Print what was copied."""
+    """Print what was downloaded."""
     if as_json:
         body = [
             {"task": one.task, **_saved(one), "folder": str(one.folder)} for one in found

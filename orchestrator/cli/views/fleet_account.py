@@ -1,4 +1,4 @@
-"""Show a fleet's queue, its cost, and the results of a job, in lines of at most 80 characters on a terminal."""
+"""Show a fleet's queue, its cost, and a job's results, in lines of at most 80 characters on a terminal."""
 
 import shutil
 import time
@@ -20,22 +20,22 @@ from orchestrator.report.results_table import ResultsTable, Value
 
 GAP = 2
 LEAST = 6
-"""Characters that a cell keeps when its table has to become narrower."""
+"""Characters that a cell keeps when its table must become narrower."""
 MARK = "..."
 STATES = ("done", "running", "waiting", "failed", "unclaimed", "cancelled")
 RARE = frozenset({"failed", "unclaimed", "cancelled"})
-"""States that have a column only where there is such a task."""
+"""States that have a column only if a task is in one of them."""
 OVER = frozenset({"done", "failed", "unclaimed", "cancelled"})
 
 
 def put_table(rows: Sequence[Sequence[str]], *, elastic: int = 0) -> None:
-    """Print rows in columns; what does not fit on the terminal is cut in the column *elastic*."""
+    """Print rows in columns; the column *elastic* is cut to fit the terminal."""
     for line in table_lines(rows, columns(), elastic=elastic):
         put(line)
 
 
 def table_lines(rows: Sequence[Sequence[str]], width: int, *, elastic: int = 0) -> list[str]:
-    """Return rows in columns, of at most *width* characters where that is possible, 0: as wide as they are."""
+    """Return rows in columns of at most *width* characters if possible; 0 means no limit."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     elastic %= len(widths)
     if width:
@@ -54,7 +54,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def show_queue(looks: QueueLooks, choice: Choice, *, tasks: bool, watch: bool) -> None:
-    """Print a row for each job, with *tasks* one for each task; with *watch* until all are over."""
+    """Print a row for each job or, with *tasks*, for each task; with *watch* until all are over."""
     if not watch:
         found, account = looks.look()
         if choice.as_json:
@@ -67,7 +67,7 @@ def show_queue(looks: QueueLooks, choice: Choice, *, tasks: bool, watch: bool) -
     def observe() -> tuple[Any, bool]:
         found, account = looks.look()
         states = [task.state for job in found.jobs for task in job.tasks]
-        # Without an answer of Slurm, what looks like waiting may run.
+        # Without an answer of Slurm, a task that seems to wait may be running.
         over = bool(states) and all(state in OVER for state in states)
         return (queue_body(found, account) if choice.as_json else (found, account)), over
 
@@ -92,7 +92,7 @@ def show_queue(looks: QueueLooks, choice: Choice, *, tasks: bool, watch: bool) -
 
 
 def queue_body(found: Queue, account: Account) -> dict[str, Any]:
-    """Return the queue as `--json` prints it."""
+    """Return the queue as in `--json`."""
     jobs = []
     for job in found.jobs:
         history, amount = account.job(job.name), account.bill.jobs.get(job.name, Amount())
@@ -118,7 +118,7 @@ def queue_body(found: Queue, account: Account) -> dict[str, Any]:
 
 
 def _note(gate: Gate) -> str:
-    """Say why no task of a job begins, empty when they may."""
+    """Return why no task of a job may start, "" if they may."""
     if gate.hold is Hold.ASKED:
         return "is held; next: tpuctl fleet release"
     if gate.hold is Hold.BUDGET:
@@ -131,7 +131,7 @@ def _note(gate: Gate) -> str:
 
 
 def _restarts(account: Account, job: JobRow, task: TaskRow) -> int:
-    # Slurm forgets what is over, and the bucket is a moment behind Slurm.
+    # Slurm forgets ended tasks, and the bucket is slightly behind Slurm; so take the larger number.
     return max(task.restarts, account.job(job.name).restarts(task.number))
 
 
@@ -214,7 +214,7 @@ def _task_rows(found: Queue, account: Account) -> list[Sequence[str]]:
 
 
 def show_cost(account: Account, *, as_json: bool) -> None:
-    """Print what the fleet has cost: by job, for what no task had, and for the VM."""
+    """Print the cost of the fleet: by job, of idle time, and of the VM."""
     found, whole = account.bill, account.bill.usd
     rows: list[tuple[str, str, Amount]] = [
         *(("job", name, amount) for name, amount in found.jobs.items()),
@@ -245,7 +245,7 @@ def show_cost(account: Account, *, as_json: bool) -> None:
 
 
 def cost_sentences(account: Account) -> list[str]:
-    """Return what has to be said about the sums."""
+    """Return notes about the sums."""
     found, lines = account.bill, list[str]()
     if account.incomplete:
         lines.append("At least: a price or a node's record is not known, and remaining out.")
@@ -262,7 +262,7 @@ def cost_sentences(account: Account) -> list[str]:
 
 
 def show_report(path: Path, account: Account, *, as_json: bool) -> None:
-    """Print where the page is."""
+    """Print the path of the page."""
     if as_json:
         print_json(
             "fleet-report", {"name": account.name, "file": str(path), "usd": round(account.bill.usd, 6)}
@@ -272,7 +272,7 @@ def show_report(path: Path, account: Account, *, as_json: bool) -> None:
 
 
 def show_results(found: ResultsTable, path: Path | None, *, as_json: bool) -> None:
-    """Print the table of a job, and say where its CSV was written to."""
+    """Print a job's table, and the path of its CSV file."""
     if as_json:
         body: dict[str, Any] = {
             "job": found.job,
@@ -291,7 +291,7 @@ def show_results(found: ResultsTable, path: Path | None, *, as_json: bool) -> No
 
 
 def _fitting(found: ResultsTable, width: int) -> tuple[list[str], int]:
-    """Return the columns that fit, the most wanted ones first but in their order; and how many do not."""
+    """Return the columns that fit, chosen by importance but in their order, and how many do not."""
     first = [found.columns[0], *found.parameters]
     own = [one for one in found.columns if one not in first and one not in found.collected]
     wanted = [*first, own[0], *found.collected, *(one for one in reversed(own[1:]))]

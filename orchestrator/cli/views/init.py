@@ -1,4 +1,4 @@
-"""Show which files were written, and what became of another tool's file."""
+"""Show which files were written, and the result of a conversion."""
 
 import shlex
 from pathlib import Path
@@ -15,7 +15,7 @@ _TITLES = {"mapped": "Mapped", "left out": "Left out", "decide": "To decide"}
 
 
 def show(found: "Conversion") -> None:
-    """Print three lists: what has a setting now, what has none and why, what a person must decide."""
+    """Print three lists: settings that were converted, those that were not and why, and open decisions."""
     for verdict, title in _TITLES.items():
         rows = [row for row in found.rows if row.verdict == verdict]
         if not rows:
@@ -38,7 +38,7 @@ def _becomes(row: "Converted") -> str:
 
 
 def line(head: str, text: str, width: int) -> None:
-    """Print what something is, and beside it a text of several lines."""
+    """Print a label, and beside it a text of several lines."""
     room = max(30, (columns() or 110) - width - 4)
     lines = wrap(text, room, break_on_hyphens=False) or [""]
     if len(head) > width:
@@ -50,12 +50,12 @@ def line(head: str, text: str, width: int) -> None:
 
 
 def written(file: Path, recipe: str | None) -> None:
-    """Say which files are there now, and what comes next from where the user stands."""
+    """Print which files were written, and the next command from the user's folder."""
     folder = file.parent
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    # Without a recipe the folder is the user's own, and most of its files are.
+    # Without a recipe the folder is the user's own, so its other files are not listed.
     listed = f"Wrote {len(names)} files to {folder}: {', '.join(names)}" if recipe else f"Wrote {file}"
     say(listed, style="green")
-    # Without changing the folder `tpuctl plan` would not find the file.
+    # `tpuctl plan` finds the file only from its folder.
     go = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     talk(f"  next:  {go}tpuctl {'fleet up' if load(file, environ={}).fleet else 'plan'}")

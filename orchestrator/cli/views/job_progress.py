@@ -1,4 +1,4 @@
-"""Show how far the job is: on a terminal in the live line, elsewhere in a plain line at each piece of news."""
+"""Show the job's progress: in the live line on a terminal, otherwise as a line for each change."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from orchestrator.engine.reconcile import Pass
 from orchestrator.planning.unclaimed import checkpoint_name, uncommitted_text
 
 SPACING = 300.0
-"""Least seconds between two plain lines that tell of nothing but steps and checkpoints."""
+"""Minimum seconds between two lines that report only steps and checkpoints."""
 WORDS = {
     Phase.BOOT: "machine boots",
     Phase.SETUP: "setup runs",
@@ -32,7 +32,7 @@ WORDS = {
 
 @contextmanager
 def gentle(stop: Callable[[], None]) -> Iterator[None]:
-    """Let the first Ctrl-C call *stop*, while the block runs; the second one ends it at once."""
+    """Call *stop* at the first Ctrl-C in the block; the second one ends it at once."""
     pressed = False
 
     def interrupted(*_: object) -> None:
@@ -42,7 +42,7 @@ def gentle(stop: Callable[[], None]) -> Iterator[None]:
         pressed = True
         stop()
 
-    # SIGTERM too: systemd and a closing container ask for the same gentle end.
+    # SIGTERM too: systemd or a stopping container wants the same gentle end.
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -52,7 +52,7 @@ def gentle(stop: Callable[[], None]) -> Iterator[None]:
 
 
 class ProgressLine:
-    """Turn passes into progress: the live line always, events for what is news."""
+    """Turns passes into progress: always in the live line, and as events for changes."""
 
     def __init__(self, printer: EventPrinter, spec: Spec) -> None:
         self._printer = printer
@@ -63,7 +63,7 @@ class ProgressLine:
         self._lying = ""
 
     def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
-        """Let the first Ctrl-C call *stop*, while the block runs; the second one ends it at once."""
+        """Call *stop* at the first Ctrl-C in the block; the second one ends it at once."""
 
         def leave() -> None:
             self._printer.now("leaving when this look is over; Ctrl-C again leaves at once")
@@ -80,7 +80,7 @@ class ProgressLine:
             self._printer.now("")
             return
         slowest = min(beats, key=lambda b: b.step or 0)
-        # The heartbeat stays when its machine is gone: without this the line would say that the job runs.
+        # The heartbeat of a lost machine remains, and would show a running job.
         lost = slowest.phase is Phase.RUN and any(change.asks_for_tpu for change in result.plan.changes)
         text = progress_text(slowest, self._spec, usd, lost=lost)
         text_now = live_text(slowest, self._spec, usd, lost=lost)
@@ -94,8 +94,8 @@ class ProgressLine:
             self._printer(Event(at, "progress", text))
 
     def _is_news(self, beat: Heartbeat, at: float) -> bool:
-        """Say whether a line of its own is due: a live line needs one for each phase only."""
-        # The first checkpoint of a machine is news, too: from then on a preemption costs little.
+        """Return whether to print a line; beside a live line only for a new phase."""
+        # A machine's first checkpoint counts as a change: from then on a preemption costs little.
         news = (beat.incarnation, beat.phase, not self._printer.live and beat.committed_step is not None)
         stepped = not self._printer.live and beat.step != self._step and at - self._at >= SPACING
         before, self._said = self._said, news
@@ -103,21 +103,21 @@ class ProgressLine:
 
 
 class MemberLine(ProgressLine):
-    """Turn the passes of one of many deployments into progress."""
+    """Turns the passes of one of many deployments into progress."""
 
     def gentle(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
-        """Leave Ctrl-C to whoever watches all of them."""
+        """Do nothing: the caller that watches all deployments handles Ctrl-C."""
         return nullcontext()
 
 
 def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
-    """Return one line about the job; *lost* says that its machine is gone and *beat* was its last report."""
+    """Return a line about the job; *lost* means that its machine is gone and *beat* was its last report."""
     parts = [_phase(beat, lost=lost), *_figures(beat, spec), usd_text(usd), f"TPU #{beat.incarnation}"]
     return ", ".join([*parts, beat.message] if beat.message else parts)
 
 
 def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
-    """Return the same for the live line, where what counts must stand within 80 columns; a bar has the rest."""
+    """Return a line for the live line, whose important part fits 80 columns; the bar shows the rest."""
     figures = [] if bar_of(beat, spec) is None else _of_bar(beat, spec)
     figures = [figure for figure in _figures(beat, spec) if figure not in figures]
     runs = beat.phase is Phase.RUN and not lost and figures
@@ -127,7 +127,7 @@ def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) ->
 
 
 def bar_of(beat: Heartbeat, spec: Spec) -> tuple[float, str] | None:
-    """Return how much of the steps is done (0 to 1) and what stands beside the bar; None where it is not known."""
+    """Return the finished share of the steps (0 to 1) and the bar's text, None if unknown."""
     last = last_step(beat, spec.job.target_steps)
     if not last or beat.step is None:
         return None

@@ -1,4 +1,4 @@
-"""What goes on right now, at the foot of a terminal: one line, and a bar where it is known how much is done."""
+"""Draw the current activity at the bottom of a terminal: one line, and a bar if the share done is known."""
 
 import time
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from rich.text import Text
 from orchestrator.cli.views.paint import BAR, bar
 
 REFRESH = 4.0
-"""Redraws in a second: enough for a clock that counts seconds, and cheap."""
+"""Redraws per second; enough for a clock in seconds, and cheap."""
 
 
 class LiveLine:
     """
-    Draw *text* until it is stopped; it is asked for anew at each redraw, so it can count seconds.
+    Draws *text* until stopped; calls it at each redraw, so that it can count seconds.
 
     It is cut at the terminal's edge, never wrapped.
     """
@@ -34,7 +34,7 @@ class LiveLine:
         self._live = Live(self, console=console, refresh_per_second=REFRESH, transient=True)
 
     def start(self) -> None:
-        """Begin to draw."""
+        """Start drawing."""
         self._live.start()
 
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class LiveLine:
     def __rich__(self) -> Text:
         frame = self._spinner.render(self._console.get_time())
         words = Text(f" {self._text(time.time())}", style="dim")
-        # Never wrapped: rich could not erase a line that the terminal has broken into two.
+        # Never wrapped, because rich cannot erase a line that the terminal has wrapped.
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append_text(frame if isinstance(frame, Text) else Text("-")).append_text(words)
         found = self._share()
@@ -61,7 +61,7 @@ class LiveLine:
             room = max(10, min(BAR, self._console.width // 3))
             drawn = bar(share, room, blocks=self.blocks)
             full = round(max(0.0, min(1.0, share)) * room)
-            # Above the words: what changes most stands nearest to the cursor.
+            # The bar is above the text, so that what changes most is next to the cursor.
             top = (
                 Text("  ")
                 .append(drawn[:full], "green")

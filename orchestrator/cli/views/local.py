@@ -1,4 +1,4 @@
-"""Show the local cloud, and what was done to it."""
+"""Show the local cloud and the results of its commands."""
 
 import shlex
 from typing import Any
@@ -10,7 +10,7 @@ from orchestrator.emulator.address import Address
 
 
 def show_start(address: Address, *, fresh: bool, as_json: bool) -> None:
-    """Print where it runs, and whether it ran before."""
+    """Print its address, and whether it already ran."""
     if as_json:
         print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
     elif fresh:
@@ -41,17 +41,17 @@ def show_status(body: dict[str, Any], *, as_json: bool) -> None:
 
 
 def show_environment(variables: dict[str, str], *, as_json: bool) -> None:
-    """Print variables as a shell reads them."""
+    """Print variables as shell commands."""
     if as_json:
         print_json("local-env", {"variables": variables})
         return
     for name, value in variables.items():
-        # This is evaluated by a shell: nothing but these lines may go to stdout.
+        # A shell evaluates stdout, so nothing else may be printed there.
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
 def answer(text: str, body: dict[str, Any], *, as_json: bool) -> None:
-    """Print what was done."""
+    """Print the result of a command."""
     if as_json:
         print_json("local", body)
     else:

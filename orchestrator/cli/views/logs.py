@@ -1,4 +1,4 @@
-"""Show lines of logs: what a job writes steers no terminal unless it is asked for raw."""
+"""Show log lines; control characters are removed unless raw output is requested."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from orchestrator.domain.events import Event
 
 @dataclass(frozen=True)
 class JobLines:
-    """Print lines of the job's log, with *numbered* each with its worker."""
+    """Prints lines of the job's log, with the worker's number if *numbered*."""
 
     as_json: bool
     raw: bool
@@ -26,17 +26,17 @@ class JobLines:
             return
         start = f"w{worker} " if self.numbered else ""
         for part in [line] if self.raw else parts_of(line):
-            # --raw is the user's own wish: elsewhere nothing of the job steers the terminal.
+            # Control characters pass only with --raw, the user's own wish.
             (click.echo if self.raw else put)(f"{start}{part}")
 
 
 def show_event(event: Event, *, as_json: bool) -> None:
-    """Print what tpuctl did, with date and time."""
+    """Print an event with date and time."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
     put(event.to_json().decode() if as_json else f"{stamp}  {event.text}")
 
 
 def parts_of(line: str) -> list[str]:
-    """Return what a terminal would leave of a line that is drawn again and again; elsewhere all of it in lines."""
+    """Split a line that is redrawn with carriage returns: on a terminal its last state, elsewhere all parts."""
     parts = [part for part in line.split("\r") if part] or [""]
     return parts[-1:] if sys.stdout.isatty() else parts

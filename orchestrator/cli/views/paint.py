@@ -1,4 +1,4 @@
-"""Colour for states and a bar for progress; what a colour says is always said by a word or sign, too."""
+"""Colour states and draw bars; no meaning is in the colour alone."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import sys
 from typing import IO
 
 BAR = 30
-"""Characters of a bar, where the terminal has room."""
+"""Characters of a bar, if the terminal has room."""
 GOOD, WAITING, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 BOLD, DIM, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _STATES = (
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 
 
 def wants_colour(stream: "IO[str] | None" = None) -> bool:
-    """Say whether colours are wanted on *stream* (stdout): https://no-color.org, FORCE_COLOR, TERM=dumb."""
+    """Return whether *stream* (default stdout) wants colours: https://no-color.org, FORCE_COLOR, TERM=dumb."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -32,22 +32,22 @@ def wants_colour(stream: "IO[str] | None" = None) -> bool:
 
 
 def draws_blocks(stream: "IO[str] | None" = None) -> bool:
-    """Say whether *stream* (stdout) can print characters beyond ASCII."""
+    """Return whether *stream* (default stdout) can print characters beyond ASCII."""
     found: object = stream or sys.stdout
-    # While something is drawn live, rich stands before the stream, and names no encoding.
+    # While rich draws a live line, it has replaced the stream by one without an encoding.
     found = getattr(found, "rich_proxied_file", found)
     return str(getattr(found, "encoding", "")).lower().startswith("utf")
 
 
 def bar(share: float, width: int = BAR, *, blocks: bool = True) -> str:
-    """Return a bar of *width* characters that is filled by *share*, from 0 to 1."""
+    """Return a bar of *width* characters, filled by *share* (0 to 1)."""
     full = round(max(0.0, min(1.0, share)) * width)
     on, off = ("━", "╌") if blocks else ("#", ".")
     return on * full + off * (width - full)
 
 
 def state(text: str) -> str:
-    """Return a state in its colour, by its first word."""
+    """Return a state in the colour of its first word."""
     found = _WORD.match(text)
     colour = _COLOUR_OF.get(found[0]) if found else None
     return f"{colour}{text}{END}" if colour else text

@@ -1,4 +1,4 @@
-"""Show a preview: to people as text of at most 80 columns, to programs as JSON."""
+"""Show a plan, as text of at most 80 columns or as JSON."""
 
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +17,7 @@ from orchestrator.pricing.cost import to_budget, to_ttl
 
 WIDTH = 80
 NOTHING, CLOUD = "nothing", "cloud"
-"""What a plan starts from: nothing at all, without a look, or what the cloud shows now."""
+"""The base of a plan: nothing, or the cloud's present state."""
 _SOURCES = {
     NOTHING: "offline (assumes that nothing exists yet)",
     CLOUD: "the cloud, just now",
@@ -32,7 +32,7 @@ _COLOURS = {
 
 
 def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool = False) -> None:
-    """Print what was foreseen to stdout; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
+    """Print the plan to stdout; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
     source = CLOUD if found.from_cloud else NOTHING
     if as_json:
         checks = {"check": check.body(found.checked)} if found.checked else {}
@@ -54,7 +54,7 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool
 def render(
     preview: Preview, console: Console, *, source: str = "", scripts: bool = False, verbose: bool = False
 ) -> None:
-    """Print the preview on *console*."""
+    """Print the plan on *console*."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
     console.print(_price_line(preview), style="bold", markup=False, width=width)
@@ -75,7 +75,7 @@ def render(
 
 
 def count(plan: Plan) -> str:
-    """Say in one line how much would change, or why nothing would."""
+    """Return a line with the number of changes, or why there are none."""
     if plan.empty:
         return "No changes: " + (
             plan.reason or "; ".join(plan.waiting) or "everything is as the file wants it"
@@ -110,7 +110,7 @@ def _saves(preview: Preview) -> str:
 
 
 def _places(preview: Preview) -> dict[str, str]:
-    """Say where things are, and what it costs when the TPU is not where the bucket is."""
+    """Return the places of the resources, and the cost of a TPU away from the bucket."""
     zones = {"zones": ", then ".join(preview.spec.tpu.zones)}
     if not preview.egress:
         return {
@@ -135,7 +135,7 @@ def _change(preview: Preview, change: Change, *, verbose: bool) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=1)
     table.add_column(width=6)
-    # The longest kind is "sidecars": a cut word is no word.
+    # The longest kind is "sidecars", which must not be cut.
     table.add_column(width=8)
     table.add_column(overflow="fold")
     where = f" in {change.zone}" if change.zone else ""
@@ -151,7 +151,7 @@ def _change(preview: Preview, change: Change, *, verbose: bool) -> Table:
 
 
 def _price_line(preview: Preview) -> str:
-    """Return the answer to what most people ask first: what an hour costs, and all of it."""
+    """Return the first question's answer: the price per hour and until ttl."""
     price = preview.hourly
     known = sum(line.billed_usd or 0.0 for line in price.lines)
     most = max(known, sum(line.most_usd or line.billed_usd or 0.0 for line in price.lines))
@@ -191,7 +191,7 @@ def _sums(preview: Preview) -> list[str]:
     if whole is None:
         lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
     else:
-        # Both ends are shown: the sources of the prices differ, and a budget counts by the upper one.
+        # Both ends, since price sources differ and budgets count the upper one.
         most = (price.most_usd or 0.0) * watch.ttl / 3600
         sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
         lines.append(f"Maximum until ttl ({watch.ttl}): {sums} USD")
@@ -207,7 +207,7 @@ def _sums(preview: Preview) -> list[str]:
 
 
 def _for_next_machine(preview: Preview) -> list[str]:
-    """Say what is stored so that the next machine need not install, compile and download it again."""
+    """Return lines about what is stored so that the next machine need not install or download it again."""
     job = preview.spec.job
     if job.run_on == "vm" or not (job.warm_start or job.caches):
         return []
@@ -219,7 +219,7 @@ def _for_next_machine(preview: Preview) -> list[str]:
 
 
 def _without_tpuctl(preview: Preview) -> list[str]:
-    """Say what ends the bill when no tpuctl runs any more."""
+    """Return lines about what stops the billing when tpuctl no longer runs."""
     shown = [f"  {'on' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
     return ["Safety net when tpuctl is not running:", *shown]
 

@@ -1,4 +1,4 @@
-"""Show what a push did."""
+"""Show the result of a push."""
 
 from dataclasses import asdict
 
@@ -14,7 +14,7 @@ WORDS = {
 
 
 def show(pushed: Pushed, *, as_json: bool) -> None:
-    """Print how it ended; what is only planned goes to stdout."""
+    """Print the result; a dry run's plan goes to stdout."""
     if as_json:
         print_json("push", {**asdict(pushed), "plan": list(pushed.plan), "outcome": pushed.outcome.value})
     elif pushed.outcome is PushOutcome.PLANNED:

@@ -1,4 +1,4 @@
-"""Show something again and again: drawn anew on a terminal, elsewhere as lines when there is news."""
+"""Show something repeatedly: redrawn on a terminal, otherwise as lines for changes."""
 
 import json
 import os
@@ -26,15 +26,15 @@ from orchestrator.errors import Retry, TpuctlError
 EVERY = 5.0
 """Seconds between two observations of `--watch`."""
 NEWS_EVERY = 300.0
-"""Seconds between two lines of a log that tell of nothing but steps and cost."""
+"""Seconds between two lines that report only steps and cost."""
 News = Callable[[Any], list[tuple[Any, str]]]
-"""Returns lines for a log, each with what it must differ in to be printed at once."""
+"""Returns lines for a log, each with a key; a changed key prints the line at once."""
 Observe = Callable[[], tuple[Any, bool]]
-"""Returns what was observed, and whether it is over."""
+"""Returns the observation, and whether it is the last one."""
 
 
 def redraws() -> bool:
-    """Say whether stdout is a terminal that can draw over what it shows."""
+    """Return whether stdout is a terminal that can be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
@@ -43,7 +43,7 @@ def follow(choice: Choice, clock: Clock, newest: Callable[[], dict[str, Any]], *
 
     def observe() -> tuple[Any, bool]:
         body = newest()
-        # An outcome alone is not the end: machines that still go are billed, and are worth watching.
+        # The outcome alone is not the end: machines that are still being deleted are billed.
         return body, bool(body["outcome"]) and not body["next"]
 
     def draw(body: Any) -> str:
@@ -57,7 +57,7 @@ def repeat(
     choice: Choice, clock: Clock, kind: str, observe: Observe, draw: Callable[[Any], str],
     news: News,
 ) -> None:  # fmt: skip
-    """Observe until it is over: *draw* returns what a terminal shows, *news* the lines of a log."""
+    """Observe until the end: *draw* returns the screen of a terminal, *news* the lines of a log."""
     if choice.as_json:
         _stream(clock, observe, lambda body: _print_json(kind, body))
     elif redraws():
@@ -84,14 +84,14 @@ def repeat(
 
 
 def _stream(clock: Clock, observe: Observe, show: Callable[[Any], None]) -> None:
-    """Observe and show every few seconds; a cloud that does not answer for a moment is asked again."""
+    """Observe and show every few seconds; retry while the cloud does not answer."""
     outage = Outage(clock, EVERY, talk)
     while True:
         try:
             found, over = observe()
             show(found)
         except TpuctlError as error:
-            # Whoever watches for hours meets a network that is away for a minute.
+            # A watch of hours must survive a network that is down for a minute.
             if error.retry is not Retry.TRANSIENT:
                 raise
             outage.failed(error)
@@ -107,14 +107,14 @@ def _print_json(kind: str, body: Any) -> None:
 
 
 def news_key(body: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what of a status is worth a line at once: states and phases, not steps and cost."""
+    """Return the part of a status whose change is printed at once: states and phases, not steps and cost."""
     states = tuple((row["kind"], row["name"], row["state"]) for row in body["resources"])
     phases = tuple(worker["phase"] for worker in body["workers"])
     return body["outcome"], states, phases, body["preemptions"], tuple(body["next"])
 
 
 def news_line(body: dict[str, Any]) -> str:
-    """Return the status on one line, without ages, so that it changes with the deployment only."""
+    """Return the status on one line, without ages, which change without any event."""
     tpus = [f"{row['name']} {row['state']}" for row in body["resources"] if row["kind"] == "TPU"]
     saved = checkpoint_text(body).partition(",")[0]
     count = body["preemptions"]

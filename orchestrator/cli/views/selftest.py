@@ -1,4 +1,4 @@
-"""Show what a self-test will do and cost, and how it went."""
+"""Show what a self-test will do and cost, and its result."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from orchestrator.errors import LeftoverError
 
 
 def announce(prepared: Prepared) -> None:
-    """Say what will be created and what it costs at most."""
+    """Print what will be created and the maximum cost."""
     run, limits = prepared.run, prepared.limits
     things = f"a VM and a TPU {run.tpu_type} (spot)" if run.tpu else "a VM"
     cost = f"about {limits.usual_usd:.2f} USD, at most {limits.most_usd:.2f} USD"
@@ -35,13 +35,13 @@ def show_steps(done: SelfTested) -> None:
 
 
 def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> None:
-    """Print every line of the recording, so that nobody sends what they have not read; write it after a yes."""
-    # stdout may be the JSON document, so the lines go to stderr then.
+    """Print all lines of the recording, so that users know what they send; write it after a yes."""
+    # With --json, stdout is the document, so the lines go to stderr.
     lines = json_lines(done.run.recording)
     for line in lines:
         put(line, err=err)
     say(f"These {len(lines)} lines are all that the recording holds: shapes, no values. Nothing was sent.")
-    # --yes keeps the file on this computer only: sending it is never done for anybody.
+    # --yes only stores the file on this computer; nothing is ever sent.
     if yes or click.confirm(f"Keep them in {file}?", err=True):
         write_recording(done.run.recording, file)
         say(f"kept in {file}; docs/selftest.md says where to send it")
@@ -50,7 +50,7 @@ def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> No
 
 
 def show(done: SelfTested, *, as_json: bool) -> None:
-    """Print what it found. Raise LeftoverError with what is left, or what nobody could prove gone."""
+    """Print the result. Raise LeftoverError for what is left or not proven to be deleted."""
     if as_json:
         print_json("selftest", done.as_dict())
     else:
@@ -65,7 +65,7 @@ def show(done: SelfTested, *, as_json: bool) -> None:
 
 
 def _show_differences(done: SelfTested) -> None:
-    """Print what differs from a recording, by topic."""
+    """Print the differences to a recording by topic."""
     for topic in Topic if done.differences is not None else ():
         some = [one for one in done.differences or () if one.topic is topic]
         click.echo(f"{topic.value}: {len(some) or 'no'} difference{'' if len(some) == 1 else 's'}")

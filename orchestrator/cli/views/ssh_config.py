@@ -1,4 +1,4 @@
-"""Show the machines in the words of OpenSSH, and what became of the user's configuration."""
+"""Show the machines as ssh_config, and what was done to the user's configuration."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from orchestrator.cli.console import print_json, say, talk
 
 
 def show(found: SshConfig, output: Path | None, *, as_json: bool) -> None:
-    """Print the blocks, or which file has them."""
+    """Print the Host blocks, or the file that has them."""
     if as_json:
         _print(found, output)
     elif output is None:
@@ -20,7 +20,7 @@ def show(found: SshConfig, output: Path | None, *, as_json: bool) -> None:
 
 
 def show_included(found: SshConfig, done: Included, *, as_json: bool) -> None:
-    """Say how the machines are reached from now on."""
+    """Print how to reach the machines from now on."""
     if as_json:
         _print(found, done.file, done)
         return
@@ -30,7 +30,7 @@ def show_included(found: SshConfig, done: Included, *, as_json: bool) -> None:
 
 
 def show_removed(done: Included, *, as_json: bool) -> None:
-    """Say what is gone and what is as it was."""
+    """Print what was removed and what stayed."""
     if as_json:
         _print(SshConfig((), ""), None, done)
         return

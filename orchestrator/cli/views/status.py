@@ -1,4 +1,4 @@
-"""Show the status of a deployment as text of at most 80 columns, or as wide as the terminal."""
+"""Show a deployment's status as text of at most 80 columns, or as wide as the terminal."""
 
 import textwrap
 from collections import Counter
@@ -17,9 +17,9 @@ from orchestrator.domain.clean_text import clean
 
 WIDTH = 80
 FEW = 4
-"""Workers of which each has a line of its own; of more only the slowest has one."""
+"""Up to this number, each worker has a line of its own; of more only the slowest has one."""
 DIGEST = len("sha256:") + 12
-"""Characters of a digest that people compare; `--json` has all."""
+"""Characters of a digest that are shown; `--json` has all."""
 LABEL = 13
 """Characters before the text of a line."""
 OLD_SNAPSHOT = "--fresh asks the cloud"
@@ -33,7 +33,7 @@ def show(body: dict[str, Any], *, unbilled: bool, wide: bool, as_json: bool) -> 
         return
     colour = wants_colour()
     for line in fitted(body, unbilled=unbilled, wide=wide, colour=colour):
-        # click would take the colours away that FORCE_COLOR asks for.
+        # Not decided by click, which would remove colours that FORCE_COLOR requests.
         click.echo(clean(line, colours=True), color=colour)
 
 
@@ -46,7 +46,7 @@ def fitted(body: dict[str, Any], *, unbilled: bool, wide: bool, colour: bool) ->
 
 
 class LinePart(Enum):
-    """Name what a line of the status shows; its colours follow from it."""
+    """The part of the status that a line shows; it determines the colours."""
 
     HEAD = "deployment"
     RESOURCE = "resource"
@@ -55,7 +55,7 @@ class LinePart(Enum):
 
 @dataclass(frozen=True)
 class StatusLine:
-    """Hold one line of the screen; *label* is that of a field, empty where a line goes on."""
+    """One line of the screen; *label* is "" for a continuation."""
 
     text: str
     part: LinePart
@@ -63,7 +63,7 @@ class StatusLine:
 
 
 def painted(rows: Sequence[StatusLine]) -> list[str]:
-    """Return the lines in colour: the deployment bold, labels dim, states by what they mean."""
+    """Return the lines in colour: the deployment bold, labels dim, states by their meaning."""
     return [_painted(row) for row in rows]
 
 
@@ -71,7 +71,7 @@ def _painted(row: StatusLine) -> str:
     if row.part is LinePart.HEAD:
         return f"{BOLD}{row.text}{END}"
     if row.part is LinePart.RESOURCE:
-        # The state is the last column, and may have been wrapped to a line of its own.
+        # The state is the last column, and may be wrapped to a line of its own.
         head, gap, last = row.text.rpartition("  ")
         return f"{head}{gap}{state(last)}"
     label, text = row.text[:LABEL], row.text[LABEL:]
@@ -83,7 +83,7 @@ def _painted(row: StatusLine) -> str:
 
 
 def wrapped(lines: list[str], width: int, indent: str = "  ") -> list[str]:
-    """Return the lines broken between words at *width*, what follows indented; 0: as they are."""
+    """Return the lines wrapped between words at *width* (0: not at all), continuations indented."""
     if not width:
         return lines
     return [
@@ -99,7 +99,7 @@ def wrapped(lines: list[str], width: int, indent: str = "  ") -> list[str]:
 def aligned(line: str) -> str:
     """Return `label: text` in two columns."""
     label, _, text = line.partition(": ")
-    # One blank at least: a sidecar may have a long name.
+    # At least one blank, even after a long sidecar name.
     return f"{label:<{LABEL - 1}} {text}"
 
 
@@ -107,9 +107,9 @@ def status_rows(
     body: dict[str, Any], *, unbilled: bool, width: int = WIDTH, wide: bool = False, drawn: bool = False
 ) -> list[StatusLine]:
     """
-    Return the lines of the status, broken at *width* (0: not broken).
+    Return the status lines, wrapped at *width* (0: not at all).
 
-    *unbilled* is true on the local cloud, *wide* gives every worker a line, *drawn* adds a progress bar.
+    *unbilled* is true on the local cloud; *wide* gives every worker a line; *drawn* adds a progress bar.
     """
     job, drawing = _job(body), _bar(body, width) if drawn else []
     lines = [*job[:1], *drawing, *job[1:], *_cost(body, unbilled=unbilled), *_deadline(body)]
@@ -135,7 +135,7 @@ def _head(body: dict[str, Any]) -> str:
 
 
 def _bar(body: dict[str, Any], width: int) -> list[str]:
-    """Return a bar where the last step is known."""
+    """Return a bar if the last step is known, else no line."""
     share = share_done(body)
     size = min(BAR, max(10, (width or WIDTH) - LABEL - 10))
     return [] if share is None else [f": {bar(share, size, blocks=draws_blocks())} {share:.0%}"]
@@ -148,7 +148,7 @@ def _job(body: dict[str, Any]) -> list[str]:
         of_format = f" (format {', '.join(formats)})" if formats else ""
         lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
         lines += [f"saves: {body['saves']['text']}"] if body.get("saves") else []
-    # More than one for a moment after a push.
+    # More than one image, briefly, after a push.
     images = sorted({w["image"] for w in body["workers"] if w.get("image")})
     lines += [
         f"image: {name}@{digest[:DIGEST]}" for name, _, digest in (one.partition("@") for one in images)
@@ -157,7 +157,7 @@ def _job(body: dict[str, Any]) -> list[str]:
 
 
 def _unreported(body: dict[str, Any]) -> list[str]:
-    """Say why step or loss are not shown of a job that has saved by now."""
+    """Return why step or loss are missing although the job has saved."""
     silent = [
         w
         for w in body["workers"]
@@ -182,12 +182,12 @@ def _cost(body: dict[str, Any], *, unbilled: bool) -> list[str]:
 
 
 def _unclaimed(body: dict[str, Any]) -> list[str]:
-    """Return what nothing commits, and what lies in the bucket beside the checkpoints."""
+    """Return lines about files that nothing commits, and about those in the bucket beside checkpoints."""
     return [f"{key}: {body[key]}" for key in ("uncommitted", "unclaimed") if body.get(key)]
 
 
 def _deadline(body: dict[str, Any]) -> list[str]:
-    """Return when the job is due, what is to be expected, and on what it runs; nothing without a deadline."""
+    """Return lines about the deadline, the forecast and the class of the TPU; none without a deadline."""
     deadline = body.get("deadline")
     if not deadline:
         return []
@@ -234,7 +234,7 @@ def _sidecars(body: dict[str, Any]) -> list[str]:
 
 
 def _end(body: dict[str, Any]) -> list[str]:
-    """Say who cares, how it ended, and what comes next."""
+    """Return lines about the watcher, the end, and the next steps."""
     lines = [line] if (line := loop_line(body)) else []
     cure = _loop_cure(body)
     if cure and body["alone"]:
@@ -259,7 +259,7 @@ def _end(body: dict[str, Any]) -> list[str]:
 
 
 def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
-    """Return what a person may do when the job is done, as far as there is something left."""
+    """Return what the user may do after the job is done, if anything is left."""
     there = {row["kind"] for row in rows if row["state"] != "absent"}
     fetch = (
         "tpuctl checkpoints fetch --unclaimed copies what the job saved"
@@ -271,7 +271,7 @@ def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
 
 
 def loop_line(body: dict[str, Any]) -> str:
-    """Say who takes care of the deployment; nothing when it is over and nobody has to."""
+    """Return a line about the watcher, "" if the deployment is over and needs none."""
     loop = body["loop"]
     if _loop_runs(body):
         where = "on the VM" if loop["where"] == "vm" else f"tpuctl {loop['command']} of {loop['who']}"
@@ -285,7 +285,7 @@ def loop_line(body: dict[str, Any]) -> str:
 
 def _loop_runs(body: dict[str, Any]) -> bool:
     loop = body["loop"]
-    # A VM that is not RUNNING runs no loop, however young its last renewal is.
+    # A VM that is not RUNNING runs no loop, however recent the lease's last renewal is.
     return bool(loop) and loop["alive"] and (loop["where"] != "vm" or _vm_state(body) == "RUNNING")
 
 
@@ -294,7 +294,7 @@ def _vm_state(body: dict[str, Any]) -> str:
 
 
 def _loop_cure(body: dict[str, Any]) -> tuple[str, str] | None:
-    """Return why no loop runs, empty for no reason, and the command that starts one; None when none is needed."""
+    """Return why no loop runs ("" if unknown) and the command to start one; None if none is needed."""
     if body["outcome"] or _loop_runs(body):
         return None
     if not body["loop"] or body["loop"]["where"] != "vm":
@@ -306,7 +306,7 @@ def _loop_cure(body: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def resource_lines(rows: list[dict[str, str]]) -> list[str]:
-    """Return one line for each resource, in columns; a long reason comes last, where it may wrap."""
+    """Return a line for each resource, in columns; a long reason is last, where it may wrap."""
     titles = ("kind", "zone", "name")
     width = {title: max(len(row[title] or "-") for row in rows) for title in titles}
     return ["  ".join([*((row[t] or "-").ljust(width[t]) for t in titles), row["state"]]) for row in rows]

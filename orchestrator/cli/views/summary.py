@@ -8,7 +8,7 @@ UNKNOWN = "not known"
 
 
 def show_summary(summary: Summary, *, unbilled: bool) -> None:
-    """Print the summary for people, to stdout; *unbilled* says that nothing of it was billed."""
+    """Print the summary as text to stdout; *unbilled* is true on the local cloud."""
     for line in summary_lines(summary, unbilled=unbilled):
         put(line)
 
@@ -38,7 +38,7 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
 
 
 def _cost_text(summary: Summary) -> str:
-    """Return what it has cost, and what was saved; without a price for all of it nothing is said to be saved."""
+    """Return the cost and what was saved; the latter only if all prices are known."""
     if summary.unpriced:
         return f"at least {usd_text(summary.cost_usd)}; no price is known for: {', '.join(summary.unpriced)}"
     saved = summary.ondemand_usd - summary.cost_usd
@@ -47,7 +47,7 @@ def _cost_text(summary: Summary) -> str:
 
 
 def redone_text(summary: Summary) -> str:
-    """Return how many steps were trained twice, as far as anybody has counted."""
+    """Return how many steps were trained twice, as far as known."""
     if summary.steps_redone is None:
         return UNKNOWN
     if summary.redone_at_least and not summary.steps_redone:
@@ -56,7 +56,7 @@ def redone_text(summary: Summary) -> str:
 
 
 def _recovery_lines(summary: Summary) -> list[str]:
-    """Return a table of the ways back, in seconds."""
+    """Return a table of the recoveries, in seconds."""
     if not summary.recoveries:
         return []
     head = "".join(f"{name:>8}" for name in ("total", *PARTS))

@@ -1,4 +1,4 @@
-"""Show all deployments known here as a table: once, as lines of a log, or on a terminal with keys."""
+"""Show all known deployments as a table: once, as lines of a log, or interactively on a terminal."""
 
 import os
 import select
@@ -33,11 +33,11 @@ HELP_DETAILS = "Esc: back   up/down: next deployment   q: quit"
 NAMES = {"\x1b[A": "up", "\x1bOA": "up", "k": "up", "\x1b[B": "down", "\x1bOB": "down", "j": "down",
          "\r": "enter", "\n": "enter", "\x1b": "back", "\x7f": "back", "q": "quit", "\x03": "quit",
          "s": "sort", "r": "reverse"}  # fmt: skip
-"""What a key sends, and what it is for."""
+"""The bytes that a key sends, and its action."""
 
 
 def show_all(choice: Choice, *, watch: bool) -> None:
-    """Show all deployments known here, once or again and again."""
+    """Show all known deployments, once or repeatedly."""
     deployments = Deployments(choice)
     if watch and not choice.as_json and redraws() and sys.stdin.isatty():
         browse(choice, deployments)
@@ -57,9 +57,9 @@ def show_all(choice: Choice, *, watch: bool) -> None:
 @dataclass(frozen=True)
 class Browser:
     """
-    Hold what a person has chosen: the row under the *cursor*, the column that *sort* names, and the order.
+    The user's selection: the row of the *cursor*, the column *sort*, and the order.
 
-    *details* says that one deployment fills the screen.
+    *details* shows one deployment on the whole screen.
     """
 
     cursor: int = 0
@@ -69,7 +69,7 @@ class Browser:
     over: bool = False
 
     def press(self, key: str, rows: int) -> "Browser":
-        """Return what is chosen after a key, among so many rows."""
+        """Return the selection after a key press, among *rows* rows."""
         last = max(0, rows - 1)
         if key == "up":
             return replace(self, cursor=max(0, min(self.cursor, last) - 1))
@@ -84,13 +84,13 @@ class Browser:
         return replace(self, over=self.over or key == "quit")
 
     def ordered(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the rows in the chosen order."""
+        """Return the rows in the selected order."""
         return sorted(rows, key=self._key, reverse=self.reverse)
 
     def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
         figures = {"preempted": row["preemptions"], "cost": row["cost_usd"]}
         title = TITLES[self.sort]
-        # What is not known comes first, and text is no number.
+        # Unknown values sort first, and texts are not compared as numbers.
         figure = figures.get(title)
         return (
             (-1 if figure is None else figure),
@@ -100,7 +100,7 @@ class Browser:
 
 
 def browse(choice: Choice, deployments: Deployments) -> None:
-    """Draw the table on the whole terminal until q or Ctrl-C; the cloud is asked beside it."""
+    """Draw the table on the whole terminal until q or Ctrl-C; a thread observes the cloud."""
     looks = _Looks(lambda: _body(deployments))
     browser = Browser()
     console = Console(highlight=False)
@@ -121,7 +121,7 @@ def browse(choice: Choice, deployments: Deployments) -> None:
 
 
 class _Looks:
-    """Observe again and again in a thread: a key is answered at once, however long the cloud takes."""
+    """Observes repeatedly in a thread, so that keys respond at once however slow the cloud is."""
 
     def __init__(self, observe: Callable[[], dict[str, Any]]) -> None:
         self._observe = observe
@@ -147,7 +147,7 @@ class _Looks:
                     self.fault = error
                     return
                 self.trouble = f"{error.message} ({error.code}); trying again"
-            # Raised where somebody sees it: a thread's own end would be silent.
+            # Kept for the main thread to raise; an exception in a thread would be lost.
             except BaseException as error:
                 self.fault = error
                 return
@@ -156,14 +156,14 @@ class _Looks:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Give what waits some seconds for a key and returns what it is for; the terminal is as before at the end."""
+    """Yield a function that waits some seconds for a key and returns its action; restore the terminal after."""
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
 
     def key_within(seconds: float) -> str:
         if not select.select([fd], [], [], seconds)[0]:
             return ""
-        # A key such as an arrow is several bytes, which come together.
+        # A key such as an arrow sends several bytes at once.
         return NAMES.get(os.read(fd, 8).decode(errors="replace"), "other")
 
     try:
@@ -187,7 +187,7 @@ def _page(
         )
         text = Text.from_ansi(clean("\n".join(painted(lines)), colours=True))
         return Group(text, *trouble, Text(), foot)
-    # One line for each row, so that the row under the cursor stays on the screen.
+    # One line for each row, so that the cursor's row stays on the screen.
     room = max(1, console.height - 4 - len(trouble))
     first = max(0, min(cursor - room // 2, len(rows) - room))
     found = _table(rows[first : first + room], browser, cursor - first, narrow=console.width < WIDTH)
@@ -198,9 +198,9 @@ def _table(
     rows: list[dict[str, Any]], browser: Browser | None = None, cursor: int = -1, *, narrow: bool = False
 ) -> Table:
     """
-    Return the table; with a *browser* each row is one line, and a sign marks the cursor and the order.
+    Return the table; with a *browser* each row is one line, and signs mark cursor and order.
 
-    A *narrow* one has no checkpoint and no count of preemptions: name, state and step are worth more.
+    *narrow* omits checkpoint and preemptions in favour of name, state and step.
     """
     columns_of = [0, 1, 2, 5] if narrow else range(len(TITLES))
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=browser is not None)
@@ -237,7 +237,7 @@ def table(rows: list[dict[str, Any]], width: int, *, colour: bool = False) -> st
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return what the columns hold of a deployment."""
+    """Return a deployment's cells."""
     count, usd = row["preemptions"], row["cost_usd"]
     return (
         row["name"], row["problem"] or row["outcome"] or row["tpu"] or "-", _brief(row["job"]),
@@ -247,14 +247,14 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _brief(job: str | None) -> str:
-    """Return how far the job is without what the state says already, so that a row has one line."""
+    """Return the job's progress without what the state column shows, so that a row fits one line."""
     parts = (job or "").split(", ")
     rest = [p for p in parts if p not in {"run", "done"} and not p.startswith("loss ")]
     return ", ".join(p for p in rest if not p.endswith((" steps/s", " s/step"))) or "-"
 
 
 def _news(body: dict[str, Any]) -> list[tuple[Any, str]]:
-    """Return a line for each deployment, with what of it is worth one at once."""
+    """Return a line for each deployment, with a key whose change prints it at once."""
     found = []
     for row in body["deployments"]:
         word = row["problem"] or row["outcome"] or row["tpu"]

@@ -1,4 +1,4 @@
-"""Show how `up` ended, what stays as it is, and what comes next."""
+"""Show the result of `up`, what stays as it is, and the next step."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from orchestrator.pricing.cost import to_budget
 
 
 def show(done: Up, goal: Goal, *, as_json: bool) -> None:
-    """Print what it made, for people or as JSON; what differs from the file and stays is said to both."""
+    """Print the changes as text or JSON; both include what differs from the file and stays."""
     for text in done.drift:
         say(f"{text}.", style="yellow")
     if as_json:
@@ -27,7 +27,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
 
 
 def show_price(price: UpPrice, write: Callable[..., None]) -> None:
-    """Tell what an hour costs, and what all of it costs until ttl ends it: the worst that can happen."""
+    """Print the price per hour, and the maximum cost until ttl ends the machines."""
     spec, hourly, unknown = price.spec, price.hourly, price.hourly.unknown
     hour = sum(line.billed_usd for line in hourly.lines if line.billed_usd is not None)
     most = max(hour, sum(line.most_usd for line in hourly.lines if line.most_usd is not None))
@@ -47,7 +47,7 @@ def show_price(price: UpPrice, write: Callable[..., None]) -> None:
 
 
 def _what(price: UpPrice) -> str:
-    """Name the machines, with the class of the TPU's price."""
+    """Return the names of the machines, with the price class of the TPU."""
     spec = price.spec
     kind = f"TPU {spec.tpu.type} {'spot' if spec.tpu.spot else 'on demand'} in {price.hourly.zone}"
     machine = "" if spec.vm == "none" else f"VM {spec.vm.machine}"

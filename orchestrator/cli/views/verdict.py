@@ -14,11 +14,11 @@ from orchestrator.cli.console import print_json
 from orchestrator.domain.plan import Outcome
 
 FEW = 3
-"""Names of files that are listed."""
+"""File names that are listed at most."""
 
 
 def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
-    """Print the verdict, and where the local cloud was kept."""
+    """Print the verdict, and where the local cloud is kept."""
     if as_json:
         folder = str(found.cloud) if found.retained else None
         print_json("rehearsal", {**found.verdict.as_dict(), "kept": folder})
@@ -50,13 +50,13 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
 
 
 def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> list[str]:
-    """Return the lines that say what is kept; the indented ones can be pasted into any shell."""
+    """Return lines about what is kept; indented ones are commands that can be pasted into a shell."""
     place = f"TPUCTL_LOCAL_DIR={shlex.quote(str(cloud))}"
     flags = "".join(f" --set {shlex.quote(setting)}" for setting in settings)
     return [
         "",
         "Kept for you to look at: the local cloud, with machines, bucket and logs. In any shell:",
-        # These lines are pasted into a shell: paths of others are quoted.
+        # Users paste these lines into a shell, so paths are quoted.
         f"  cd {shlex.quote(str(work))}",
         f"  export TPUCTL_CLOUD=local {place}",
         f"  tpuctl logs{flags}",
@@ -126,7 +126,7 @@ def _bytes(verdict: RehearsalVerdict) -> str:
 
 
 def _strength(verdict: RehearsalVerdict) -> list[str]:
-    """Warn where nothing shows that both runs have made the same model."""
+    """Return a warning if nothing shows that both runs produced the same model."""
     if (
         not verdict.survives
         or verdict.same_loss is not None
@@ -139,7 +139,7 @@ def _strength(verdict: RehearsalVerdict) -> list[str]:
 
 
 def _costs(comebacks: Sequence[Comeback]) -> list[str]:
-    """Return a table of what each way back consisted of, in seconds."""
+    """Return a table of the parts of each recovery, in seconds."""
     rows = [c for c in comebacks if c.parts]
     if not rows:
         return []

@@ -11,7 +11,7 @@ from orchestrator.cli.views.summary import show_summary
 
 
 def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
-    """Print how it ended, for people with what comes next."""
+    """Print the end of the watch; as text with the next step."""
     if done.stopped_by_user:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
         talk("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
@@ -28,7 +28,7 @@ def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
 
 
 def say_names(names: Sequence[str]) -> None:
-    """Say which deployments are watched."""
+    """Print which deployments are watched."""
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     talk(f"watching {len(names)}: {shown}")
 
@@ -36,7 +36,7 @@ def say_names(names: Sequence[str]) -> None:
 def show_all(
     ended: Sequence[Ended], *, stopped: bool, as_json: bool, again: str = "tpuctl watch --all"
 ) -> int:
-    """Print how each watch ended that did; return the exit code: of the worst end, or that it was stopped."""
+    """Print how each watch ended; return the exit code of the worst end, or that of an interrupt."""
     rows = [
         {"name": one.name, "outcome": one.outcome or None, "reason": one.reason,
          "error": one.error.as_dict() if one.error else None}
@@ -58,7 +58,7 @@ def show_all(
 
 
 def show_moved(moved: Moved, *, as_json: bool, command: str = "tpuctl watch") -> None:
-    """Print whether the loop of *command* runs on the VM now."""
+    """Print whether the loop of *command* now runs on the VM."""
     if as_json:
         print_json("watch-on-vm", {key: value for key, value in asdict(moved).items() if value is not None})
     elif not moved.running:
