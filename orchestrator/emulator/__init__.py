@@ -1,6 +1,6 @@
 """
-The local cloud: what the official clients talk to when there is no Google Cloud.
+Emulate Google Cloud for the official clients (the local cloud).
 
-state/ decides and is pure, http/ speaks as Google's APIs do, machines/ are real processes; daemon.py joins them,
-client.py answers in this very process. Of tpuctl it knows errors and the clock.
+state/ decides and is pure, http/ speaks Google's APIs, machines/ are real processes; daemon.py joins them,
+client.py answers inside the caller's process. Of tpuctl it imports only errors and clock.
 """

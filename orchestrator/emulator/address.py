@@ -1,4 +1,4 @@
-"""Where the local cloud keeps its files, and how others find it."""
+"""Locate the local cloud's files, and the address that it publishes there."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import platformdirs
 from orchestrator.private_folders import own_folder, private_file
 
 PREFIX = "/_local"
-"""The path of the daemon's own routes, which are nobody else's API."""
+"""Path prefix of the daemon's own routes."""
 CONTROL, STORAGE = "control.sock", "storage.sock"
 """Unix sockets in the folder: the daemon's own routes, and storage for the machines' tunnels."""
 
@@ -18,10 +18,10 @@ CONTROL, STORAGE = "control.sock", "storage.sock"
 @dataclass(frozen=True)
 class Address:
     """
-    Say how to reach a running local cloud (file `daemon.json`). *started* tells a reused pid apart.
+    The address of a running local cloud (file `daemon.json`).
 
-    *on_demand* is set when a deployment started it, and not `tpuctl local start`. *relay* is the URL of its
-    Identity-Aware Proxy.
+    *started* identifies the process together with its pid. *on_demand* means that a deployment started it,
+    not `tpuctl local start`. *relay* is the URL of its Identity-Aware Proxy.
     """
 
     pid: int
@@ -38,13 +38,14 @@ def local_folder() -> Path:
     """
     Return the local cloud's folder: TPUCTL_LOCAL_DIR, else the user's data folder.
 
-    Raise UsageError for one that other users may write: it says which process to end and whom to ask.
+    Raise UsageError if other users may write to it: its files say which process to end and which server to
+    trust.
     """
     return own_folder(local_path(), "set TPUCTL_LOCAL_DIR")
 
 
 def local_path() -> Path:
-    """Return the path of `local_folder`, whoever owns what is there."""
+    """Return the path of `local_folder` without checking its owner."""
     chosen = os.environ.get("TPUCTL_LOCAL_DIR")
     if chosen:
         return Path(chosen).absolute()
@@ -52,20 +53,20 @@ def local_path() -> Path:
 
 
 def read_address(folder: Path) -> Address | None:
-    """Return the address of the daemon that runs in *folder*, or None when none does."""
+    """Return the address of the daemon running in *folder*, None if none runs."""
     try:
         address = Address(**json.loads((folder / "daemon.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    # A file that a killed daemon left behind names a pid that may be somebody else's by now.
+    # After a daemon was killed, its pid may belong to another process by now.
     return address if start_of(address.pid) == address.started else None
 
 
 def address_on_machine() -> Address | None:
     """
-    Return the address of the local cloud to which this machine belongs, or None on any other computer.
+    Return the address of this machine's local cloud, None if this is not a local machine.
 
-    A machine sees the cloud as its user does, but never starts one.
+    A machine uses the cloud as its user does, but never starts one.
     """
     endpoint, port = os.environ.get("TPUCTL_LOCAL_CLOUD"), os.environ.get("TPUCTL_LOCAL_SSH_PORT")
     if not endpoint or not port:
@@ -74,13 +75,13 @@ def address_on_machine() -> Address | None:
 
 
 def write_address(folder: Path, address: Address) -> None:
-    """Publish the daemon's address in one step."""
-    # Nobody else may write it: `local stop` ends the process that it names.
+    """Publish the daemon's address atomically."""
+    # Only the owner may write it, since `local stop` kills the process that it names.
     private_file(folder / "daemon.json", json.dumps(asdict(address)).encode())
 
 
 def start_of(pid: int) -> int:
-    """Return the start time of a process in clock ticks since boot, or 0 when there is none."""
+    """Return a process's start time in clock ticks since boot, 0 if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The local cloud inside the HTTP session of an official client: no listener, no threads."""
+"""Answer an official client's HTTP session in-process, without listener or threads."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,10 +25,10 @@ BASE = "http://cloud.invalid"
 
 class InProcess:
     """
-    A local cloud, its buckets, and the routes of their three APIs.
+    A local cloud, its buckets, and the routes of its three APIs.
 
-    *hosts* are its machines; without any they are states only. *taken* are bucket names of others.
-    With *machine_of* buckets are open to a machine as far as the roles of its account go.
+    *hosts* are its machines; by default they are states only. *taken* are bucket names that belong to other
+    users. With *machine_of*, a machine's access to buckets follows the roles of its account.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class CloudAdapter(BaseAdapter):
         self._router, self._cloud = router, cloud
 
     def send(self, request: requests.PreparedRequest, *_args: Any, **_options: Any) -> requests.Response:
-        """Answer one request; options such as timeouts have no meaning here."""
+        """Answer one request; options such as timeouts are ignored."""
         target = (request.path_url or "/").partition("#")[0]
-        # http.client adds the host last, so a prepared request has none yet; upload sessions need it.
+        # http.client adds Host when sending, so a prepared request has none yet; upload sessions need it.
         host = urlsplit(request.url or "").netloc
         headers = {"host": host, **{key: _text(value) for key, value in request.headers.items()}}
         asked = Request.parse(request.method or "GET", target, headers, _body(request.body))
@@ -83,7 +83,7 @@ class CloudAdapter(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Do nothing: there is no connection."""
+        """Do nothing, as there is no connection."""
 
 
 def _body(body: Any) -> bytes:
@@ -107,10 +107,10 @@ def _text(value: str | bytes) -> str:
 
 def shorten(session: requests.Session, answer: Callable[[Request, float], Response]) -> None:
     """
-    Let *answer* serve every request of *session*, whose hooks hear it: nothing is prepared, no adapter looked up.
+    Make *answer* serve every request of *session*; its hooks still run, but nothing is prepared.
 
     *answer* gets the request and its time limit in seconds. A call then costs half of one through
-    `CloudAdapter`, so simulations of many lives use it.
+    `CloudAdapter`, which matters to simulations.
     """
 
     def request(method: str, url: str, **options: Any) -> requests.Response:
@@ -140,7 +140,7 @@ def _asked(method: str, url: str, options: Mapping[str, Any]) -> Request:
 
 
 def _query(params: Any) -> dict[str, str]:
-    """Return parameters as the other side would read them from a URL: text, the last value of each key."""
+    """Return parameters as a server reads them from a URL: as text, the last value of each key."""
     pairs = params.items() if isinstance(params, Mapping) else params
     plain = ((key, value[-1] if isinstance(value, list | tuple) else value) for key, value in pairs)
     return {str(key): str(value) for key, value in plain}
@@ -153,7 +153,7 @@ _BLANK_REQUEST = vars(requests.PreparedRequest())
 
 
 def _as_response(asked: Request, url: str, answer: Response) -> requests.Response:
-    # Their constructors make a cookie jar each time, which costs more than all the rest.
+    # The constructor creates a cookie jar, which costs more than everything else here.
     response = requests.Response.__new__(requests.Response)
     made = requests.PreparedRequest.__new__(requests.PreparedRequest)
     vars(made).update(_BLANK_REQUEST, method=asked.method, url=url)
@@ -162,7 +162,7 @@ def _as_response(asked: Request, url: str, answer: Response) -> requests.Respons
         status_code=answer.status,
         url=url,
         headers=requests.structures.CaseInsensitiveDict(answer.headers),
-        # The clients look at the raw headers for compression only, and at the request for method and URL.
+        # Clients use the raw headers for compression only, and the request for its method and URL.
         raw=_Raw(answer.headers, answer.body),
         history=[],
         request=made,

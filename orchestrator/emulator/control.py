@@ -1,4 +1,4 @@
-"""Start, stop and steer the local cloud from the command line."""
+"""Start, stop and control the local cloud from the command line."""
 
 import http.client
 import importlib.util
@@ -34,7 +34,7 @@ START_SECONDS = 30.0
 PORT_TRIES = 3
 END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
 LOCK_SECONDS = 60.0
-"""Seconds to wait for another command that is starting the local cloud just now."""
+"""Seconds to wait for another command that is starting the local cloud."""
 CONFIG = """\
 Host {hosts}
   Port {port}
@@ -45,24 +45,28 @@ Match all
 
 
 class PortTakenError(LocalCloudError):
-    """Report that another program holds a port of the local cloud."""
+    """Another program uses a port of the local cloud."""
 
 
 def ensure_running(
     options: Options | None = None, tools: Callable[[], Tools] = Tools
 ) -> tuple[Address, bool]:
-    """Return the running local cloud and whether it was started now; what is given counts at a start only."""
+    """
+    Return the local cloud's address and whether it was started now; the options apply to a start only.
+
+    Raise LocalCloudError.
+    """
     folder = local_folder()
     private_folder(folder)
     try:
-        # Two commands at once would start two daemons over one state: the second waits, and finds the first's.
+        # Two commands could start two daemons on the same state, so the second waits and finds the first's.
         with FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
             address = read_address(folder)
             if address is not None:
                 return address, False
             new = not (folder / "options.json").exists()
             if options is not None:
-                _hosts(folder, options)  # raises before settings are stored that no command could work with
+                _hosts(folder, options)  # raises before settings are stored with which no command could work
                 save_options(folder, options)
             return _started(folder, tools, on_demand=options is None, new=new), True
     except Timeout:
@@ -74,7 +78,7 @@ def ensure_running(
 
 
 def _started(folder: Path, tools: Callable[[], Tools], *, on_demand: bool, new: bool) -> Address:
-    """Start the local cloud; a *new* one, which nobody knows yet, takes other ports where one was just taken."""
+    """Start the local cloud; a *new* one takes other ports if one of its own was just taken."""
     tries = PORT_TRIES if new else 1
     while True:
         tries -= 1
@@ -105,7 +109,7 @@ def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Addr
             return address
         if child.poll() is not None:
             break
-        time.sleep(0.05)  # Another process is waited for here; there is no virtual clock that it could obey.
+        time.sleep(0.05)  # Another process, so this wait is real time.
     tail = (folder / "daemon.log").read_text(errors="replace")[-600:].strip()
     last = tail.splitlines()[-1] if tail else "no word from it"
     read = f"read {folder / 'daemon.log'}, then run: tpuctl local reset"
@@ -114,7 +118,7 @@ def _start(folder: Path, tools: Callable[[], Tools], *, on_demand: bool) -> Addr
 
 
 def _environment() -> dict[str, str]:
-    """Let the daemon import this very package, wherever the command was called from."""
+    """Return an environment in which the daemon imports this package, from any folder."""
     parent = str(Path(__file__).resolve().parents[2])
     paths = [parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -135,7 +139,7 @@ def running() -> Address | None:
 
 
 def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None = None) -> dict[str, Any]:
-    """Call a control route of the local cloud in *folder*; raise LocalCloudError with its reason."""
+    """Call a control route of the local cloud in *folder*. Raise LocalCloudError with the reason it gives."""
     folder = folder or local_folder()
     if read_address(folder) is None:
         raise LocalCloudError("the local cloud does not run", hint="run: tpuctl local start")
@@ -162,7 +166,7 @@ def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None =
 
 
 class _Control(http.client.HTTPConnection):
-    """Speak with the daemon over its socket, which only the owner of the folder can open."""
+    """A connection to the daemon over its Unix socket, which only the folder's owner can open."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("control", timeout=30)
@@ -175,30 +179,31 @@ class _Control(http.client.HTTPConnection):
 
 def stop() -> bool:
     """
-    Stop the local cloud and all its machines; its disks and buckets stay. Return whether anything of it ran.
+    Stop the local cloud and all its machines; disks and buckets stay. Return whether anything ran.
 
-    Machines that a dead daemon left behind are ended too.
+    Machines left by a dead daemon are ended too.
     """
     folder = local_folder()
     address = read_address(folder)
     if address is None:
         return _end_leftovers(folder)
-    # The start time has been compared: a process that got the pid of a dead daemon is not killed.
+    # Its start time was compared, so no other process with a reused pid is killed.
     os.kill(address.pid, signal.SIGTERM)
     end = time.monotonic() + 20
     while start_of(address.pid) == address.started:
         if time.monotonic() > end:
-            # Nothing is lost: each change was on disk before its caller had an answer. `reap` ends the machines.
+            # SIGKILL loses nothing, because every change is on disk before it is answered. `reap` ends the
+            # machines.
             os.kill(address.pid, signal.SIGKILL)
             end += 5
-        time.sleep(0.05)  # As in _start: another process ends in real time.
+        time.sleep(0.05)  # Another process, so this wait is real time.
     reap(folder)
     return True
 
 
 def _end_leftovers(folder: Path) -> bool:
     """
-    End the machines of a daemon that is dead, unless another command starts a new one just now.
+    End the machines of a dead daemon, unless another command is starting a new one.
 
     Return whether a machine still ran.
     """
@@ -212,7 +217,7 @@ def _end_leftovers(folder: Path) -> bool:
 
 def stop_if_idle() -> bool:
     """
-    Stop a local cloud that a deployment had started, once it holds no machine and nobody waits for one.
+    Stop a local cloud that a deployment had started, if it has no machine left and none is requested.
 
     Return whether it was stopped.
     """
@@ -224,17 +229,17 @@ def stop_if_idle() -> bool:
 
 
 def reap(folder: Path, *, disks: bool = False) -> bool:
-    """Kill what a dead daemon left running. Return whether a machine was."""
+    """Kill what a dead daemon left running; return whether a machine ran."""
     hosts = _hosts(folder, load_options(folder))
     running = hosts.reattach()
-    # A machine that has just been booted may have no pid file yet; its marker gives it away.
+    # A machine that has just booted may have no pid file yet, but its processes carry the marker.
     hosts.reap_all(disks=disks)
     return bool(running)
 
 
 def _hosts(folder: Path, options: Options) -> "MachineHosts":
-    """Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run."""
-    # Here, as most commands only ask the daemon: `status` starts without what runs machines.
+    """Return the hosts of the machines in *folder*. Raise LocalCloudError if their kind cannot run here."""
+    # Imported here: most commands only ask the daemon and need no machines.
     from orchestrator.emulator.machines.host_kinds import make_hosts
 
     settings = HostSettings(
@@ -244,7 +249,7 @@ def _hosts(folder: Path, options: Options) -> "MachineHosts":
 
 
 def reset() -> None:
-    """Stop the local cloud and delete everything it holds: machines, disks, buckets, settings."""
+    """Stop the local cloud and delete its machines, disks, buckets and settings."""
     folder = local_folder()
     stop()
     if (folder / "options.json").exists():
@@ -254,10 +259,10 @@ def reset() -> None:
 
 def environment(address: Address) -> dict[str, str]:
     """
-    Return the variables that point gcloud, Google's clients and tpuctl at the local cloud.
+    Return the variables that point gcloud, Google's clients and tpuctl to the local cloud.
 
-    What gcloud would ask any other host goes to a proxy that refuses it. Where machines cannot listen on
-    port 22, PATH begins with programs that know their port.
+    gcloud's requests to any other host go to a proxy that refuses them. If machines cannot listen on port 22,
+    PATH starts with an ssh and scp that know the port.
     """
     options = load_options(local_folder())
     variables = {
@@ -274,7 +279,7 @@ def environment(address: Address) -> dict[str, str]:
 
 
 def standard_port_opens(address_base: str) -> bool:
-    """Tell whether machines of this local cloud can listen on port 22 of their addresses."""
+    """Return whether machines of this local cloud can listen on port 22 of their addresses."""
     last = str(network_of(address_base).broadcast_address - 1)
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -287,10 +292,10 @@ def standard_port_opens(address_base: str) -> bool:
 
 def ssh_programs(folder: Path, address_base: str, ssh_port: int) -> Path:
     """
-    Write `ssh` and `scp` that find this cloud's machines at *ssh_port*; return the folder for PATH.
+    Write `ssh` and `scp` that use *ssh_port* for this cloud's machines; return the folder for PATH.
 
-    They hand on to the programs of the computer. A port on the command line outranks theirs, and the
-    user's own configuration holds as before.
+    They call the computer's own programs. A port on the command line takes precedence, and the user's
+    configuration applies.
     """
     programs = folder / "bin"
     programs.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The local cloud as a process: HTTP on loopback, time, machines, state on disk."""
+"""Run the local cloud as a process: HTTP on loopback, time, machines, state on disk."""
 
 import asyncio
 import contextlib
@@ -60,12 +60,12 @@ LONGEST_NAP = 1.0
 NO_TOOLS = Tools()
 MANY_FILES = 16384
 APIS = ("/v2/", "/compute/", "/v1/")
-"""Where the APIs are for which a machine needs the scope cloud-platform."""
+"""Path prefixes of APIs for which a machine needs the scope cloud-platform."""
 CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
 
 
 class Apps(NamedTuple):
-    """The three applications of a local cloud, each behind a listener of its own."""
+    """The three applications of a local cloud, each with a listener of its own."""
 
     clients: App
     storage: App
@@ -73,7 +73,7 @@ class Apps(NamedTuple):
 
 
 class Daemon:
-    """Run the local cloud of *folder*: state, machines, storage and their HTTP listeners."""
+    """The local cloud of *folder*: state, machines, storage and their HTTP listeners."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Daemon:
         secret_routes(
             self._router, self.cloud, Secrets(clock, settings.project_number, folder / "secrets.json")
         )
-        # What is tunnelled to Google's storage hosts may reach storage only, with the XML reads of TensorFlow.
+        # Tunnels to Google's storage hosts reach storage only, including the XML reads of TensorFlow.
         self._tunnelled, self._controls = Router(), Router()
         machines = Callers(self.cloud, self._machine_of, on_machine=True)
         inner = partial(dispatch, self._tunnelled, self.cloud)
@@ -157,28 +157,28 @@ class Daemon:
         )
 
     def _machine_of(self, peer: tuple[str, int]) -> str | None:
-        """Return the machine that holds the other end of a connection, None for none, "" when nobody knows."""
+        """Return the machine at the other end of a connection; None if it is none, "" if unknown."""
         holder = holder_of(peer, ("127.0.0.1", self._options.port))
         return "" if holder is None else self._hosts.machine_of(holder.inode)
 
     def _metadata_of(self, peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:
-        """Return the metadata server of the machine that holds one end of a connection; None for no machine."""
+        """Return the metadata server of the machine at one end of a connection; None if it is no machine."""
         holder = holder_of(peer, here)
         name = self._hosts.machine_of(holder.inode) if holder else None
         machine = self.cloud.machine(name) if name else None
         return (machine.address, self._options.metadata_port) if machine else None
 
     def halt(self) -> None:
-        """Ask the daemon to stop; from any thread."""
+        """Ask the daemon to stop; safe from any thread."""
         self._loop.call_soon_threadsafe(self._halt.set)
 
     @property
     def inside(self) -> Inside:
-        """Return what tells by a socket's inode whether it is held on a machine of this cloud."""
+        """Return a function that tells from a socket's inode whether a machine of this cloud holds it."""
         return self._hosts.holds
 
     def apps(self, executor: Executor | None = None) -> Apps:
-        """Return what is served: to clients, to machines that meant Google's storage, to `tpuctl local`."""
+        """Return the applications for clients, for machines that mean Google's storage, and for `tpuctl local`."""
         return Apps(
             asgi_app(self._answers(self._router), executor, lambda asked: refusal(asked, self._own_names)),
             asgi_app(
@@ -189,7 +189,7 @@ class Daemon:
         )  # fmt: skip
 
     def _answers(self, router: Router) -> Callable[[Request], Response]:
-        """Return what answers one request from *router*; a change is on disk before the caller gets the answer."""
+        """Return a function that answers requests by *router*; changes are on disk before the answer."""
 
         def answer(request: Request) -> Response:
             try:
@@ -203,52 +203,52 @@ class Daemon:
                     raise
                 response = Response.of({"error": error.as_dict()}, 400)
             self._save()
-            # The call may have planned an event that is due before the scheduler's nap ends.
+            # The call may have planned an event that is due before the scheduler wakes up.
             self._wake.set()
             return response
 
         return answer
 
     def _save(self) -> None:
-        # Request threads and the scheduler save: without the lock an older snapshot could replace a newer one.
+        # Request threads and the scheduler save; without a lock, an older snapshot could replace a newer one.
         with self._saving:
             version = self.cloud.version
             if version == self._saved:
                 return
-            # The version was read first: a change meanwhile is saved once more, never missed.
+            # The version is read before the snapshot: a change in between is saved again, never missed.
             private_file(self._folder / "state", self.cloud.snapshot())
             self._saved = version
 
     def _restore(self) -> None:
-        """Take up the state of the daemon before: machines that should run and do not are booted again."""
+        """Load the previous daemon's state, and boot machines that should run but do not."""
         state = self._folder / "state"
         if not state.exists():
-            # Without a state no machine is known: what runs or lies there belongs to a cloud that is gone.
+            # Without a state no machine is known, so what exists belongs to a cloud that was lost.
             self._hosts.reap_all(disks=True)
             return
         self.cloud.restore(state.read_bytes())
         for machine in self.cloud.machines():
             if self.cloud.machine_state(machine.id).running:
-                # One that still runs is left alone; its metadata server is new in any case.
+                # A machine that still runs continues; its metadata server is new in any case.
                 self._room.boot(machine)
 
     def _pass_time(self) -> None:
-        """Let the model's events happen when they are due."""
+        """Run the model's events when they are due."""
         while not self._over.is_set():
             try:
                 self.cloud.tick()
                 self._save()
                 due = self.cloud.next_due()
-            except Exception:  # One event that fails, or a full disk, does not stop the time of the rest.
+            except Exception:  # A failing event or a full disk must not stop the other events.
                 traceback.print_exc()
                 due = None
-            # A nap that ends a moment too early would find nothing due, and begin again at once.
+            # Not shorter than the time to the next event, or the loop would find nothing due and spin.
             nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))
             self._wake.wait(nap + 0.001)
             self._wake.clear()
 
     async def serve(self, listener: OwnerSocket) -> None:
-        """Serve until halted, then stop every machine."""
+        """Serve until stopped, then stop every machine."""
         executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="request")
         sockets = (
             listener, unix_listening(self._folder, STORAGE), unix_listening(self._folder, CONTROL)
@@ -266,7 +266,7 @@ class Daemon:
             ]
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._halt.set)
-            # Last: whoever finds the file may connect at once. With it `local start` returns.
+            # Last: whoever finds this file may connect, and `local start` returns.
             write_address(self._folder, self._address())
             await self._halt.wait()
             for each in servers:
@@ -274,10 +274,10 @@ class Daemon:
             await asyncio.gather(*serving)
         self._over.set()
         self._wake.set()
-        # First the time, then the machines: an event that comes due meanwhile could boot one again.
+        # First the events, then the machines: an event due meanwhile could boot a machine again.
         await asyncio.to_thread(time.join)
         await asyncio.to_thread(self._hosts.reap_all)
-        # After the machines: a guest whose metadata server ends takes the daemon for dead.
+        # After the machines: a guest whose metadata server closes concludes that the daemon is dead.
         await self._room.metadata.close()
         await self._proxy.close()
         await self._relay.close()
@@ -298,11 +298,11 @@ class Daemon:
 
 
 async def run(folder: Path, tools: Tools, *, on_demand: bool) -> None:
-    """Run the daemon of *folder*; raise OSError when its port is taken."""
+    """Run the daemon of *folder*. Raise OSError if its port is taken."""
     options = load_options(folder)
     save_options(folder, options)
     _allow_many_connections()
-    # Before anything is made: a second daemon on this folder ends here, and touches no machine.
+    # Before anything else: a second daemon on this folder ends here and touches no machine.
     listener = listening("127.0.0.1", options.port)
     check_sight(listener)
     daemon = Daemon(folder, options, asyncio.get_running_loop(), tools, on_demand=on_demand)
@@ -311,7 +311,7 @@ async def run(folder: Path, tools: Tools, *, on_demand: bool) -> None:
 
 
 def _allow_many_connections() -> None:
-    """Raise the number of open files where it is low: a tunnel takes five."""
+    """Raise the limit of open files, since a tunnel needs five."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -324,5 +324,5 @@ if __name__ == "__main__":
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        traceback.print_exc()  # whoever started it shows the last line
+        traceback.print_exc()  # the process that started it shows the last line
         sys.exit(PORT_TAKEN)

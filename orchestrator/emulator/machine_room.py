@@ -1,4 +1,4 @@
-"""Put machines and their metadata servers together, as the model asks for them."""
+"""Connect machines and their metadata servers, as the model requests them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,9 +13,9 @@ from orchestrator.emulator.state.world import LocalCloud
 
 class MachineRoom:
     """
-    Implement Hosts: each machine gets its metadata address before it boots and loses it after it is gone.
+    Implements Hosts: a machine has its metadata address from before its boot until after its end.
 
-    Calls come from request threads, never from the loop's own.
+    Call it from request threads, never from the loop's own.
     """
 
     def __init__(self, hosts: MachineHosts, loop: asyncio.AbstractEventLoop) -> None:
@@ -26,7 +26,7 @@ class MachineRoom:
         self.cloud: LocalCloud | None = None
 
     def boot(self, machine: Machine) -> None:
-        # Before the boot: the guest asks for its attributes at once, and ends when nobody serves them.
+        # Before the boot: the guest reads its attributes at once, and exits if they are not served.
         if machine.id not in self._served:
             ports = (self._hosts.settings.metadata_port, *self._hosts.metadata_ports)
             self._wait(self.metadata.start(machine.address, *ports))

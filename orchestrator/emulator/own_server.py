@@ -1,4 +1,4 @@
-"""Speak to a local cloud of this user only: its port may be another user's once it has ended."""
+"""Connect only to a local cloud of this user; after its end another user may own the port."""
 
 import socket
 import time
@@ -14,23 +14,23 @@ from orchestrator.emulator.machines.socket_owner import held_for_us
 from orchestrator.errors import TransientError
 
 LOOK_SECONDS = 0.01
-"""Seconds between checks of who takes a connection."""
+"""Seconds between two checks of who accepts a connection."""
 
 
 def adapter_for(address: Address) -> "OwnServer | None":
-    """Return what requests to the local cloud go by; None on its machines, which may not see whose a server is."""
+    """Return the adapter for requests to the local cloud; None on its machines, which may not see owners."""
     return OwnServer() if address.pid else None
 
 
 class OwnServer(HTTPAdapter):
     """
-    Send requests to servers of this user and of root; another user's gets no byte.
+    Sends requests to servers of this user and of root only; another user's gets no byte.
 
-    Where nobody takes a connection, it ends after the seconds that a request has for connecting.
+    If a connection is not accepted, it fails after the request's connect timeout.
     """
 
     def init_poolmanager(self, *words: Any, **named: Any) -> None:
-        """Check each new connection."""
+        """Use connections that check the server."""
         super().init_poolmanager(*words, **named)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool}
 
@@ -45,7 +45,7 @@ class _Connection(HTTPConnection):
             raise
 
     def _look(self) -> None:
-        """Raise TransientError for another user's server, before anything was sent, and OSError."""
+        """Raise TransientError for another user's server, before anything is sent; or OSError."""
         limit = self.timeout if isinstance(self.timeout, int | float) else socket.getdefaulttimeout()
         end = time.monotonic() + (30.0 if limit is None else limit)
         while (ours := held_for_us(self.sock)) is None:

@@ -1,4 +1,4 @@
-"""What one local cloud was started with, stored in its folder so that the next start is the same."""
+"""Store the options of a local cloud in its folder, so that the next start uses them too."""
 
 import hashlib
 import json
@@ -18,29 +18,29 @@ from orchestrator.private_folders import private_file, private_folder
 
 LOWEST_PORT = 10_000
 USUAL_LOWEST_GIVEN = 32_768
-"""Where Linux begins to give ports to outgoing connections unless somebody has changed it."""
+"""Linux's default start of the port range for outgoing connections."""
 LOWEST_NETWORK, NETWORKS = 64, 128
 LOOPBACK, LISTENING = 127, "0A"
 PACKAGE_LOCK = {"instant": 3.0, "scaled": 6.0, "realistic": 240.0}
-"""Seconds by latency profile."""
+"""Seconds that dpkg is locked at a first boot, by latency profile."""
 PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port", "iap_port")
 PORT_TAKEN = 98
-"""Exit status of a daemon that found one of them taken; Linux's number of that error."""
+"""Exit status of a daemon whose port is taken (Linux's EADDRINUSE)."""
 
 
 @dataclass(frozen=True)
 class Options:
     """
-    Hold the settings of one local cloud (file `options.json`).
+    The options of one local cloud (file `options.json`).
 
-    *notice* is the time in seconds from the warning to the kill; the latency profile's when None.
-    *object_interval* is the time in seconds that must lie between two changes of one object, *policy_delay*
-    how long a change of a bucket's policy takes to count; the profile's when None. Without *seed*
-    the ids of resources are this cloud's own. *package_lock* is for how many seconds of its first boot a
-    machine's dpkg is locked; the profile's when None. *python* is the version of all machines; their images'
-    when empty. *absent* names what images lack. *quota* entries read `ID@PLACE=LIMIT`, for example
-    `CPUS@us-central1=8`; what they do not name is as in a new project, or without *fresh_project* unlimited.
-    *reservations* entries read `NAME@ZONE=TYPE`. The ports are chosen once.
+    *notice* is the time in seconds from the notice to the kill; None means the latency profile's.
+    *object_interval* is the minimum time in seconds between two changes of one object, *policy_delay* the
+    time until a change of a bucket's policy applies; None means the profile's. Without *seed*, resource ids
+    are specific to this cloud. *package_lock* is how many seconds of its first boot a machine's dpkg is
+    locked; None means the profile's. *python* is the version on all machines, "" the images' own. *absent*
+    names what images lack. *quota* entries read `ID@PLACE=LIMIT`, for example `CPUS@us-central1=8`; other
+    quotas are those of a new project or, without *fresh_project*, unlimited. *reservations* entries read
+    `NAME@ZONE=TYPE`. The ports are chosen once.
     """
 
     cloud_id: str = ""
@@ -73,17 +73,17 @@ class Options:
 
     @property
     def package_lock_seconds(self) -> float:
-        """Return for how many seconds dpkg is locked: minutes on a real machine (docs/facts.md 5.5)."""
+        """Return how many seconds dpkg is locked; minutes on a real machine (docs/facts.md 5.5)."""
         return PACKAGE_LOCK.get(self.latency, 0.0) if self.package_lock is None else self.package_lock
 
     @property
     def policy_seconds(self) -> float:
-        """Return after how many seconds a change of a bucket's policy counts: minutes on a real one."""
+        """Return the seconds until a change of a bucket's policy applies; minutes on the real service."""
         usual = PROFILES[self.latency].policy if self.latency in PROFILES else 0.0
         return usual if self.policy_delay is None else self.policy_delay
 
     def cloud_settings(self) -> CloudSettings:
-        """Return the model's settings; raise LocalCloudError for a profile or quota that makes no sense."""
+        """Return the model's settings. Raise LocalCloudError for an unknown profile or an invalid quota."""
         if self.latency not in PROFILES:
             raise LocalCloudError(
                 f"there is no latency profile {self.latency!r}", hint=f"choose one of {', '.join(PROFILES)}"
@@ -91,7 +91,8 @@ class Options:
         latency = PROFILES[self.latency]
         return CloudSettings(
             project=self.project,
-            # Numeric ids name host keys in gcloud's known_hosts: those of another local cloud were refused.
+            # Derived from the cloud's id: gcloud's known_hosts is keyed by numeric instance ids, so equal ids
+            # of two local clouds would make it refuse host keys.
             seed=int(self.cloud_id or "0", 16) if self.seed is None else self.seed,
             latency=latency if self.notice is None else replace(latency, notice=self.notice),
             quotas=dict(_quota(entry) for entry in self.quota),
@@ -137,7 +138,7 @@ def _quota(entry: str) -> tuple[tuple[str, str], int]:
 
 
 def load_options(folder: Path) -> Options:
-    """Return the options stored in *folder*, completed by an id, free ports and an address range of its own."""
+    """Return the options stored in *folder*, completed by an id, free ports and an own address range."""
     try:
         body: dict[str, Any] = json.loads((folder / "options.json").read_text())
         lists = {key: tuple(value) for key, value in body.items() if isinstance(value, list)}
@@ -154,9 +155,9 @@ def load_options(folder: Path) -> Options:
 
 def free_network(folder: Path) -> str:
     """
-    Return the base of an address range of loopback: the folder's own, or the next where nobody listens.
+    Return the base of a loopback address range: the folder's own, else the next one without listeners.
 
-    Machines of two clouds in one range would meet at port 22.
+    Machines of two clouds in the same range would collide at port 22.
     """
     first = hashlib.sha256(str(folder).encode()).digest()[0] % NETWORKS
     taken = _listening_networks()
@@ -165,7 +166,7 @@ def free_network(folder: Path) -> str:
 
 
 def _listening_networks() -> set[int]:
-    """Return the second byte of each loopback address at which somebody listens (proc(5), /proc/net/tcp)."""
+    """Return the second byte of each loopback address with a listener (proc(5), /proc/net/tcp)."""
     try:
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     except OSError:
@@ -182,15 +183,15 @@ def save_options(folder: Path, options: Options) -> None:
 
 
 def without_ports(options: Options) -> Options:
-    """Return the options of a cloud that has yet to choose its ports."""
+    """Return the options without ports, so that new ones are chosen."""
     return Options(**{**vars(options), **dict.fromkeys(PORTS, 0)})
 
 
 def free_ports(count: int) -> list[int]:
     """
-    Return ports of loopback that are free now, and that the system gives to no outgoing connection.
+    Return free loopback ports outside of the range for outgoing connections.
 
-    One of those could be taken between this look and the start of the server, or while a cloud is stopped.
+    A port in that range could be taken before the server starts, or while a cloud is stopped.
     """
     taken: list[socket.socket] = []
     try:
@@ -198,7 +199,7 @@ def free_ports(count: int) -> list[int]:
             one = socket.socket()
             try:
                 one.bind(("127.0.0.1", LOWEST_PORT + secrets.randbelow(_lowest_given() - LOWEST_PORT)))
-                # Bound until all are chosen: otherwise the same port could come twice.
+                # Kept bound until all are chosen, or the same port could be returned twice.
                 taken.append(one)
             except OSError:
                 one.close()
@@ -209,7 +210,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _lowest_given() -> int:
-    """Return the lowest port of outgoing connections (ip(7), ip_local_port_range), at least some thousands."""
+    """Return the lowest port for outgoing connections (ip(7), ip_local_port_range), with a minimum."""
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError):

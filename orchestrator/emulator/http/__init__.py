@@ -1,1 +1,1 @@
-"""The HTTP of Google's APIs, a thin skin over `state`: routes, shapes, metadata servers, proxies."""
+"""Serve Google's APIs over HTTP, as a thin layer over `state`: routes, shapes, metadata servers, proxies."""

@@ -1,4 +1,4 @@
-"""The control routes that `tpuctl local` uses: /_local/..."""
+"""Serve the control routes of `tpuctl local`: /_local/..."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -18,9 +18,9 @@ def admin_routes(
     images: Sequence[Mapping[str, str]] = (),
 ) -> None:
     """
-    Register status, preempt, kill, state, fault and stop; *refused* counts what the proxy kept machines from.
+    Register status, preempt, kill, state, fault and stop.
 
-    *images* says what the machines of each kind have.
+    *refused* counts requests that the proxy refused; *images* describes the machines of each kind.
     """
 
     def status(request: Request) -> Response:
@@ -71,7 +71,7 @@ def _done(act: Callable[[Mapping[str, Any]], None], request: Request) -> Respons
 
 
 def asdict_text(fault: object) -> str:
-    """Return a fault as `tpuctl local fault` takes it."""
+    """Return a fault in the form that `tpuctl local fault` accepts."""
     kind = getattr(fault, "kind", None)
     case = getattr(fault, "case", "")
     return str(case or getattr(kind, "value", kind))

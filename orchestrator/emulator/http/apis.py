@@ -1,4 +1,4 @@
-"""The APIs that every local cloud serves, on one router: TPUs, Compute Engine, Cloud Storage."""
+"""Put the APIs of every local cloud on one router: TPUs, Compute Engine, Cloud Storage."""
 
 from orchestrator.emulator.http.compute import compute_routes
 from orchestrator.emulator.http.dispatch import dispatch
@@ -11,7 +11,7 @@ from orchestrator.emulator.state.world import LocalCloud
 
 
 def served(cloud: LocalCloud, storage: Storage, accounts: Accounts = nobody) -> Router:
-    """Return a router with all routes; *accounts* tells which account makes a request."""
+    """Return a router with all routes; *accounts* returns the account of a request."""
     own = Router()
     tpu_routes(own, cloud)
     compute_routes(own, cloud)

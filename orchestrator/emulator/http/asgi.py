@@ -22,9 +22,9 @@ def asgi_app(
     refuse: Callable[[Request], Response | None] = lambda _: None,
 ) -> App:
     """
-    Return an ASGI application whose answers come from *answer*, called in a thread.
+    Return an ASGI application that calls *answer* in a thread.
 
-    What *refuse* says of a request without its body is the answer: the body is not read then.
+    *refuse* may answer a request by its head; its body is then not read.
     """
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -33,15 +33,15 @@ def asgi_app(
             pieces = await _body(receive)
             if pieces is None:
                 return
-            # Handlers block: they take locks, wait for injected latencies and start processes.
+            # In a thread, since handlers take locks, wait for injected latencies and start processes.
             response = await loop.run_in_executor(executor, answer, _request(scope, pieces))
-        # TensorFlow compares names letter by letter with those that Google sends, such as Location.
+        # TensorFlow compares header names case-sensitively with Google's, such as Location.
         headers = [(k.title().encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
         if response.status not in WITHOUT_BODY and "content-length" not in response.headers:
             headers.append((b"content-length", str(len(response.body)).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         if response.source is not None:
-            # It returns when the client has left: nothing more is read for it then.
+            # Done when the client disconnects, after which no more pieces are read.
             gone = asyncio.ensure_future(receive())
             while not gone.done() and (
                 piece := await loop.run_in_executor(executor, next, response.source, b"")
@@ -55,7 +55,7 @@ def asgi_app(
 
 def server(app: App) -> uvicorn.Server:
     """Return a server of *app* for a socket that already listens."""
-    # No header may say who the client is: a machine could name the user's connection.
+    # No proxy headers: a machine could name the user's connection as its own.
     config = uvicorn.Config(
         app, log_level="error", lifespan="off", ws="none", proxy_headers=False, timeout_graceful_shutdown=2
     )
@@ -63,7 +63,7 @@ def server(app: App) -> uvicorn.Server:
 
 
 async def _body(receive: Receive) -> list[bytes] | None:
-    """Collect the pieces of the request's body; None when the client has left."""
+    """Return the pieces of the request's body, None if the client has disconnected."""
     pieces = []
     more = True
     while more:

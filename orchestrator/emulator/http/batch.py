@@ -1,4 +1,4 @@
-"""Several requests in one multipart/mixed body, as gcloud sends them: with CRLF or with bare LF."""
+"""Answer several requests in one multipart/mixed body, as gcloud sends them, with CRLF or LF."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _BOUNDARY = re.compile(r"""boundary=["']?([^"';]+)["']?""")
 
 
 def answer_batch(request: Request, dispatch: Callable[[Request], Response], most: int = 100) -> Response:
-    """Answer every request of a batch by itself, in order; *most* is how many the API takes."""
+    """Answer every request of a batch in order; *most* is the API's limit. Raise 400 beyond it."""
     found = parts(request.headers.get("content-type", ""), request.body)
     if len(found) > most:
         raise invalid(f"The batch has {len(found)} requests; at most {most} are allowed.")
@@ -27,7 +27,7 @@ def answer_batch(request: Request, dispatch: Callable[[Request], Response], most
 
 
 def _inner(content: bytes, outer: Request) -> Request:
-    """Parse one request, whose target may be a whole URL; it comes from who sent the *outer* one."""
+    """Parse one request, whose target may be a whole URL; peer and credentials are those of *outer*."""
     line, _, rest = content.lstrip().partition(b"\n")
     words = line.decode("latin-1").split()
     if len(words) < 2:
@@ -52,7 +52,7 @@ def _as_http(response: Response) -> bytes:
 
 
 def parts(content_type: str, body: bytes) -> list[Part]:
-    """Return (headers in lower case, content) of each part; raise 400 for a body that has none."""
+    """Return (lower-case headers, content) of each part. Raise 400 for a body without parts."""
     match = _BOUNDARY.search(content_type)
     if match is None:
         raise invalid("A multipart body needs a boundary in its Content-Type.")
@@ -63,7 +63,7 @@ def parts(content_type: str, body: bytes) -> list[Part]:
 
 
 def _spans(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of what stands between two boundary lines, without their line ends."""
+    """Yield start and end of the text between two boundary lines, without line ends."""
     start: int | None = None
     at = body.find(mark)
     while at >= 0:
@@ -80,7 +80,7 @@ def _spans(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
 
 
 def split_head(text: bytes) -> Part:
-    """Split header lines from the content behind the first empty line."""
+    """Split header lines from the content after the first empty line."""
     match = re.search(rb"(?:^|\r?\n)\r?\n", text)
     head, content = (text[: match.start()], text[match.end() :]) if match else (text, b"")
     lines = (line.partition(":") for line in head.decode("latin-1").splitlines() if ":" in line)

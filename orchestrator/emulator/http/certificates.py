@@ -1,4 +1,4 @@
-"""Certificates with which the local cloud answers as Google's storage hosts, for this computer's machines only."""
+"""Make certificates for Google's storage hosts, which only this computer's local machines trust."""
 
 import datetime as dt
 import os
@@ -23,9 +23,9 @@ OWN_BUNDLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 @dataclass(frozen=True)
 class Certificates:
     """
-    Hold the throw-away authority's certificate, and the file with the certificate and key of the hosts.
+    The certificate of a temporary authority, and the file with the hosts' certificate and key.
 
-    The authority's key is never stored: it signs once, for names below googleapis.com only.
+    The authority's key is never stored; it signs once, for names below googleapis.com only.
     """
 
     authority: bytes
@@ -33,9 +33,9 @@ class Certificates:
 
     def bundle(self) -> bytes:
         """
-        Return what machines trust: the authorities of this computer and the throw-away one, as PEM.
+        Return the certificates that machines trust, as PEM: this computer's authorities and the temporary one.
 
-        CURL_CA_BUNDLE names it, and requests and pip obey that variable too, so they need the others.
+        CURL_CA_BUNDLE names the file, which requests and pip obey too, so it needs the others.
         """
         return b"\n".join([_public_authorities().rstrip(b"\n"), self.authority])
 
@@ -48,12 +48,12 @@ class Certificates:
 
 
 def certificates(folder: Path) -> Certificates:
-    """Return the certificates kept in *folder*; created again when missing, unreadable or near their end."""
+    """Return the certificates in *folder*; create them if missing, unreadable or about to expire."""
     authority, served = folder / "authority.pem", folder / "storage-hosts.pem"
     if not (_lasts(authority) and _lasts(served)):
         private_folder(folder)
         ours, theirs = _make()
-        # Written in this order: with the second file in place, both are of one making.
+        # In this order: once the second file exists, both belong together.
         served.unlink(missing_ok=True)
         private_file(authority, ours)
         private_file(served, theirs)
@@ -121,7 +121,7 @@ def _named(text: str) -> x509.Name:
 
 
 def _public_authorities() -> bytes:
-    """Return the authorities that this computer trusts: named by a variable, the system's, else certifi's."""
+    """Return this computer's authorities: named by a variable, the system's, else certifi's."""
     named = [os.environ.get(name) for name in OWN_BUNDLES]
     for path in (*named, ssl.get_default_verify_paths().cafile):
         if path and Path(path).is_file():

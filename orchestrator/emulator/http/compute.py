@@ -43,7 +43,7 @@ def _changes(cloud: LocalCloud) -> Table:
     vms, change, net, disks = cloud.compute, cloud.changes, cloud.network, cloud.compute.disks
 
     def do(act: Callable[..., Operation], shape: Shape | None = None) -> Callable[[Call], Response]:
-        """Call *act* with the place and name in the path; with a *shape*, the body is one argument more."""
+        """Wrap *act* as a call with the place and name in the path; *shape* adds the body as an argument."""
 
         def changed(call: Call) -> Operation:
             where = [part for part in (call.zone, call.name) if part]
@@ -124,14 +124,14 @@ def _operations(cloud: LocalCloud) -> Table:
 
 
 def _once(cloud: LocalCloud, call: Call, act: Callable[[], Operation]) -> Response:
-    """Answer a call that changes something; the same requestId gives the same operation again."""
+    """Answer a changing call; a repeated requestId returns the same operation."""
     name, request_id = f"{call.request.method} {call.request.path}", call.request.query.get("requestId", "")
     operation = once(cloud.kernel, name, request_id, body_of(call.request), act, vm_rules.invalid)
     return Response.of(operation_json(cloud.settings.project, operation))
 
 
 def _insert_several(cloud: LocalCloud, call: Call) -> Response:
-    """Answer instances.bulkInsert. Numbers of 64 bit may come as numbers or as text."""
+    """Answer instances.bulkInsert, whose 64-bit numbers may be numbers or text."""
     body = body_of(call.request)
     counts = {key: str(body[key]) for key in ("count", "minCount") if isinstance(body.get(key), int)}
     body = {**body, **counts}
@@ -140,7 +140,7 @@ def _insert_several(cloud: LocalCloud, call: Call) -> Response:
 
 
 class VmRequests:
-    """Answer what reads a VM."""
+    """Answers calls that read a VM."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
@@ -160,7 +160,7 @@ class VmRequests:
 
     def serial(self, call: Call) -> Response:
         """
-        Answer instances.getSerialPortOutput for port 1: the last MiB is kept.
+        Answer instances.getSerialPortOutput for port 1, of which the last MiB is kept.
 
         A negative start counts from the end.
         """
@@ -174,7 +174,7 @@ class VmRequests:
         return Response.of({**shown, "contents": text, "start": str(start), "next": str(len(printed))})
 
     def guest_attributes(self, call: Call) -> Response:
-        """Answer instances.getGuestAttributes; nothing under the path is a 404."""
+        """Answer instances.getGuestAttributes; 404 if there is nothing at the path."""
         vm = self._cloud.compute.get(call.zone, call.name)
         constraints.check_guest_attributes(self._cloud.kernel, compute=True)
         query = call.request.query.get("queryPath") or call.request.query.get("variableKey", "")
@@ -188,7 +188,7 @@ class VmRequests:
 
 
 class OperationRequests:
-    """Answer get, list and wait in each scope."""
+    """Answers get, list and wait of operations in each scope."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
@@ -213,7 +213,7 @@ class OperationRequests:
         return aggregated(call.request, "operations", path, dict(scopes))
 
     def wait(self, call: Call) -> Response:
-        """Answer wait: return when the operation is done, or after two minutes in whatever state."""
+        """Answer wait: return when the operation is done, or after two minutes in its present state."""
         found = self._find(_scope(call.zone, call.region), call.name)
         clock, cloud = self._cloud.clock, self._cloud
         ends = clock.now() + _LONGEST_WAIT

@@ -1,4 +1,4 @@
-"""Resources of Compute Engine that are read: projects, zones, regions, machine types, images, networks, disks."""
+"""Serve read-only resources of Compute Engine: projects, zones, regions, types, images, networks, disks."""
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 class Collection(Generic[T]):
     """
-    Answer get, list and aggregatedList of one *kind* of resources.
+    Answers get, list and aggregatedList of one *kind* of resources.
 
-    They lie *within* `zones`, `regions`, `global`, or directly in the project (empty). *found* returns those
-    of a zone or region by name, *show* makes one as JSON.
+    They are *within* `zones`, `regions`, `global`, or the project itself (""). *found* returns those of a
+    zone or region by name, *show* converts one to JSON.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Collection(Generic[T]):
         return listed(call.request, self._kind, self._path(place), items)
 
     def everywhere(self, call: Call) -> Response:
-        """Answer aggregatedList, by zone or region."""
+        """Answer aggregatedList by zone or region."""
         places = tables.zones() if self._within == "zones" else tables.regions()
         key = f"{self._kind}s"
         path = f"projects/{self._cloud.settings.project}/aggregated/{key}"
@@ -80,7 +80,7 @@ class Collection(Generic[T]):
 
 
 class ComputeCatalog:
-    """Hold the collections that follow from the tables and the project, and what else is only read."""
+    """The collections that follow from the tables and the project, and other read-only calls."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
@@ -118,7 +118,7 @@ class ComputeCatalog:
         return Response.of({**shown, **account, "commonInstanceMetadata": {"kind": "compute#metadata"}})
 
     def images(self, call: Call) -> Response:
-        """Answer images.list; the project of the local cloud has none of its own."""
+        """Answer images.list; the local cloud's project has no images of its own."""
         known = () if call.project == self._cloud.settings.project else vm_rules.families_of(call.project)
         found = [_image(call.project, vm_rules.image_of_family(call.project, one), one) for one in known]
         return listed(call.request, "image", f"projects/{call.project}/global/images", found)
@@ -130,7 +130,7 @@ class ComputeCatalog:
         return Response.of(_image(call.project, call.name, vm_rules.family_of_image(call.project, call.name)))
 
     def effective_firewalls(self, call: Call) -> Response:
-        """Answer networks.getEffectiveFirewalls; the local cloud has no policies above a network's own rules."""
+        """Answer networks.getEffectiveFirewalls; the local cloud has only the network's own rules."""
         self.networks.get(call)
         return Response.of({"firewalls": [self._rule("", one) for one in self._cloud.network.firewalls()]})
 
@@ -140,7 +140,7 @@ class ComputeCatalog:
         return named_resource("zone", path, _id(zone), region=region, status="UP", description=zone)
 
     def _region(self, _: str, region: str) -> Shown:
-        """Return a region, with the use of its CPUS quota where it has one."""
+        """Return a region, with the usage of its CPUS quota if it has one."""
         zones = [link(f"{self._own}/zones/{z}") for z in tables.zones() if tables.region_of(z) == region]
         limit = self._cloud.settings.quotas.get(("CPUS", region))
         used = 0 if limit is None else vm_rules.cpus_in_use(self._cloud.kernel, region)

@@ -1,4 +1,4 @@
-"""VMs, disks and operations as Compute Engine writes them."""
+"""Convert VMs, disks and operations to Compute Engine's JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def link(path: str) -> str:
 
 
 def named_resource(kind: str, path: str, numeric_id: int, **fields: object) -> dict[str, Any]:
-    """Return what all resources have in common, plus *fields*."""
+    """Return the fields common to all resources, plus *fields*."""
     common = {"kind": f"compute#{kind}", "id": str(numeric_id), "name": path.rsplit("/", 1)[-1]}
     return {**common, "selfLink": link(path), **fields}
 
@@ -107,7 +107,7 @@ def _attached(instance: Instance, index: int, disks: Mapping[tuple[str, str], Di
 
 
 def disk_json(project: str, disk: Disk, users: Sequence[str]) -> dict[str, Any]:
-    """Return a Disk and who has it."""
+    """Return a Disk and its users."""
     zone = f"projects/{project}/zones/{disk.zone}"
     return named_resource(
         "disk",
@@ -126,7 +126,7 @@ def disk_json(project: str, disk: Disk, users: Sequence[str]) -> dict[str, Any]:
 
 
 def operation_json(project: str, operation: Operation) -> dict[str, Any]:
-    """Return an Operation: RUNNING, or DONE with the three error fields when it failed."""
+    """Return an Operation: RUNNING, or DONE, with the three error fields if it failed."""
     path = f"projects/{project}/{operation.scope}/operations/{operation.name}"
     shown = named_resource(
         "operation",

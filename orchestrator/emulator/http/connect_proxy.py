@@ -1,9 +1,9 @@
 """
-The way out of a machine: a loopback CONNECT proxy behind which storage is the local cloud's own.
+Proxy a machine's connections: a CONNECT proxy on loopback behind which storage is the local cloud's.
 
-TensorFlow has Google's host names compiled in, but takes https_proxy and CURL_CA_BUNDLE (docs/facts.md 6.4).
-A tunnel to one of these hosts ends here: its TLS is taken off, and its bytes go to the local cloud, but for one
-header: TensorFlow sends `Transfer-Encoding: identity`. RFC 2616 had it, RFC 9112 has not, and h11 refuses it.
+TensorFlow has Google's host names compiled in, but obeys https_proxy and CURL_CA_BUNDLE (docs/facts.md 6.4).
+A tunnel to one of these hosts ends here: its TLS is removed and its bytes go to the local cloud, except one
+header, `Transfer-Encoding: identity` from TensorFlow. RFC 2616 had it, RFC 9112 has not, and h11 refuses it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from orchestrator.emulator.http.certificates import STORAGE_HOSTS
 from orchestrator.emulator.machines.socket_owner import End, Inside, listening
 
 LOOPBACK = "127.0.0.1"
-LINGER_SECONDS = 300.0  # for the other direction, once one has ended
+LINGER_SECONDS = 300.0  # for the other direction, after one has ended
 BLOCK = 64 * 1024
 MOST_HOSTS = 1000
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -36,13 +36,13 @@ LONGEST_HEAD = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS = 30.0
 GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal", "pkg.dev", "gcr.io")
 METADATA = ("fd20:ce::254", "fd00:ec2::254")
-"""Metadata servers by IPv6 (cloud.google.com/compute/docs/metadata/querying-metadata; AWS IMDS)."""
+"""IPv6 addresses of metadata servers (cloud.google.com/compute/docs/metadata/querying-metadata; AWS IMDS)."""
 METADATA_NAMES = ("metadata.google.internal", "169.254.169.254")
 HOP = (b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization")
 
 
 class RefusedError(Exception):
-    """Answer with *status* and a *reason* of one line."""
+    """A refusal with an HTTP *status* and a *reason* of one line."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -50,7 +50,7 @@ class RefusedError(Exception):
         self.reason = reason
 
     def encode(self) -> bytes:
-        """Return the response. The reason is also in the status line: most clients show no more than that."""
+        """Return the response; the reason is in the status line too, since most clients show only that."""
         body = f"tpuctl local cloud: {self.reason}\n".encode("ascii", "replace")
         head = f"HTTP/1.1 {self.status} {self.reason}\r\nContent-Type: text/plain\r\n"
         more = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -60,9 +60,9 @@ class RefusedError(Exception):
 @dataclass(frozen=True)
 class Target:
     """
-    Name where a client wants to go; *host* in lower case, without brackets.
+    Where a client wants to connect; *host* in lower case, without brackets.
 
-    *head* is the request to send there first; with none the client asks for a tunnel.
+    *head* is the request to send there first; "" for a tunnel.
     """
 
     host: str
@@ -71,22 +71,22 @@ class Target:
 
     @property
     def is_storage(self) -> bool:
-        """Say whether the local cloud answers in its place."""
+        """Return whether the local cloud answers in its place."""
         return self.host in STORAGE_HOSTS and self.port == 443 and not self.head
 
     @property
     def is_metadata(self) -> bool:
-        """Say whether it is the metadata server, by plain HTTP as it is served."""
+        """Return whether it is the metadata server, over plain HTTP."""
         return self.host in METADATA_NAMES and self.port == 80 and bool(self.head)
 
     @property
     def is_google(self) -> bool:
-        """Say whether it is one of Google's services, which no rehearsal may reach."""
+        """Return whether it is a Google service, which no rehearsal may reach."""
         return any(self.host == name or self.host.endswith(f".{name}") for name in GOOGLE)
 
     @property
     def is_loopback(self) -> bool:
-        """Say whether it is on this computer: not all clients leave these out as no_proxy says."""
+        """Return whether it is on this computer; some clients use the proxy for it despite no_proxy."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -94,14 +94,14 @@ class Target:
 
 
 def is_link_local(address: str) -> bool:
-    """Say whether *address* is where a cloud shows a machine its own metadata and tokens."""
+    """Return whether *address* is one at which clouds give a machine its own metadata and tokens."""
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None)
     return (mapped or found).is_link_local or str(found) in METADATA
 
 
 async def read_target(reader: asyncio.StreamReader) -> Target | None:
-    """Read the request's head and return its target; None when the client has left. Raises RefusedError."""
+    """Read the request's head and return its target, None if the client disconnected. Raise RefusedError."""
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
     except asyncio.LimitOverrunError:
@@ -112,7 +112,7 @@ async def read_target(reader: asyncio.StreamReader) -> Target | None:
 
 
 def target_of(head: bytes) -> Target:
-    """Return the target of `CONNECT HOST:PORT`, or of plain HTTP with a whole URL. Raises RefusedError."""
+    """Parse `CONNECT HOST:PORT`, or plain HTTP with a whole URL. Raise RefusedError."""
     lines = head.split(b"\r\n")
     words = lines[0].decode("latin-1").split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -130,17 +130,17 @@ def target_of(head: bytes) -> Target:
     path = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
     first = f"{words[0]} {path} {words[2]}".encode("latin-1")
     passed = [line for line in lines[1:-2] if line.partition(b":")[0].strip().lower() not in HOP]
-    # One request for each connection: the next one of this client may be for another host.
+    # One request for each connection, because the client's next one may be for another host.
     return Target(host, port, b"\r\n".join([first, *passed, b"Connection: close", b"", b""]))
 
 
 class ConnectProxy:
     """
-    Serve two ports of 127.0.0.1: the closed one leads to storage only, the open one also to foreign hosts.
+    Two ports on 127.0.0.1: the closed one leads to storage only, the open one to foreign hosts too.
 
-    *storage* connects to the local cloud's storage. *metadata* returns the metadata server of the
-    machine that holds a connection, named by its two ends. *refused* counts refused targets.
-    All methods belong to the event loop's thread.
+    *storage* connects to the local cloud's storage. *metadata* returns the metadata server of the machine
+    that holds a connection, given its two ends. *refused* counts refused targets. All methods belong to the
+    event loop's thread.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class ConnectProxy:
         self.refused: Counter[str] = Counter()
 
     async def start(self, closed_port: int, open_port: int) -> None:
-        """Listen. Raises OSError when a port is taken; then none is held."""
+        """Listen on both ports. Raise OSError, with neither port held, if one is taken."""
         try:
             await self._listen(0, self._uncover, ssl=self._context, ssl_handshake_timeout=HEAD_SECONDS)
             self._inner_port = int(self._servers[0].sockets[0].getsockname()[1])
@@ -193,7 +193,7 @@ class ConnectProxy:
         self._servers.append(server)
 
     async def _serve(self, reader: Reader, writer: Writer, *, outside: bool) -> None:
-        """Serve one client: a tunnel, or an answer that says why not."""
+        """Serve one client: a tunnel, or an answer with the reason for the refusal."""
         try:
             target = await read_target(reader)
             if target is None:
@@ -213,13 +213,13 @@ class ConnectProxy:
         await _join((reader, writer), there)
 
     async def _uncover(self, reader: Reader, writer: Writer) -> None:
-        """Pass what came out of the TLS layer to the local cloud."""
-        # In a thread: with many tunnels at once it may wait for this very loop to accept.
+        """Forward what comes out of the TLS layer to the local cloud."""
+        # In a thread: with many tunnels, connecting may have to wait until this event loop accepts.
         there = await asyncio.open_connection(sock=await asyncio.to_thread(self._storage))
         await _join((reader, writer), there, copy_requests)
 
     async def _own_metadata(self, target: Target, writer: Writer) -> tuple[str, int]:
-        """Return the metadata server of the machine that asks. Raises RefusedError."""
+        """Return the metadata server of the requesting machine. Raise RefusedError."""
         peer, here = (writer.get_extra_info(name) for name in ("peername", "sockname"))
         found = await asyncio.to_thread(self._metadata, peer[:2], here[:2])
         if found is None:
@@ -227,7 +227,7 @@ class ConnectProxy:
         return found
 
     def _route(self, target: Target, *, outside: bool) -> tuple[str, int]:
-        """Return the address to connect to. Raises RefusedError."""
+        """Return the address to connect to. Raise RefusedError."""
         if target.is_storage:
             return LOOPBACK, self._inner_port
         if target.is_loopback or (outside and not target.is_google):
@@ -241,20 +241,20 @@ class ConnectProxy:
 
 
 async def _reached(target: Target, host: str, port: int) -> tuple[Reader, Writer]:
-    """Connect to where a target leads. Raises RefusedError."""
+    """Connect to a target. Raise RefusedError."""
     try:
         reader, writer = await asyncio.open_connection(host, port)
     except OSError as error:
         raise RefusedError(502, f"{target.host}:{target.port}: {error.strerror or error}") from error
     if is_link_local(writer.get_extra_info("peername")[0]):
-        # Known by the address alone: any name may lead to a metadata server.
+        # Checked by address, since any host name may resolve to a metadata server.
         writer.close()
         raise RefusedError(403, f"{target.host}:{target.port} {NEVER}")
     return reader, writer
 
 
 async def _refuse(reader: Reader, writer: Writer, refusal: RefusedError) -> None:
-    """Answer, then take what the client still sends: a socket closed with unread bytes would cut the answer."""
+    """Answer, then read what the client still sends: closing with unread bytes would cut the answer."""
     writer.write(refusal.encode())
     await writer.drain()
     writer.write_eof()
@@ -268,7 +268,7 @@ async def _drop(reader: Reader) -> None:
 
 
 async def _join(one: tuple[Reader, Writer], other: tuple[Reader, Writer], there: Copy | None = None) -> None:
-    """Copy in both directions until both have ended, or one is broken; *there* copies from *one* to *other*."""
+    """Copy both ways until both have ended or one is broken; *there* copies from *one* to *other*."""
     copies = [
         asyncio.create_task(_to_end(there or _copy, one[0], other[1])),
         asyncio.create_task(_to_end(_copy, other[0], one[1])),
@@ -286,7 +286,7 @@ async def _join(one: tuple[Reader, Writer], other: tuple[Reader, Writer], there:
 
 
 async def _to_end(copy: Copy, reader: Reader, writer: Writer) -> bool:
-    """Copy to the end; return whether the other direction may go on, which TLS cannot do alone."""
+    """Copy to the end; return whether the other direction may continue, which TLS does not allow."""
     try:
         await copy(reader, writer)
         if writer.can_write_eof():
@@ -304,7 +304,7 @@ async def _copy(reader: Reader, writer: Writer) -> None:
 
 
 async def copy_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the client ends. Raises ValueError or LimitOverrunError for what is no HTTP/1.1 request."""
+    """Copy until the client ends. Raise ValueError or LimitOverrunError for anything but HTTP/1.1."""
     while head := await _line(reader, b"\r\n\r\n"):
         lines = head.split(b"\r\n")
         headers = [(_name(line), line.partition(b":")[2].strip().lower()) for line in lines[1:]]
@@ -342,7 +342,7 @@ async def _copy_exactly(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _line(reader: asyncio.StreamReader, end: bytes) -> bytes:
-    """Return what comes up to *end*, nothing when the client has left before."""
+    """Return the bytes up to *end*, b"" if the client disconnected before."""
     try:
         return await reader.readuntil(end)
     except asyncio.IncompleteReadError:

@@ -1,4 +1,4 @@
-"""One way in for every request: time passes, faults strike, the handler answers."""
+"""Handle every request: advance time, apply faults, call the handler."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,14 +13,14 @@ from orchestrator.emulator.state.gate import admitted, admitted_storage
 from orchestrator.emulator.state.kernel import Place
 from orchestrator.emulator.state.world import LocalCloud
 
-_RPC = ("/v1/", "/v2/", "/v2alpha1/")  # APIs whose errors have the form of google.rpc.Status
+_RPC = ("/v1/", "/v2/", "/v2alpha1/")  # APIs whose errors are google.rpc.Status
 _SITE = b"https://www.googleapis.com/compute/v1/"
 _NAMES = ("name", "node", "instance", "disk", "firewall", "operation", "queued")
 
 
 @dataclass(frozen=True)
 class Call:
-    """Hold one call of an API method; *name* is the node, VM, operation ... that the path names."""
+    """One call of an API method; *name* is the resource named in the path."""
 
     request: Request
     project: str = ""
@@ -31,11 +31,10 @@ class Call:
 
 def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
     """
-    Answer *request*: find the route, tick, apply the fault in force, build error bodies.
+    Answer *request*: find the route, advance time, apply the fault in force, build error bodies.
 
-    A handler's `__name__` is its method (`tpu.nodes.create`). Safe from any thread: TPU and
-    Compute handlers run under the cloud's lock; others guard themselves, and those with another
-    name (batches) only hand on to this function.
+    A handler's `__name__` is its method (`tpu.nodes.create`). Safe from any thread: TPU and Compute handlers
+    run under the cloud's lock, others lock for themselves, and batches call this function again.
     """
     found = router.find(request)
     if found is None:
@@ -62,7 +61,7 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
 def _answer(
     cloud: LocalCloud, request: Request, method: str, parts: dict[str, str], call: Callable[[], Response]
 ) -> Response:
-    # Without the lock: the body may be large, and reading it concerns nobody else.
+    # Without the lock, because reading a large body need not block others.
     place = place_of(method, request, parts)
 
     def checked() -> Response:
@@ -73,7 +72,7 @@ def _answer(
 
 
 def _linked(request: Request, response: Response) -> Response:
-    """Let the links of a Compute answer lead to where the client came: some clients follow them."""
+    """Rewrite links in a Compute answer to the address that the client used, as some clients follow them."""
     host = request.headers.get("host", "")
     if not request.path.startswith("/compute/") or host.partition(":")[0] not in ("127.0.0.1", "localhost"):
         return response
@@ -110,7 +109,7 @@ def body_of(request: Request, shape: Shape | None = None) -> dict[str, Any]:
     """
     Return the JSON body without explicit nulls, which mean "absent".
 
-    Errors: ValueError when it is no JSON object or its fields have not the types of *shape*.
+    Raise ValueError if it is no JSON object or its fields do not have the types of *shape*.
     """
     try:
         body = _without_nulls(request.json())
@@ -130,7 +129,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def named(method: str, handler: Callable[[Call], Response]) -> Handler:
-    """Return a handler for the router, called as its *method*, that hands a Call to *handler*."""
+    """Return a handler for the router, named *method*, that passes a Call to *handler*."""
 
     def answer(request: Request, **parts: str) -> Response:
         name = next((parts[key] for key in _NAMES if key in parts), "")

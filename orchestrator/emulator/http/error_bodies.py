@@ -1,4 +1,4 @@
-"""Errors as the bodies that each API sends."""
+"""Build the error bodies of each API."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ _STATUSES = {
 
 
 def error_response(request: Request, error: ApiError) -> Response:
-    """Build the answer for *error*, in the form of the API that *request* speaks to."""
+    """Return the answer for *error* in the form of the API that *request* is for."""
     if error.status == 304:
-        return Response(304)  # which has no body
+        return Response(304)  # has no body
     return Response.of({"error": error_body(request.path, error)}, error.status)
 
 
@@ -36,7 +36,7 @@ def error_body(path: str, error: ApiError) -> dict[str, Any]:
 
 
 def plain_error(request: Request, status: int, reason: str, message: str) -> Response:
-    """Build an error answer that no model raised."""
+    """Return an error answer that does not come from a model."""
     return error_response(request, ApiError(status, reason, message))
 
 

@@ -1,9 +1,9 @@
 """
-Refuse what a browser sends for a page: no page is a client of the local cloud.
+Refuse requests that a browser sends for a web page, which is never a client of the local cloud.
 
-A page reaches loopback with the rights of the computer's user. Its requests say where they come from
-(Origin, Sec-Fetch-Site: fetch.spec.whatwg.org), they name the page's host when its DNS leads to loopback,
-and the browser asks before it sends them (CORS), unless their body is text, a form or of no type.
+A page reaches loopback with the rights of the computer's user. Its requests show their origin (Origin, Sec-
+Fetch-Site: fetch.spec.whatwg.org), they name the page's host if its DNS points to loopback, and the browser
+asks before it sends them (CORS), unless their body is text, a form or without a type.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ MISDIRECTED, FORBIDDEN, UNSUPPORTED = 421, 403, 415
 
 
 def from_page(headers: Mapping[str, str], origin: str | None = None) -> str:
-    """Return why a request comes from a page, or nothing; *origin* is what the one known client sends."""
+    """Return why a request comes from a page, "" if not; *origin* is that of the one known client."""
     if headers.get("origin", origin) != origin:
         return "it has an Origin"
     site = headers.get("sec-fetch-site", "none")
@@ -25,10 +25,11 @@ def from_page(headers: Mapping[str, str], origin: str | None = None) -> str:
 
 def from_browser(headers: Mapping[str, str]) -> str:
     """
-    Return why a request comes from a browser, or nothing: a page whose name leads here is on its own site.
+    Return why a request comes from a browser, "" if not.
 
-    Then there is neither Origin nor, without TLS, Sec-Fetch-Site. Every browser says which languages it
-    likes, and no page keeps it from that; Google's clients and curl do not (docs/facts.md 5.1).
+    For a page whose own name resolves to loopback there is neither Origin nor, without TLS, Sec-Fetch-Site.
+    But every browser sends Accept-Language, which no page can prevent, and Google's clients and curl do not
+    (docs/facts.md 5.1).
     """
     for name in ("accept-language", "referer", *(one for one in headers if one.startswith("sec-"))):
         if name in headers:
@@ -38,10 +39,10 @@ def from_browser(headers: Mapping[str, str]) -> str:
 
 def refusal(request: Request, hosts: Collection[str], *, json: bool = True) -> Response | None:
     """
-    Return the answer to a request that no client of ours makes; None for one that may go on.
+    Return the answer to a request that none of our clients makes; None to accept it.
 
-    *hosts* are the names that the service has. With *json*, bodies that no upload carries must be declared
-    as JSON: a page cannot do so unasked.
+    *hosts* are the service's names. With *json*, bodies outside of uploads must be declared as JSON, which a
+    page cannot do without a preflight request.
     """
     headers = request.headers
     host = headers.get("host", "")

@@ -1,9 +1,9 @@
 """
-Identity-Aware Proxy for TCP as `gcloud compute start-iap-tunnel` speaks with it.
+Serve Identity-Aware Proxy for TCP, as `gcloud compute start-iap-tunnel` uses it.
 
-The path, the subprotocol and its frames are those of gcloud's own source (googlecloudsdk/api_lib/compute/
-iap_tunnel_websocket.py and iap_tunnel_websocket_utils.py of Google Cloud SDK): each message is a tag of
-two bytes, then a length and data, or a count of bytes. A broken tunnel is not taken up again here.
+Path, subprotocol and frames are those of gcloud's source (googlecloudsdk/api_lib/compute/
+iap_tunnel_websocket.py and iap_tunnel_websocket_utils.py): each message is a tag of two bytes, then a length
+and data, or a count of bytes. Resuming a broken tunnel is not implemented.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ Find = Callable[[str, str, str], str | None]
 
 class IapRelay:
     """
-    Carry connections of gcloud to machines, from an address that private machines let in.
+    Relays gcloud's connections to machines, from an address that private machines accept.
 
-    *find* returns the address of a running instance by project, zone and name, or None. With *denied*
-    nobody may use it. All methods belong to the event loop's thread.
+    *find* returns the address of a running instance by project, zone and name, or None. With *denied* every
+    connection is refused. All methods belong to the event loop's thread.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class IapRelay:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self, port: int, context: ssl.SSLContext) -> None:
-        """Listen; gcloud speaks with nobody without TLS. Raise OSError when the port is taken."""
+        """Listen with TLS, which gcloud requires. Raise OSError if the port is taken."""
         listener = listening(LOOPBACK, port, self._inside)
         self._server = await asyncio.start_server(
             self._serve, sock=listener, limit=4 * LONGEST_HEAD, ssl=context
@@ -76,7 +76,7 @@ class IapRelay:
         writer.close()
 
     async def _tunnel(self, client: WebSocket) -> tuple[int, str]:
-        """Carry one connection to its end, and return the close code and the reason for it."""
+        """Relay one connection to its end; return the close code and its reason."""
         asked = await client.accept(PROTOCOL, ORIGIN)
         if asked.path != PATH:
             return NO_BACKEND, "a broken tunnel is not taken up again"
@@ -88,8 +88,8 @@ class IapRelay:
         if address is None:
             return NO_INSTANCE, "failed to lookup instance"
         try:
-            # From the last address of the cloud's network, which stands for 35.235.240.0/20: private machines
-            # let in nobody outside of their network (docs/facts.md 6.3).
+            # From the last address of the cloud's network, which represents 35.235.240.0/20: private machines
+            # accept connections from their own network only (docs/facts.md 6.3).
             machine = await asyncio.open_connection(
                 address, int(wanted.get("port", "22")), local_addr=(self._source, 0)
             )
@@ -107,7 +107,7 @@ async def _carry(client: WebSocket, reader: asyncio.StreamReader, writer: asynci
         for task in done:
             task.result()
     except ConnectionError:
-        pass  # The machine is gone, which ends its connection.
+        pass  # The machine is gone, which ends its connections.
     finally:
         for task in copies:
             task.cancel()
@@ -116,7 +116,7 @@ async def _carry(client: WebSocket, reader: asyncio.StreamReader, writer: asynci
 
 
 async def _inward(client: WebSocket, writer: asyncio.StreamWriter) -> None:
-    """Copy to the machine, and confirm what it took: gcloud keeps what is not confirmed."""
+    """Copy to the machine, and acknowledge: gcloud buffers what is not acknowledged."""
     taken = 0
     while (message := await client.receive()) is not None:
         if len(message) < 6 or struct.unpack_from(">H", message)[0] != DATA:

@@ -1,4 +1,4 @@
-"""Serve the metadata of every machine on its own address, with wait_for_change."""
+"""Serve the metadata of every machine on its own address, including wait_for_change."""
 
 import asyncio
 import time
@@ -22,10 +22,10 @@ Lookup = Callable[[str], MachineView | None]
 
 class MetadataServer:
     """
-    Answer on many addresses from one event loop; *lookup* finds the machine of an address.
+    A metadata server on many addresses in one event loop; *lookup* finds an address's machine.
 
-    A request for an address without a machine gets 404. All methods belong to the loop's thread, but
-    `changed`, which may be called from any.
+    An address without a machine answers 404. All methods belong to the loop's thread, except `changed`, which
+    is safe from any.
     """
 
     def __init__(self, lookup: Lookup, inside: Inside | None = None) -> None:
@@ -37,7 +37,7 @@ class MetadataServer:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self, address: str, *ports: int) -> None:
-        """Listen on *ports* of *address*. Raises OSError when one is taken; then none is held."""
+        """Listen on *ports* of *address*. Raise OSError, with no port held, if one is taken."""
         self._loop = asyncio.get_running_loop()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,7 +52,7 @@ class MetadataServer:
             raise
 
     async def stop(self, address: str) -> None:
-        """Close the address: its listeners, and the connections that wait on it."""
+        """Close the address: its listeners and waiting connections."""
         for server in self._servers.pop(address, []):
             server.close()
         tasks = self._connections.pop(address, set())
@@ -65,7 +65,7 @@ class MetadataServer:
             await self.stop(address)
 
     def changed(self, machine_id: str) -> None:
-        """Wake the long-polls of a machine: an attribute, the preempted flag or the like has changed."""
+        """Wake the long-polls of a machine after a change, such as of an attribute or the preempted flag."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, machine_id)
 
@@ -75,7 +75,7 @@ class MetadataServer:
                 waiter.set_result(None)
 
     async def _serve(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection until the client closes it or breaks the protocol."""
+        """Serve one connection until the client closes it or violates the protocol."""
         task = asyncio.current_task()
         if task is not None:
             self._connections[address].add(task)
@@ -89,15 +89,15 @@ class MetadataServer:
                     break
                 connection.start_next_cycle()
         except (h11.ProtocolError, ConnectionError, asyncio.CancelledError):
-            pass  # the client left, broke the protocol, or `stop` cut the connection
+            pass  # the client disconnected or violated the protocol, or `stop` closed the connection
         finally:
             self._connections[address].difference_update({task})
             writer.close()
 
     async def _answer(self, address: str, request: Request) -> Response:
-        """Answer at once, or with wait_for_change when the etag differs from last_etag or time is up."""
-        # Reading the model lets its events happen, one of which may stop a machine and wait for this very loop:
-        # so it is read in a thread. The waiter is made before, to catch a change in between.
+        """Answer at once or, with wait_for_change, when the etag changes or the time is over."""
+        # Reading the model runs due events, and one of them may stop a machine and wait for this event loop;
+        # so it is read in a thread. The waiter is created before, to catch a change in between.
         if why := _foreign(address, request):
             return Response(403, f"{why}\n".encode())
         view = await asyncio.to_thread(self._lookup, address)
@@ -125,7 +125,7 @@ class MetadataServer:
 
 
 async def _read(connection: h11.Connection, reader: asyncio.StreamReader) -> Request | None:
-    """Read one request; None when the client has closed."""
+    """Read one request; None if the client has closed the connection."""
     head: h11.Request | None = None
     body = b""
     while True:
@@ -155,15 +155,15 @@ def _encode(connection: h11.Connection, response: Response) -> bytes:
 
 
 def _foreign(address: str, request: Request) -> str:
-    """Return why a request is no machine's; nothing for one that may be."""
+    """Return why a request cannot be a machine's, "" if it may be."""
     host = request.headers.get("host", address).lower().partition(":")[0].rstrip(".")
     if host not in (address, *NAMES):
         return f"This metadata server has no name {host[:100]!r}."
-    # No page is at the address itself but one of this very server, which has none.
+    # A page's origin could be this address only if this server had pages, and it has none.
     page = from_page(request.headers) or (host != address and from_browser(request.headers))
     return f"A metadata server answers no web page: {page}." if page else ""
 
 
 def _seconds(text: str) -> float:
-    """Read timeout_sec; what is no number waits as long as none."""
+    """Parse timeout_sec; anything but a number counts as no limit."""
     return float(text) if text.isdigit() else LONGEST_WAIT

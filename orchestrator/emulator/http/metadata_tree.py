@@ -1,5 +1,5 @@
 """
-The metadata server of one machine as a pure function: paths, directories, recursion, etags.
+Compute one machine's metadata server as a pure function: paths, directories, recursion, etags.
 
 Paths, header rule and answers follow docs/facts.md 2.4, 5.1 and 5.2; `identity` is not served.
 """
@@ -24,7 +24,7 @@ Tree = dict[str, Any]  # a leaf is text, a number or a list; a directory is a Tr
 
 
 class MachineView:
-    """Show one machine as it is now, as its metadata server needs it."""
+    """The present state of one machine, as its metadata server shows it."""
 
     project_attributes: Mapping[str, str] = {}  # the local cloud has none
 
@@ -56,7 +56,7 @@ class MachineView:
 
 
 def answer(view: MachineView, request: Request) -> Response:
-    """Answer one request at once; waiting for a change is the server's part."""
+    """Answer one request at once; waiting for a change is left to the server."""
     if request.path in ("", "/"):
         return _text("computeMetadata/\n")
     path = request.path[len(PREFIX) :].lstrip("/")
@@ -109,7 +109,7 @@ def tree(view: MachineView) -> Tree:
 
 
 def _get(view: MachineView, path: str, query: Mapping[str, str]) -> Response:
-    """Answer a GET: a leaf, a directory's listing, or with recursive=true the whole directory."""
+    """Answer a GET: a leaf, a directory's listing or, with recursive=true, the whole directory."""
     if _ACCOUNT_TOKEN.fullmatch(path) and _find(tree(view), path.removesuffix("/token")) is not None:
         return _json(
             {"access_token": token_of(view.machine), "expires_in": TOKEN_SECONDS, "token_type": "Bearer"}
@@ -123,7 +123,7 @@ def _get(view: MachineView, path: str, query: Mapping[str, str]) -> Response:
 
 
 def _directory(value: Tree, path: str, query: Mapping[str, str]) -> Response:
-    """Answer a GET of a directory; without its slash it is redirected to the form with one."""
+    """Answer a GET of a directory; redirect to the path with a slash if it is missing."""
     if query.get("recursive", "").lower() == "true":
         return _json(_camel(value, path)) if query.get("alt", "json") == "json" else _text(_lines(value))
     if path and not path.endswith("/"):
@@ -132,7 +132,7 @@ def _directory(value: Tree, path: str, query: Mapping[str, str]) -> Response:
 
 
 def _put(view: MachineView, path: str, body: bytes) -> Response:
-    """Store a guest attribute, where the instance allows them."""
+    """Store a guest attribute, if the instance allows them."""
     match = GUEST_ATTRIBUTE.match(path)
     if not match:
         return _text("Method not allowed\n", 405)
@@ -152,7 +152,7 @@ def _find(root: Tree, path: str) -> Any:
 
 
 def _camel(node: Any, path: str) -> Any:
-    """Name directories as JSON does (camelCase, numbered ones as lists); attribute keys stay as they are."""
+    """Convert names to the JSON form (camelCase, numbered directories to lists), except attribute keys."""
     if not isinstance(node, dict):
         return node
     if path.rstrip("/").endswith("attributes") or "/guest-attributes" in f"/{path}":
@@ -179,14 +179,14 @@ def _lines(node: Tree, prefix: str = "") -> str:
 
 
 def _plain(value: Any, path: str) -> str:
-    """Return a leaf as text: tags are a JSON list, other lists have one entry a line."""
+    """Return a leaf as text: tags as a JSON list, other lists with one entry per line."""
     if isinstance(value, list):
         return json.dumps(value) if path.endswith("tags") else "".join(f"{item}\n" for item in value)
     return str(value)
 
 
 def token_of(machine: Machine) -> str:
-    """Return the machine's access token, which no Google service accepts."""
+    """Return the machine's access token, which Google's services do not accept."""
     return TOKEN_START + hashlib.sha256(machine.id.encode()).hexdigest()[:32]
 
 
@@ -199,13 +199,13 @@ def _json(value: object) -> Response:
 
 
 def _tagged(status: int, body: bytes, content_type: str) -> Response:
-    """Build an answer whose etag is the hash of its body."""
+    """Return an answer whose etag is the hash of its body."""
     etag = hashlib.sha256(body).hexdigest()[:16]
     return Response(status, body, {**FLAVOR, "content-type": content_type, "etag": etag})
 
 
 def items_json(attributes: Mapping[tuple[str, str], str], query: str) -> list[dict[str, str]]:
-    """Return the attributes under *query*: all (empty), `namespace/`, or `namespace/key`."""
+    """Return the attributes under *query*: "" for all, `namespace/`, or `namespace/key`."""
     namespace, _, key = query.partition("/")
     return [
         {"namespace": ns, "key": name, "value": value}

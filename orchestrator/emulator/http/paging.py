@@ -1,4 +1,4 @@
-"""Pages, filters and orders of lists."""
+"""Filter, sort and page lists."""
 
 import base64
 import operator
@@ -32,13 +32,13 @@ Shown = dict[str, Any]
 
 @dataclass(frozen=True)
 class Order:
-    """By what a list is sorted: *key* is different for each item, and the same for as long as the item exists."""
+    """The sort order of a list; *key* is unique and constant for each item."""
 
     key: Callable[[Any], str]
     backwards: bool = False
 
     def after(self, items: Iterable[Any], last: str) -> list[Any]:
-        """Return *items* in this order, those behind the key *last* only if it is not empty."""
+        """Return *items* in this order, only those after the key *last* if it is not ""."""
         found = sorted(items, key=self.key, reverse=self.backwards)
         if not last:
             return found
@@ -49,10 +49,10 @@ def page(
     items: Iterable[Any], order: Order, size: str, token: str, largest: int, reason: str
 ) -> tuple[Sequence[Any], str]:
     """
-    Return one page and the token of the next (empty after the last).
+    Return one page and the token of the next ("" after the last). Raise ApiError 400 with *reason*.
 
-    The token carries the key of the last item shown and not a number of items, so what comes or goes
-    between two pages makes no other item appear twice or never. Errors: ApiError 400 with *reason*.
+    The token contains the key of the last item instead of an index, so that items which come or go between
+    two pages do not make others appear twice or never.
     """
     try:
         count = min(int(size or 0) or largest, largest)
@@ -71,7 +71,7 @@ def _token(last: str) -> str:
 
 
 def _read_token(token: str) -> str:
-    """Return the key in a token; raises ValueError for one that `_token` did not make."""
+    """Return the key in a token. Raise ValueError for one that `_token` did not make."""
     text = base64.b64decode(token, altchars=b"-_", validate=True).decode()
     last = text.removeprefix(_MARK)
     if not last or last == text:
@@ -80,18 +80,18 @@ def _read_token(token: str) -> str:
 
 
 def rpc_page(request: Request, items: Iterable[Any], order: Order, largest: int) -> tuple[Sequence[Any], str]:
-    """Return the page that a request of an RPC service asks for; errors: ApiError 400."""
+    """Return the page that a request of an RPC service asks for. Raise ApiError 400."""
     size, token = request.query.get("pageSize", ""), request.query.get("pageToken", "")
     return page(items, order, size, token, largest, "INVALID_ARGUMENT")
 
 
 def matching(expression: str) -> Callable[[Item], bool]:
     """
-    Return the test that a list filter describes; errors: ApiError 400 when it cannot be read.
+    Return the test of a list filter. Raise ApiError 400 if it cannot be parsed.
 
-    Known: `field=value`, `!=`, `:`, comparisons, `eq` and `ne` (RE2 on the whole field), joined by
-    AND, OR or adjacent parentheses; AND binds before OR. An OR inside parentheses next to other
-    terms is refused, because this parser would read it wrongly.
+    Supported: `field=value`, `!=`, `:`, comparisons, `eq` and `ne` (RE2 on the whole field), joined by AND,
+    OR or adjacent parentheses; AND binds before OR. An OR inside parentheses next to other terms is refused,
+    since this parser would read it wrongly.
     """
     if not expression.strip():
         return lambda _item: True
@@ -157,22 +157,22 @@ def _compare(value: Any, sign: str, wanted: str) -> bool:
         return text == wanted or (text.startswith("http") and text.endswith(wanted) and "/" in wanted)
     if sign == ":":
         return wanted == "*" or wanted.lower() in text.lower()
-    # JSON has integers of 64 bits, such as `sizeGb`, as text; without this 20 would be more than 100.
+    # 64-bit integers such as `sizeGb` are text in JSON; compared as text, 20 would be more than 100.
     numbers = _NUMBER.fullmatch(text) and _NUMBER.fullmatch(wanted)
     return _COMPARISONS[sign](float(text), float(wanted)) if numbers else _COMPARISONS[sign](text, wanted)
 
 
 def _order(order: str) -> Order:
-    """Return the order `name` (default), `creationTimestamp` or `creationTimestamp desc`; errors: ApiError 400."""
+    """Return the order `name` (default), `creationTimestamp` or `creationTimestamp desc`. Raise ApiError 400."""
     field, _, direction = (order or "name").partition(" ")
     if field not in ("name", "creationTimestamp") or direction not in ("", "desc", "asc"):
         raise ApiError(400, "invalid", f"Invalid value for field 'orderBy': '{order}'.")
-    # Names repeat across zones, and times anywhere: the link tells two such items apart.
+    # Names repeat across zones, and times may be equal, so the link makes the key unique.
     return Order(lambda item: f"{item.get(field, '')}\n{item['selfLink']}", backwards=direction == "desc")
 
 
 def listed(request: Request, kind: str, path: str, items: Iterable[Shown]) -> Response:
-    """Build one page of the list *kind* (`compute#instanceList`) at *path*."""
+    """Return one page of the list *kind* (`compute#instanceList`) at *path*."""
     chosen, token = _chosen(request, items)
     body = {"kind": f"compute#{kind}List", "id": path, "selfLink": link(path), "items": list(chosen)}
     return Response.of({**body, **({"nextPageToken": token} if token else {})})
@@ -180,7 +180,7 @@ def listed(request: Request, kind: str, path: str, items: Iterable[Shown]) -> Re
 
 def aggregated(request: Request, key: str, path: str, scopes: Mapping[str, Sequence[Shown]]) -> Response:
     """
-    Build one page of an aggregated list: *scopes* maps `zones/Z` to its items.
+    Return one page of an aggregated list: *scopes* maps `zones/Z` to its items.
 
     A scope without items carries the warning NO_RESULTS_ON_PAGE.
     """
@@ -197,7 +197,7 @@ def aggregated(request: Request, key: str, path: str, scopes: Mapping[str, Seque
 
 
 def out_of_reach(key: str, path: str, scopes: Sequence[str]) -> Response:
-    """Build an aggregated list that could look into none of *scopes*: each carries the warning UNREACHABLE."""
+    """Return an aggregated list in which each of *scopes* carries the warning UNREACHABLE."""
     shown = {
         scope: {"warning": {"code": "UNREACHABLE", "message": f"'{scope}' did not answer."}}
         for scope in scopes

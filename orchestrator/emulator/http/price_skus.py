@@ -1,7 +1,8 @@
 """
-The billing catalogue of the local cloud: published prices of TPUs, as services.skus lists them.
+Serve the billing catalogue: published prices of TPUs, as services.skus lists them.
 
-They are those of `tpu_prices_published.csv`, so a refresh settles what is a range in the shipped tables.
+They come from `tpu_prices_published.csv`, so that a refresh replaces the ranges in the shipped tables by
+single prices.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ MOST = 5000
 
 
 def billing_routes(router: Router) -> None:
-    """Add ListSkus; services of other numbers have no SKUs here."""
+    """Register ListSkus; only the TPU service has SKUs here."""
     router.add("GET", "/v1/services/{service}/skus", _answer)
 
 

@@ -1,8 +1,8 @@
 """
-The Cloud Quotas API of the local cloud: what the project may have of one quota of TPUs, by zone or region.
+Serve the Cloud Quotas API: the project's limit of one TPU quota, by zone or region.
 
-Form and meaning are those of the API's reference and of gcloud's client (docs/facts.md 1.6). That a quota
-without limit has the value -1 is by analogy with the Service Usage API.
+Form and meaning are those of the API's reference and of gcloud's client (docs/facts.md 1.6). The value -1 for
+"no limit" is by analogy with the Service Usage API.
 """
 
 from typing import Any

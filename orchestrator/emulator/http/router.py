@@ -1,8 +1,8 @@
 """
-Requests and responses as values, and a router over them.
+Define requests and responses as values, and a router over them.
 
-The daemon mounts the router under an ASGI server; simulations mount the same router into the
-HTTP session of the official clients. Handlers are plain functions, so both see the same bytes.
+The daemon mounts the router under an ASGI server; simulations mount the same router into the HTTP session of
+the official clients. Handlers are plain functions, so both see the same bytes.
 """
 
 import json
@@ -17,10 +17,10 @@ from urllib.parse import parse_qsl, unquote
 @dataclass(frozen=True)
 class Request:
     """
-    One HTTP request. *path* is still percent-encoded; header names are lower case.
+    One HTTP request; *path* is still percent-encoded, header names are lower case.
 
-    *content* is the body, or the pieces in which a server has received it. *peer* is the address and port
-    from which it came over TCP, None otherwise.
+    *content* is the body, or its pieces as received. *peer* is the client's address and port over TCP, else
+    None.
     """
 
     method: str
@@ -32,17 +32,17 @@ class Request:
 
     @cached_property
     def body(self) -> bytes:
-        """Return the whole body; of a large one this makes a second copy."""
+        """Return the whole body; a large one is copied once more."""
         return self.content if isinstance(self.content, bytes) else b"".join(self.content)
 
     @property
     def length(self) -> int:
-        """Return how many bytes the body has."""
+        """Return the number of bytes of the body."""
         return sum(map(len, self.pieces))
 
     @property
     def pieces(self) -> Sequence[bytes]:
-        """Return the body as it came."""
+        """Return the body in pieces as received."""
         return (self.content,) if isinstance(self.content, bytes) else self.content
 
     @classmethod
@@ -54,16 +54,16 @@ class Request:
         body: bytes | Sequence[bytes],
         peer: tuple[str, int] | None = None,
     ) -> "Request":
-        """Build a request from its target `path?query`; a repeated query key keeps its last value."""
+        """Build a request from its target `path?query`; of a repeated query key the last value counts."""
         path, query = split_target(target)
         lowered = {key.lower(): value for key, value in headers.items()}
         return cls(method, path, dict(query), lowered, body, peer)
 
     def json(self) -> dict[str, Any]:
         """
-        Return the body as a JSON object; an empty body and null, which Go sends, are empty objects.
+        Return the body as a JSON object; an empty body and null, which Go sends, give {}.
 
-        Raises ValueError for anything else.
+        Raise ValueError for anything else.
         """
         try:
             value = json.loads(self.body) if self.body.strip() else {}
@@ -76,7 +76,7 @@ class Request:
 
 @lru_cache(maxsize=1024)
 def split_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return path and query of a request target; loops ask for the same ones again and again."""
+    """Return path and query of a request target; cached, as loops repeat the same requests."""
     path, _, query = target.partition("?")
     return path, tuple(parse_qsl(query, keep_blank_values=True))
 
@@ -84,9 +84,9 @@ def split_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 @dataclass(frozen=True)
 class Response:
     """
-    One HTTP answer. *source* yields a body that is too large to be held; *body* is empty then.
+    One HTTP answer; *source* yields a body that is too large to hold, and *body* is then b"".
 
-    Whoever gives a source gives its content-length too.
+    Set content-length together with a source.
     """
 
     status: int = 200
@@ -102,15 +102,15 @@ class Response:
 
 Handler = Callable[..., Response]
 MOST_PATHS = 10_000
-"""Paths whose routes are remembered: loops ask for the same few again and again."""
+"""Paths whose routes are cached, as loops repeat the same requests."""
 
 
 class Router:
     """
-    Match method and path against patterns such as `/v2/projects/{project}/locations`.
+    Matches method and path against patterns such as `/v2/projects/{project}/locations`.
 
-    A `{name}` matches one path segment, still percent-encoded on the wire and decoded before the
-    handler sees it; `{name:path}` matches the rest. Handlers get the request and the parts by name.
+    A `{name}` matches one path segment, which is percent-decoded for the handler; `{name:path}` matches the
+    rest. Handlers get the request and the parts by name.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Router:
         self._found: dict[tuple[str, str], tuple[Handler, dict[str, str]] | None] = {}
 
     def add(self, method: str, pattern: str, handler: Handler) -> None:
-        """Register *handler* for *method* and *pattern*; earlier routes win."""
+        """Register *handler* for *method* and *pattern*; earlier routes take precedence."""
         regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(pattern))
         regex = re.sub(r"\\{(\w+):path\\}", r"(?P<\1>.+)", regex)
         start = pattern.partition("{")[0]

@@ -1,4 +1,4 @@
-"""The routes of Secret Manager v1, as far as `gcloud secrets`, tpuctl and its agent use them."""
+"""Serve Secret Manager v1, as far as `gcloud secrets`, tpuctl and its agent use it."""
 
 import base64
 import hashlib
@@ -57,7 +57,7 @@ def secret_routes(router: Router, cloud: LocalCloud, secrets: Secrets) -> None:
 
 
 def _admitted(cloud: LocalCloud, method: str, handler: Callable[..., Response]) -> Handler:
-    """Let a call in: project, scope of the caller's machine, permission and faults are checked first."""
+    """Wrap a handler with the checks of project, scope of the caller's machine, permission and faults."""
 
     def answer(request: Request, project: str, **parts: str) -> Response:
         try:
@@ -102,9 +102,9 @@ class SecretRequests:
         return Response.of({})
 
     def add(self, request: Request, name: str) -> Response:
-        """Answer AddSecretVersion; a payload that does not match its checksum is refused."""
+        """Answer AddSecretVersion. Raise ApiError 400 if the payload does not match its checksum."""
         payload = body_of(request, _PAYLOAD).get("payload", {})
-        # Clients send base64 of either alphabet.
+        # Clients send either base64 alphabet.
         data = base64.b64decode(str(payload.get("data", "")).replace("-", "+").replace("_", "/"))
         if str(payload.get("dataCrc32c", _crc32c(data))) != _crc32c(data):
             raise ApiError(400, "INVALID_ARGUMENT", _CHECKSUM_ERROR)
@@ -125,7 +125,7 @@ class SecretRequests:
         return Response.of({"name": self._version(name, found)["name"], "payload": payload})
 
     def turn(self, state: str) -> Callable[..., Response]:
-        """Return what answers EnableSecretVersion, DisableSecretVersion or DestroySecretVersion."""
+        """Return the handler of EnableSecretVersion, DisableSecretVersion or DestroySecretVersion."""
 
         def answer(_: Request, name: str, version: str) -> Response:
             return Response.of(self._version(name, self._secrets.turn(name, version, state)))
@@ -165,7 +165,7 @@ def _tagged(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _etag(body: dict[str, Any]) -> str:
-    """Return an etag in base64: gcloud decodes that of a policy."""
+    """Return an etag in base64, because gcloud decodes a policy's etag."""
     return base64.b64encode(hashlib.sha256(repr(body).encode()).digest()[:9]).decode()
 
 

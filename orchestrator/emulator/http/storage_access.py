@@ -1,4 +1,4 @@
-"""Who calls the storage API: the user of the local cloud, or the account of a machine, whose rights are limited."""
+"""Identify callers of the storage API: the user, or a machine's account with limited rights."""
 
 from collections.abc import Callable
 
@@ -14,21 +14,21 @@ from orchestrator.emulator.state.world import LocalCloud
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 SECRETS = "/v1/"
 Accounts = Callable[[Request, bool], tuple[str, ...]]
-"""Return the accounts that a request, which writes or not, may come from; none for the user's own."""
+"""Returns the accounts that a request may come from, given whether it writes; () for the user."""
 MachineOf = Callable[[tuple[str, int]], str | None]
-"""Return the id of the machine from which a connection comes; None for the user's, "" for nobody knows."""
+"""Returns the id of the machine at the other end of a connection; None for the user's, "" if unknown."""
 
 
 def nobody(_request: Request, _writes: bool) -> tuple[str, ...]:
-    """Take each caller for the user: a storage without machines."""
+    """Treat every caller as the user, for a storage without machines."""
     return ()
 
 
 class Callers:
     """
-    Tell accounts by the token that a machine got from its metadata server, or by the machine that calls.
+    Identifies accounts by the token from the metadata server, or by the calling machine.
 
-    *on_machine* says that only machines come this way. What has no token and only reads is let in: machines
+    *on_machine* means that only machines use this listener. Reads without a token are allowed, since machines
     may read all of their bucket.
     """
 
@@ -38,20 +38,20 @@ class Callers:
         self._on_machine = on_machine
 
     def __call__(self, request: Request, writes: bool) -> tuple[str, ...]:
-        """Return the accounts; raise 401 for the token of a machine that is gone."""
+        """Return the accounts of a request. Raise 401 for the token of a deleted machine."""
         return tuple(sorted({one.service_account for one in self._machines(request, look=writes)}))
 
     def check_scope(self, request: Request) -> None:
-        """Raise 403 for a machine without the scope for every API that changes something or reads secrets."""
+        """Raise 403 for a machine without the scope for APIs that change something or read secrets."""
         look = request.method != "GET" or request.path.startswith(SECRETS)
         if any(CLOUD_PLATFORM not in one.scopes for one in self._machines(request, look=look)):
             raise cases()["secretmanager v1", "scope insufficient"].error()
 
     def _machines(self, request: Request, *, look: bool) -> list[Machine]:
         """
-        Return the machines that a request may come from, none for the user's own.
+        Return the machines that a request may come from, () for the user.
 
-        Whoever shows no token is looked for by his connection, which takes some milliseconds, only to *look*.
+        With *look*, a caller without a token is identified by its connection, which takes some milliseconds.
         """
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token.startswith(TOKEN_START):
@@ -64,7 +64,7 @@ class Callers:
         machine = "" if request.peer is None else self._machine_of(request.peer)
         if machine is None:
             return []
-        # Of a caller that has hung up nobody knows which machine it was: all of them must be allowed.
+        # The caller has closed its connection, so its machine is unknown; then all of them must be allowed.
         among = [one for one in self._cloud.machines() if machine in ("", one.id)]
         if machine and not among:
             raise _gone()
@@ -76,14 +76,14 @@ def _gone() -> StorageError:
 
 
 class Door:
-    """Let a request through to a bucket or object, or refuse it."""
+    """Checks access to buckets and objects."""
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
         self._accounts = accounts
 
     def admit(self, request: Request, bucket: str, permission: str, name: str = "") -> None:
-        """Raise 404 when there is no such bucket, 403 when the caller lacks *permission*."""
+        """Raise 404 for a missing bucket, 403 if the caller lacks *permission*."""
         held = self._storage.buckets.get(bucket, permission)
         in_force = self._storage.buckets.in_force(held)
         if not (held.policy.get("bindings") or in_force.get("bindings")):
@@ -93,7 +93,7 @@ class Door:
             check_access(held, in_force, email, permission, name)
 
     def admit_write(self, request: Request, bucket: str, name: str) -> None:
-        """Let an object be written: over one that is there, deleting has to be allowed too (docs/facts.md 3.2)."""
+        """Check a write; overwriting an object also needs the permission to delete (docs/facts.md 3.2)."""
         self.admit(request, bucket, "storage.objects.create", name)
         if self._storage.objects.holds(bucket, name):
             self.admit(request, bucket, "storage.objects.delete", name)

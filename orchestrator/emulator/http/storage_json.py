@@ -1,4 +1,4 @@
-"""The routes of Cloud Storage."""
+"""Serve the JSON API of Cloud Storage."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,7 +16,7 @@ from orchestrator.emulator.state.storage.stored import location_type
 _B = "/storage/v1/b"
 _O = "/storage/v1/b/{bucket}/o"
 _TO = "/b/{to_bucket}/o/{to_name}"
-# Some clients begin a resumable upload at the first path, others at the second.
+# Clients differ in the path at which they start a resumable upload.
 _UPLOADS = ("/upload/storage/v1/b/{bucket}/o", "/resumable/upload/storage/v1/b/{bucket}/o")
 Dispatch = Callable[[Request], Response]
 
@@ -25,10 +25,10 @@ def storage_routes(
     router: Router, storage: Storage, dispatch: Dispatch | None = None, accounts: Accounts = nobody
 ) -> None:
     """
-    Register the JSON API. Each handler's `__name__` is its method, for example `storage.objects.insert`.
+    Register the JSON API; each handler's `__name__` is its method, such as `storage.objects.insert`.
 
-    *dispatch* answers the requests inside a batch; by default they go straight to *router*. *accounts* tells
-    which account makes a request.
+    *dispatch* answers the requests inside a batch; by default they go straight to *router*. *accounts*
+    returns the accounts of a request.
     """
     buckets, objects = BucketRequests(storage, accounts), ObjectRequests(storage, accounts)
     uploads = UploadRequests(storage, accounts)
@@ -70,7 +70,7 @@ def _refused(request: Request, error: StorageError, _: Mapping[str, str]) -> Res
 
 
 def route(router: Router, request: Request) -> Response:
-    """Answer a request from the router; a path that nobody serves is a 404 in the JSON form."""
+    """Answer a request by the router; an unknown path is a 404 in the JSON form."""
     found = router.find(request)
     if found is None:
         text = f"Not served: {request.method} {request.path}"
@@ -121,7 +121,7 @@ class BucketRequests:
         return Response.of(self._buckets.set_policy(bucket, body_of(request.body)))
 
     def layout(self, _request: Request, bucket: str) -> Response:
-        """Return the storage layout: a flat namespace always."""
+        """Return the storage layout, always with a flat namespace."""
         held = self._buckets.get(bucket)
         return Response.of(
             {
@@ -134,7 +134,7 @@ class BucketRequests:
         )
 
     def managed_folders(self, _request: Request, bucket: str) -> Response:
-        """List no managed folders, for `gcloud storage rm -r gs://BUCKET`, which asks."""
+        """Return an empty list of managed folders, which `gcloud storage rm -r gs://BUCKET` requests."""
         self._buckets.get(bucket)
         return Response.of({"kind": "storage#managedFolders"})
 

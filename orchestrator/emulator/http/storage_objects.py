@@ -1,4 +1,4 @@
-"""Requests about objects, other than moving their bytes."""
+"""Answer calls on objects, except uploads."""
 
 import gzip
 import re
@@ -27,14 +27,14 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 class ObjectRequests:
-    """Answer each object method of the JSON API, and the read of the XML API."""
+    """Answers each object method of the JSON API, and the read of the XML API."""
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._objects = storage.objects
         self._door = Door(storage, accounts)
 
     def list(self, request: Request, bucket: str) -> Response:
-        """Return one page of objects and prefixes; soft-deleted objects are not kept, so none is listed."""
+        """Return one page of objects and prefixes; soft-deleted objects are not kept."""
         self._door.admit(request, bucket, "storage.objects.list")
         answer: dict[str, object] = {"kind": "storage#objects"}
         if boolean(request.query, "softDeleted"):
@@ -57,7 +57,7 @@ class ObjectRequests:
         return download(self._objects, self._readable(request, bucket, name), request)
 
     def _readable(self, request: Request, bucket: str, name: str) -> StoredObject:
-        """Return the object that a read asks for; raise what keeps the caller from it."""
+        """Return the object to read. Raise what refuses the caller."""
         self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
@@ -83,7 +83,7 @@ class ObjectRequests:
         if not isinstance(parts, list) or not isinstance(body.get("destination", {}), dict):
             raise invalid("sourceObjects must be a list, and destination an object.")
         sources = [_component(bucket, part) for part in parts]
-        # Known from google-cloud-storage 3.17.1; whether the rate of the sources counts is not published.
+        # Seen in google-cloud-storage 3.17.1; whether the sources' rate limit applies is not published.
         doomed = sources if body.get("deleteSourceObjects") is True else []
         for source in doomed:
             self._door.admit(request, bucket, "storage.objects.delete", source.name)
@@ -102,7 +102,7 @@ class ObjectRequests:
         return _shown(request, self._objects.copy(source, to_bucket, to_name, body_of(request.body), asked))
 
     def rewrite(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
-        """Copy an object within one call, whatever its size."""
+        """Copy an object in one call, whatever its size."""
         self.copy(request, bucket, name, to_bucket, to_name)
         made = self._objects.get(to_bucket, to_name)
         size, resource = str(made.size), object_json(made, base_of(request))
@@ -116,9 +116,9 @@ class ObjectRequests:
 
     def move(self, request: Request, bucket: str, name: str, to_name: str) -> Response:
         """
-        Rename an object within its bucket, for gcsfs: nobody sees both names or neither.
+        Rename an object within its bucket, for gcsfs; atomic for other callers.
 
-        A kill halfway may leave both names, which the real service does not.
+        Unlike on the real service, a kill halfway may leave both names.
         """
         self._door.admit(request, bucket, "storage.objects.delete", name)
         answer = self.copy(request, bucket, name, bucket, to_name)
@@ -132,7 +132,7 @@ def _shown(request: Request, held: StoredObject) -> Response:
 
 
 def _component(bucket: str, part: object) -> Source:
-    """Read one source of a composition; an explicit null generation means the newest."""
+    """Parse one source of a composition; an explicit null generation means the newest."""
     if not isinstance(part, dict):
         raise invalid("Each of sourceObjects must be an object with a name.")
     match = part.get("objectPreconditions") or {}
@@ -152,10 +152,10 @@ def _integer(value: object) -> int | None:
 
 def download(objects: Objects, held: StoredObject, request: Request) -> Response:
     """
-    Answer 200 with everything, 206 with the range that is asked for, or 416 when it lies outside.
+    Answer 200 with everything, 206 with the requested range, or 416 if it is outside of the object.
 
-    Several ranges, and a range that is no range, get the whole object. Stored gzip is unpacked for a client
-    that does not accept it (cloud.google.com/storage/docs/transcoding); ranges are ignored then.
+    Several ranges, and an invalid range, get the whole object. Stored gzip is decompressed for a client that
+    does not accept it (cloud.google.com/storage/docs/transcoding); ranges are then ignored.
     """
     match = _RANGE.fullmatch(request.headers.get("range", "").strip())
     headers = _headers(held)
@@ -163,7 +163,7 @@ def download(objects: Objects, held: StoredObject, request: Request) -> Response
         try:
             data = gzip.decompress(objects.read(held))
         except (OSError, EOFError, zlib.error):
-            data = objects.read(held)  # its owner called it gzip, but it is not
+            data = objects.read(held)  # declared as gzip by its owner, but it is not
         del headers["content-encoding"]
         return Response(200, data, {**headers, "x-guploader-response-body-transformations": "gunzipped"})
     if match is None or match.groups() == ("", ""):
@@ -176,7 +176,7 @@ def download(objects: Objects, held: StoredObject, request: Request) -> Response
 
 
 def _bytes(objects: Objects, held: StoredObject, start: int, end: int, answer: Response) -> Response:
-    """Return the answer with bytes of an object: many are read while they are sent."""
+    """Return *answer* with bytes of an object; large ones are read while they are sent."""
     found = objects.open(held, start, end)
     if found is None:
         return replace(answer, body=objects.read(held, start, end))
@@ -186,14 +186,14 @@ def _bytes(objects: Objects, held: StoredObject, start: int, end: int, answer: R
 
 
 def _unpacked(held: StoredObject, request: Request) -> bool:
-    """Tell whether an object is to be unpacked for this client."""
+    """Return whether to decompress an object for this client."""
     fixed = "no-transform" in str(held.fields.get("cacheControl", ""))
     accepts = "gzip" in request.headers.get("accept-encoding", "").lower()
     return held.fields.get("contentEncoding") == "gzip" and not accepts and not fixed
 
 
 def _bounds(first: str, last: str, size: int) -> tuple[int, int]:
-    """Return start and end (exclusive) of `first-last`, `first-` or the suffix `-length`."""
+    """Parse `first-last`, `first-` or the suffix `-length`; return start and end (exclusive)."""
     if not first:
         return max(0, size - int(last)), size
     return int(first), min(size, int(last) + 1) if last else size

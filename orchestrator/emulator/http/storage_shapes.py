@@ -1,4 +1,4 @@
-"""The JSON of buckets, objects and errors, and what query parameters ask for."""
+"""Convert buckets, objects and errors to JSON, and parse query parameters."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,10 +30,10 @@ def answering(
     refused: Callable[[Request, StorageError, Mapping[str, str]], Response],
 ) -> Handler:
     """
-    Let a handler run alone as its *method*; what the model refuses is answered as *refused* forms it.
+    Wrap a handler as *method*, under the storage's lock; *refused* formats the model's errors.
 
-    Handlers of uploads and batches take the storage's lock themselves: not while they move bytes, and not
-    around each other's.
+    Uploads and batches take the lock themselves, so as not to hold it while they transfer bytes or answer
+    others.
     """
     lock = nullcontext() if method in _OWN_LOCK else storage.lock
 
@@ -70,8 +70,8 @@ def object_json(held: StoredObject, base: str) -> dict[str, Any]:
     """
     Return the object resource; 64-bit numbers are strings, and a composed object has no md5Hash.
 
-    *base* is the URL by which the client came: gcloud's sliced downloads follow mediaLink. Without
-    it there is no mediaLink.
+    *base* is the URL that the client used: gcloud's sliced downloads follow mediaLink. Without it there is no
+    mediaLink.
     """
     resource = {
         "kind": "storage#object",
@@ -100,7 +100,7 @@ def object_json(held: StoredObject, base: str) -> dict[str, Any]:
 
 def base_of(request: Request) -> str:
     """
-    Return the base URL that the client reached us by, or nothing when it does not say.
+    Return the base URL that the client used, "" if it does not say.
 
     Google's own names are reached through a TLS tunnel only.
     """
@@ -110,10 +110,10 @@ def base_of(request: Request) -> str:
 
 
 def body_of(content: bytes) -> dict[str, Any]:
-    """Return a JSON object, {} for no bytes; raise 400 for anything else."""
+    """Return a JSON object, {} for b"". Raise 400 for anything else."""
     try:
         value = json.loads(content) if content else {}
-        value = {} if value is None else value  # what Go clients send for no body
+        value = {} if value is None else value  # Go clients send this for "no body"
     except (ValueError, RecursionError) as error:
         raise StorageError(400, "parseError", f"Parse Error: {error}") from None
     if not isinstance(value, dict):
@@ -150,7 +150,7 @@ def preconditions(query: Mapping[str, str], of: str = "") -> Preconditions:
 
 
 def check_etags(headers: Mapping[str, str], tag: str) -> None:
-    """Raise 412 for an If-Match that does not hold, 304 for an If-None-Match that does."""
+    """Raise 412 if If-Match does not match, 304 if If-None-Match does."""
     wanted, known_tags = (_tags(headers.get(name, "")) for name in ("if-match", "if-none-match"))
     if wanted and not wanted & {tag, "*"}:
         raise known("precondition")
@@ -163,7 +163,7 @@ def _tags(text: str) -> set[str]:
 
 
 def check_encryption(request: Request) -> None:
-    """Raise 400 for keys that only a real service keeps: silence would leave data unencrypted."""
+    """Raise 400 for customer-supplied keys: ignoring them would store the data unencrypted."""
     named_keys = [name for name in request.headers if name.startswith(_KEYS)]
     if named_keys or request.query.get("kmsKeyName"):
         raise invalid("The local cloud does not implement customer-supplied or customer-managed keys.")

@@ -1,4 +1,4 @@
-"""Requests that bring bytes: media, multipart and resumable uploads."""
+"""Answer media, multipart and resumable uploads."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ class UploadRequests:
 
     def insert(self, request: Request, bucket: str) -> Response:
         """
-        Store a small object at once, or open a session for a large one.
+        Store a small object at once, or start a session for a large one.
 
-        A POST to a session's URL is a chunk: gcsfs sends its chunks so, others use PUT.
+        A POST to a session's URL is a chunk, as gcsfs sends it; other clients use PUT.
         """
         if "upload_id" in request.query:
             return self.chunk(request, bucket)
@@ -43,7 +43,7 @@ class UploadRequests:
         raise invalid(f"Invalid value for uploadType: {kind}")
 
     def chunk(self, request: Request, bucket: str) -> Response:
-        """Take a chunk, tell how much is kept, or finish the upload."""
+        """Store a chunk and return the progress, or finish the upload."""
         session = request.query.get("upload_id", "")
         with self._uploads.busy(session):
             with self._storage.lock:
@@ -54,7 +54,7 @@ class UploadRequests:
             start, total = _content_range(request)
             if start is not None:
                 self._uploads.append(session, start, *request.pieces)
-            # The client goes on where our bytes end: after a cut connection that is less than it has sent.
+            # The client continues where our bytes end; after a lost connection that is less than it has sent.
             held = self._uploads.received(session)
             if total is None or held < total:
                 return _incomplete(request, {"range": f"bytes=0-{held - 1}"} if held else {})
@@ -111,7 +111,7 @@ def stored(
     body: Mapping[str, Any],
     asked: Preconditions,
 ) -> StoredObject:
-    """Store an object; its bytes are written and summed up without the storage's lock."""
+    """Store an object; its bytes are written and hashed without holding the storage's lock."""
     with storage.lock:
         door.admit_write(request, bucket, "" if name is None else str(name))
         known = check_object_name(name)
@@ -119,7 +119,7 @@ def stored(
     blob = storage.objects.stage(*data)
     with storage.lock:
         try:
-            # Once more: bucket and policy may have changed while the bytes were written.
+            # Checked again, because bucket and policy may have changed while the bytes were written.
             door.admit_write(request, bucket, known)
         except StorageError:
             storage.objects.discard(blob)
@@ -128,7 +128,7 @@ def stored(
 
 
 def _incomplete(request: Request, headers: dict[str, str]) -> Response:
-    """Ask for more; clients in Go want no 308, which their HTTP library would follow as a redirection."""
+    """Ask for more; Go clients get no 308, which their HTTP library would follow as a redirect."""
     if request.headers.get("x-guploader-no-308") == "yes":
         return Response(200, b"", {**headers, "x-http-status-code-override": "308"})
     return Response(308, b"", headers)
@@ -140,7 +140,7 @@ def _without_null(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _content_range(request: Request) -> tuple[int | None, int | None]:
     """
-    Return (first byte of the body or None for a question, total size or None while unknown).
+    Return (first byte of the body, None for a query; total size, None if unknown).
 
     Without a Content-Range the body is the whole object.
     """
@@ -157,6 +157,6 @@ def _content_range(request: Request) -> tuple[int | None, int | None]:
 
 
 def _hashes(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the checksums of an X-Goog-Hash header by the names that an object resource gives them."""
+    """Return the checksums of an X-Goog-Hash header under their names in the object resource."""
     pairs = (part.strip().partition("=") for part in headers.get("x-goog-hash", "").split(","))
     return {_HASH_FIELDS[kind]: value for kind, _, value in pairs if kind in _HASH_FIELDS}

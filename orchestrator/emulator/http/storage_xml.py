@@ -1,8 +1,8 @@
 """
-The XML API of Cloud Storage: objects by their paths, lists of a bucket, multipart uploads.
+Serve the XML API of Cloud Storage: objects by path, bucket listings, multipart uploads.
 
-Rust's object_store and boto speak it, and TensorFlow reads by it. What it knows of headers and elements is in
-cloud.google.com/storage/docs/xml-api/reference-methods; the errors have its form, too.
+Rust's object_store and boto use it, and TensorFlow reads with it. Headers, elements and errors follow
+cloud.google.com/storage/docs/xml-api/reference-methods.
 """
 
 import base64
@@ -26,7 +26,7 @@ from orchestrator.emulator.state.storage.stored import Preconditions, StoredObje
 
 SPACE = "http://doc.s3.amazonaws.com/2006-03-01"
 UPLOADS = "http://s3.amazonaws.com/doc/2006-03-01/"
-"""What Google's own client looks for in the answer that begins an upload (google-cloud-storage 3.17.1)."""
+"""Namespace that Google's client expects in the answer starting an upload (google-cloud-storage 3.17.1)."""
 _CODES = {
     "notFound": "NoSuchKey",
     "conditionNotMet": "PreconditionFailed",
@@ -44,7 +44,7 @@ _META = "x-goog-meta-"
 
 
 def xml_routes(router: Router, storage: Storage, accounts: Accounts = nobody) -> None:
-    """Register the XML API. Call it last: its patterns fit most paths."""
+    """Register the XML API; call it last, since its patterns match most paths."""
     calls = XmlRequests(storage, accounts)
     table: list[tuple[str, str, str, Handler]] = [
         ("storage.objects.list", "GET", "/{bucket}", calls.list),
@@ -79,7 +79,7 @@ class XmlRequests:
         return Response(200)
 
     def list(self, request: Request, bucket: str) -> Response:
-        """Return one page of objects, in the second form of the list or in the first."""
+        """Return one page of objects, in version 1 or 2 of the listing."""
         self._door.admit(request, bucket, "storage.objects.list")
         query = request.query
         token = query.get("continuation-token", "")
@@ -87,7 +87,7 @@ class XmlRequests:
         asked = Query(
             prefix=query.get("prefix", ""),
             delimiter=query.get("delimiter", ""),
-            # Both forms go on behind the name that they are given.
+            # Both versions continue after the given name.
             start_offset=f"{after}\0" if after else "",
             max_results=min(number(query, "max-keys") or PAGE_LIMIT, PAGE_LIMIT),
             page_token=token,
@@ -109,7 +109,7 @@ class XmlRequests:
         return replace(answer, headers={**answer.headers, **_tags(held)})
 
     def head(self, request: Request, bucket: str, name: str) -> Response:
-        """Return what `get` says of the object, without its bytes."""
+        """Return the headers of `get` without the object's bytes."""
         answer = self.get(request, bucket, name)
         return Response(answer.status, b"", {"content-length": str(len(answer.body)), **answer.headers})
 
@@ -140,7 +140,7 @@ class XmlRequests:
         return Response(204)
 
     def post(self, request: Request, bucket: str, name: str) -> Response:
-        """Begin a multipart upload, or make the object of its parts."""
+        """Start a multipart upload, or assemble the object from its parts."""
         with self._storage.lock:
             self._door.admit_write(request, bucket, name)
         if "uploads" in request.query:
@@ -188,7 +188,7 @@ class XmlRequests:
 
 
 def _numbers(body: bytes) -> list[int]:
-    """Return the numbers of the parts that make the object, in its order."""
+    """Return the part numbers of the object, in order. Raise 400."""
     if b"<!" in body:
         raise invalid("The list of parts must not declare anything.")
     try:
@@ -214,7 +214,7 @@ def _entry(held: StoredObject) -> str:
 
 
 def _tag(held: StoredObject) -> str:
-    """Return the ETag of the XML API: the MD5 in hexadecimal where there is one."""
+    """Return the ETag of the XML API: the hexadecimal MD5, if there is one."""
     text = held.md5 or etag(held.generation, held.metageneration)
     return f'"{hashlib.md5(text.encode()).hexdigest()}"'  # noqa: S324 - a tag, no secret
 
@@ -232,7 +232,7 @@ def _tags(held: StoredObject) -> dict[str, str]:
 
 
 def _fields(request: Request) -> dict[str, object]:
-    """Return the fields of an object that the headers of a request carry."""
+    """Return the object fields in a request's headers."""
     headers = request.headers
     fields: dict[str, object] = {_COPIED[key]: headers[key] for key in _COPIED if headers.get(key)}
     metadata = {key[len(_META) :]: value for key, value in headers.items() if key.startswith(_META)}

@@ -1,4 +1,4 @@
-"""The calls of Cloud TPU: nodes, queued resources, catalogue, operations."""
+"""Serve Cloud TPU: nodes, queued resources, catalogue, operations."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -25,7 +25,7 @@ Table = list[tuple[str, str, str, Callable[[Call], Response]]]
 
 
 def tpu_routes(router: Router, cloud: LocalCloud) -> None:
-    """Register the TPU API: v2, the same as v2alpha1, and of v1 what only reads the catalogue."""
+    """Register the TPU API: v2, the same as v2alpha1, and the catalogue of v1."""
     catalog = Catalog(cloud)
     for version in VERSIONS:
         alpha = version == "/v2alpha1"
@@ -105,9 +105,9 @@ class _Answers:
         silent: Sequence[str] = (),
     ) -> Response:
         """
-        Build one page of a list, sorted *by*; only the items on the page are turned into JSON, by *show*.
+        Return one page of a list sorted *by* a key; only the page's items are converted by *show*.
 
-        Each page names the zones that were not reached; on which pages Google names them is not known.
+        Each page names the zones that were not reached; on which pages Google does that is not known.
         """
         chosen, following = rpc_page(request, items, Order(by), _LARGEST_PAGE)
         more = {"nextPageToken": following} if following else {}
@@ -121,7 +121,7 @@ class NodeRequests(_Answers):
         return self._operation(self._cloud.tpu.create(call.zone, node, body))
 
     def list(self, call: Call) -> Response:
-        """Answer ListNodes of a zone, or of all (`-`); places that were not reached are named."""
+        """Answer ListNodes of a zone or of all (`-`), naming zones that were not reached."""
         nodes, silent = self._cloud.tpu.listed(call.zone)
         return self._listed(call.request, "nodes", nodes, node_json, _PATH, silent)
 
@@ -137,15 +137,14 @@ class NodeRequests(_Answers):
 
     def guest_attributes(self, call: Call) -> Response:
         """
-        Answer GetGuestAttributes, one entry for each worker asked for.
+        Answer GetGuestAttributes, with one entry for each requested worker.
 
-        What the real API answers for a worker without such attributes is not known; here its
-        entry has no items.
+        The real answer for a worker without such attributes is not known; here its entry has no items.
         """
         body = body_of(call.request, {"queryPath": str, "workerIds": [str]})
         constraints.check_guest_attributes(self._cloud.kernel, compute=False)
         found, query = self._cloud.tpu.get(call.zone, call.name), body.get("queryPath", "")
-        # gcloud asks for all workers by the one id "".
+        # gcloud requests all workers with the single id "".
         indices = [int(i) for i in body.get("workerIds", ()) if i] or range(len(found.workers))
         for index in indices:
             node_rules.check_worker(found, index)
@@ -158,7 +157,7 @@ class NodeRequests(_Answers):
 
 
 class QueuedRequests(_Answers):
-    """Answer the calls on queued resources, of v2 or of v2alpha1, which has some fields more."""
+    """Answers calls on queued resources, of v2 or of v2alpha1, which has more fields."""
 
     def __init__(self, cloud: LocalCloud, *, alpha: bool) -> None:
         super().__init__(cloud)
@@ -174,7 +173,7 @@ class QueuedRequests(_Answers):
         return self._operation(self._cloud.queued.create(call.zone, name, body, request_id))
 
     def list(self, call: Call) -> Response:
-        """Answer ListQueuedResources of a zone, or of all (`-`), as ListNodes does."""
+        """Answer ListQueuedResources of a zone or of all (`-`), as ListNodes does."""
         found, silent = self._cloud.queued.listed(call.zone)
         return self._listed(call.request, "queuedResources", found, self._shown, _PATH, silent)
 
@@ -204,13 +203,13 @@ class OperationRequests(_Answers):
         return self._operation(self._find(call))
 
     def cancel(self, call: Call) -> Response:
-        """Answer CancelOperation: the wish is recorded, the operation goes on (best effort)."""
+        """Answer CancelOperation: the request is recorded, but the operation continues (best effort)."""
         self._find(call).cancel_requested = True
         self._cloud.kernel.touch()
         return Response.of({})
 
     def delete(self, call: Call) -> Response:
-        """Answer DeleteOperation: the record is not shown any more, the work goes on."""
+        """Answer DeleteOperation: the record disappears, but the work continues."""
         self._find(call).forgotten = True
         self._cloud.kernel.touch()
         return Response.of({})
@@ -242,7 +241,7 @@ class Catalog(_Answers):
             _Z + ":generateServiceIdentity",
             self.identity,
         )
-        # `{zone}` would match "ZONE:generateServiceIdentity", too: the longer pattern goes first.
+        # `{zone}` would match "ZONE:generateServiceIdentity" too, so the longer pattern comes first.
         return [identity, *shared]
 
     def _collection(
@@ -252,7 +251,7 @@ class Catalog(_Answers):
         names: Callable[[str], Collection[str]],
         show: Callable[[str], dict[str, Any]],
     ) -> Table:
-        """Return the routes of list and get; *names* returns what a zone has, *show* makes it JSON but its name."""
+        """Return the routes of list and get; *names* returns a zone's entries, *show* an entry's JSON."""
 
         def shown(zone: str, name: str) -> dict[str, Any]:
             return {"name": f"{self._parent(zone)}/{key}/{name}", **show(name)}

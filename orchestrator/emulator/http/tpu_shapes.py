@@ -1,4 +1,4 @@
-"""Nodes, queued resources and operations as the TPU API writes them."""
+"""Convert nodes, queued resources and operations to the TPU API's JSON."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _TYPE = "type.googleapis.com/google.cloud.tpu.v2."
 
 
 def node_json(node: Node) -> dict[str, Any]:
-    """Return a Node, with enum names and int64 as strings."""
+    """Return a Node, with enum names and 64-bit integers as strings."""
     network = {"network": "default", "subnetwork": "default", **node.body.get("networkConfig", {})}
     external = bool(network.get("enableExternalIps"))
     shown = {
@@ -47,7 +47,7 @@ def node_json(node: Node) -> dict[str, Any]:
 
 
 def queued_json(found: QueuedResource) -> dict[str, Any]:
-    """Return a QueuedResource, with enum names; the data of a state say more for FAILED only."""
+    """Return a QueuedResource, with enum names; only FAILED has data of its state."""
     state: dict[str, Any] = {"state": found.state.name}
     if found.state is not QueuedState.WAITING_FOR_RESOURCES:
         state[f"{found.state.name.lower()}Data"] = {"error": tpu_status(found.error)} if found.error else {}

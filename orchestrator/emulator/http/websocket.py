@@ -1,4 +1,4 @@
-"""The server's side of a websocket (RFC 6455) as far as Google's clients use it: whole binary messages."""
+"""Implement a websocket server (RFC 6455) as far as Google's clients need it: whole binary messages."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0
 
 
 class BrokenError(Exception):
-    """Say that a client broke the protocol; *code* is the websocket's close code."""
+    """A client violated the protocol; *code* is the websocket's close code."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -26,7 +26,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True)
 class Opening:
-    """Hold what a client asked for when it opened the websocket."""
+    """The client's request to open the websocket."""
 
     path: str
     query: dict[str, str]
@@ -34,7 +34,7 @@ class Opening:
 
 
 class WebSocket:
-    """Speak with one client over a stream; messages of the client come whole, as binary data."""
+    """A websocket with one client over a stream; messages arrive whole, as binary data."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -43,9 +43,9 @@ class WebSocket:
 
     async def accept(self, protocol: str, origin: str) -> Opening:
         """
-        Answer the opening handshake with the subprotocol *protocol*. Raise BrokenError for any other request.
+        Answer the opening handshake with the subprotocol *protocol*. Raise BrokenError for other requests.
 
-        A client may name *origin* as its own; any other is a web page's.
+        A client may send *origin* as its own; any other origin is a web page's.
         """
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.rstrip("\r\n").split("\r\n")
@@ -72,7 +72,7 @@ class WebSocket:
         return Opening(target.path, dict(parse_qsl(target.query)), headers)
 
     async def receive(self) -> bytes | None:
-        """Return the next message, None when the client has closed. Raise BrokenError."""
+        """Return the next message, None if the client has closed. Raise BrokenError."""
         message = b""
         while True:
             final, kind, data = await self._frame()
@@ -93,13 +93,13 @@ class WebSocket:
         await self._send(_BINARY, message)
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
-        """Say goodbye once; nothing is sent after it."""
+        """Send a close frame once; nothing is sent after it."""
         if not self._closed:
             await self._send(_CLOSE, struct.pack(">H", code) + reason.encode()[:120])
             self._closed = True
 
     async def _frame(self) -> tuple[bool, int, bytes]:
-        """Read one frame: whether it is its message's last, its kind, and its data without the client's mask."""
+        """Read one frame: whether it is the last of its message, its opcode, and its unmasked data."""
         first, second = await self._reader.readexactly(2)
         size = second & 0x7F
         if size == 126:
@@ -128,7 +128,7 @@ class WebSocket:
 
 
 def unmasked(data: bytes, mask: bytes) -> bytes:
-    """Take the mask of four bytes off, all bytes in one operation."""
+    """Apply the mask of four bytes to all of *data* in one operation."""
     size = len(data)
     key = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")

@@ -1,1 +1,1 @@
-"""Machines as real processes: process (no privileges) and namespace (root on Linux)."""
+"""Run machines as real processes: kinds process (no privileges) and namespace (root on Linux)."""

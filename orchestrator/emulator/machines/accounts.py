@@ -1,4 +1,4 @@
-"""Who may log in: the ssh-keys attribute, read as Google's guest agent reads it (docs/facts.md 2.4)."""
+"""Parse the ssh-keys attribute as Google's guest agent does (docs/facts.md 2.4)."""
 
 import json
 import re
@@ -15,7 +15,7 @@ def accounts(
     """
     Return the public keys (`TYPE BASE64 [comment]`) of each user.
 
-    OS Login turns ssh-keys off; block-project-ssh-keys leaves the project's keys out.
+    OS Login disables ssh-keys; block-project-ssh-keys excludes the project's keys.
     """
     if _true(instance.get("enable-oslogin", project.get("enable-oslogin", ""))):
         return {}
@@ -33,10 +33,10 @@ def accounts(
 
 def _entry(line: str, now: datetime) -> tuple[str, str]:
     """
-    Return user and key of one `user:TYPE BASE64 comment` line, or two empty texts to skip it.
+    Parse `user:TYPE BASE64 comment`; return user and key, two "" to skip the line.
 
-    The form `... google-ssh {"userName":..., "expireOn":...}` ends at its date; a date that cannot
-    be read counts as expired.
+    The form `... google-ssh {"userName":..., "expireOn":...}` expires at its date; an unreadable date counts
+    as expired.
     """
     user, _, key = line.partition(":")
     words = key.split()

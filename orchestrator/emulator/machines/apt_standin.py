@@ -1,7 +1,8 @@
 """
-The apt-get of a machine of the kind `process`: it obeys the machine's locks and never touches the computer.
+Emulate apt-get on a machine of kind `process`: obey the machine's locks, never touch the computer.
 
-A package counts as installed when the computer has it. Texts and exit statuses of locks are those of apt 2.6.
+A package counts as installed if the computer has it. Texts and exit statuses about locks are those of apt
+2.6.
 """
 
 import fcntl
@@ -34,7 +35,7 @@ exec {command} {files} "${{0##*/}}" "$@"
 
 
 def install_apt(folder: Path, files: Path) -> None:
-    """Put the stand-ins into *folder*, for the machine whose files are below *files*."""
+    """Write the stand-ins into *folder*, for the machine whose files are below *files*."""
     text = SCRIPT.format(
         command=shell_command("orchestrator.emulator.machines.apt_standin"),
         package=shlex.quote(package_parent()),
@@ -69,7 +70,7 @@ def run(files: Path, name: str, words: Sequence[str]) -> int:
 
 
 def _install(packages: Sequence[str]) -> int:
-    """Accept what the computer has."""
+    """Accept packages that the computer has."""
     absent = [one for one in packages if not _installed(one.partition("=")[0].partition(":")[0])]
     for one in packages:
         if one not in absent:
@@ -86,11 +87,11 @@ def _install(packages: Sequence[str]) -> int:
 
 
 def _download(packages: Sequence[str]) -> int:
-    """Fetch the files of packages into the working folder, by the computer's own apt-get."""
+    """Download package files into the working folder with the computer's own apt-get."""
     own = shutil.which("apt-get", path="/usr/bin:/bin")
     if own is None:
         return _say("E: Unable to locate package: this computer has no apt-get", FAILED)
-    # The machine's proxy lets nothing out; the sources of packages are the computer's own.
+    # Without the machine's proxy, which blocks package sources; those of the computer are used.
     apart = ("_proxy", "apt_config")
     environ = {key: value for key, value in os.environ.items() if not key.lower().endswith(apart)}
     return subprocess.run([own, "download", "-qq", *packages], env=environ, check=False).returncode
@@ -106,7 +107,7 @@ def _installed(package: str) -> bool:
 
 
 def _taken(path: Path, patience: float) -> bool:
-    """Say whether somebody else holds the lock for longer than *patience* seconds (endless when negative)."""
+    """Return whether another process holds the lock for *patience* seconds (negative: wait forever)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     end, announced = time.monotonic() + patience, False
     with path.open("a+b") as file:
@@ -118,12 +119,12 @@ def _taken(path: Path, patience: float) -> bool:
             if not announced:
                 _show(f"Waiting for cache lock: {text}...")
             announced = True
-            time.sleep(0.2)  # Another process is waited for here, in real time.
+            time.sleep(0.2)  # Another process, so this wait is real time.
     return False
 
 
 def _holder(file: int) -> int:
-    # F_GETLK asks who holds the lock; taking it, even for a moment, would keep the holder's successor out.
+    # F_GETLK only queries; taking the lock, even briefly, would keep the next holder out.
     answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     kind, _, _, _, pid = struct.unpack(FLOCK, answer)
     return 0 if kind == fcntl.F_UNLCK else int(pid)
@@ -137,7 +138,7 @@ def _name_of(pid: int) -> str:
 
 
 def _read(files: Path, words: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-    """Return the settings, those of the command line last, and the words that are no options."""
+    """Return the settings, with those of the command line last, and the arguments that are no options."""
     settings: dict[str, str] = {}
     chosen = os.environ.get("APT_CONFIG")
     for path in (*([Path(chosen)] if chosen else []), *sorted((files / SETTINGS).glob("*"))):
@@ -164,7 +165,7 @@ def _pair(text: str) -> dict[str, str]:
 
 
 def _config(files: Path, words: Sequence[str]) -> int:
-    """Answer `apt-config shell NAME Dir::State::Lists/d`, by which scripts find the folder of lists."""
+    """Answer `apt-config shell NAME Dir::State::Lists/d`, with which scripts find the lists."""
     if len(words) == 3 and words[0] == "shell" and words[2] == "Dir::State::Lists/d":
         _show(f"{words[1]}={shlex.quote(f'{files}/var/lib/apt/lists/')}")
     return 0

@@ -1,8 +1,8 @@
 """
-One container of the stand-in for docker: what containerd's shim and runc do for the real one.
+Run one container of the docker stand-in, as containerd's shim and runc do for the real one.
 
-Started as `python -m orchestrator.emulator.machines.container FOLDER`, with a clean environment, so that it
-outlives the command that asked for it. FOLDER/config.json says what to run.
+Started as `python -m orchestrator.emulator.machines.container FOLDER` with a clean environment, so that it
+outlives the command that started it. FOLDER/config.json says what to run.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from orchestrator.emulator.machines import namespaces
 from orchestrator.emulator.machines.process_table import look
 
 CANNOT_START, NOT_FOUND, NOT_EXECUTABLE = 125, 127, 126
-"""The exit statuses of docker run that are its own, and not the command's."""
+"""Exit statuses of `docker run` itself, as opposed to the command's."""
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 GROUP = "TINI_KILL_PROCESS_GROUP"
-"""The variable by which tini, which is docker's init, passes signals on to a whole group."""
+"""Variable with which tini, docker's init, forwards signals to a whole process group."""
 SHOWN = ("/etc/resolv.conf", "/etc/hosts", "/etc/hostname")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
@@ -35,7 +35,7 @@ MOST_LINKS = 40
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the one lock of a machine's containers and images."""
+    """Hold the lock of a machine's containers and images."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -47,13 +47,13 @@ def main(words: list[str]) -> int:
     folder = Path(words[0])
     config = json.loads((folder / "config.json").read_text())
     with locked(folder.parents[1]):
-        # Removed between the two steps of docker run: then it must never start.
+        # Removed between the two steps of docker run, so it must never start.
         if not (folder / "config.json").exists():
             return CANNOT_START
         process = look(os.getpid())
         (folder / "pid").write_text(f"{os.getpid()} {process.started if process else 0}")
     (folder / "work").mkdir(exist_ok=True)
-    # In a process of its own: where its mounts are seen nothing is ever deleted, and with it they are gone.
+    # In a process of its own: its mounts disappear with it, and nothing is deleted where they are visible.
     code = _forked(lambda: _with_mounts(folder, config))
     with locked(folder.parents[1]):
         if config["remove"]:
@@ -64,7 +64,7 @@ def main(words: list[str]) -> int:
 
 
 def _forked(call: Callable[[], int]) -> int:
-    """Call in a child process that dies with this one; pass signals on, and return its exit status."""
+    """Call in a child process that dies with this one; forward signals, and return its exit status."""
     child = os.fork()
     if not child:
         code = CANNOT_START
@@ -88,17 +88,17 @@ def _with_mounts(folder: Path, config: dict[str, Any]) -> int:
     _populate(root, config)
     code = _forked(lambda: _alone(folder, root, config))
     if not config["remove"]:
-        # cp keeps what an overlay notes beside a file, and its marks of what is gone.
+        # cp -a keeps the overlay's extended attributes and whiteouts.
         subprocess.run(["cp", "-a", str(folder / "work/upper"), str(folder / "diff")], check=True)
     return code
 
 
 def entered(pid: int, config: dict[str, Any], *, interactive: bool) -> int:
-    """Run one more command in a container whose pid 1 is *pid*; return its exit status. Raises OSError."""
+    """Run another command in the container whose pid 1 is *pid*; return its exit status. Raise OSError."""
 
     def in_own_namespaces() -> int:
         namespaces.enter(pid)
-        # The process ids of a container are those of children only.
+        # A new PID namespace applies to child processes only.
         child = os.fork()
         if not child:
             namespaces.die_with_parent()
@@ -113,7 +113,7 @@ def entered(pid: int, config: dict[str, Any], *, interactive: bool) -> int:
 
 
 def _alone(folder: Path, root: Path, config: dict[str, Any]) -> int:
-    """Run it where it sees no other process. After its pid 1 the kernel lets nothing more begin there."""
+    """Run it in its own PID namespace; when its pid 1 ends, the kernel ends everything in it."""
     namespaces.unshare(namespaces.NEWPID | namespaces.NEWIPC)
     out, err, ready = os.pipe(), os.pipe(), os.pipe()
     child = os.fork()
@@ -126,7 +126,7 @@ def _alone(folder: Path, root: Path, config: dict[str, Any]) -> int:
         signal.signal(number, lambda passed, _frame: _kill(child, passed))
     for _, writer in (out, err, ready):
         os.close(writer)
-    # It has moved into the image, or has ended: before that, whoever entered it would see the machine.
+    # Closed when pid 1 has moved into the image or ended; before, `exec` would enter the machine's root.
     os.read(ready[0], 1)
     (folder / "init").write_text(str(child))
     _pass_on({out[0]: 1, err[0]: 2})
@@ -135,13 +135,13 @@ def _alone(folder: Path, root: Path, config: dict[str, Any]) -> int:
 
 
 def _file_system(work: Path, config: dict[str, Any]) -> Path:
-    """Mount the image below a writable layer in memory; return where. Raises OSError."""
+    """Mount the image below a writable layer in memory; return the mount point. Raise OSError."""
     namespaces.mount("tmpfs", work, "tmpfs", options="mode=0755")
     for name in ("upper", "scratch", "root"):
         (work / name).mkdir()
     root = work / "root"
     try:
-        # By descriptors: commas and colons in a path would end an option.
+        # By descriptors, since commas and colons in a path would end an option.
         lowers = [os.open(one, os.O_PATH) for one in config["lowers"]]
         upper, scratch = (os.open(work / name, os.O_PATH) for name in ("upper", "scratch"))
         places = ":".join(f"{DESCRIPTORS}/{one}" for one in lowers)
@@ -153,10 +153,10 @@ def _file_system(work: Path, config: dict[str, Any]) -> Path:
 
 
 def _populate(root: Path, config: dict[str, Any]) -> None:
-    """Mount devices, names, and the volumes. Raises OSError."""
+    """Mount devices, host names and volumes. Raise OSError."""
     for name in ("dev", "sys", "proc", "etc"):
         (root / name).mkdir(exist_ok=True)
-    # Not the computer's own folder of devices, which root in the container could change.
+    # Not the computer's own /dev, which root in the container could change.
     namespaces.mount("tmpfs", root / "dev", "tmpfs", options="mode=0755")
     for name in DEVICES:
         (root / "dev" / name).touch()
@@ -167,7 +167,7 @@ def _populate(root: Path, config: dict[str, Any]) -> None:
     namespaces.mount("tmpfs", root / "dev/shm", "tmpfs", options="mode=1777")
     try:
         namespaces.mount("sysfs", root / "sys", "sysfs", flags=namespaces.RDONLY)
-    except OSError:  # another user than root owns no network whose part of it could be shown
+    except OSError:  # a user without root owns no network namespace whose sysfs could be mounted
         namespaces.bind(Path("/sys"), root / "sys")
     for name in SHOWN:
         if Path(name).is_file():
@@ -187,7 +187,7 @@ def _show(root: Path, source: Path, target: str, *, read_only: bool) -> None:
 
 
 def within(root: Path, target: str) -> Path:
-    """Return where *target* is below *root*: the links of an image lead to other places of that image."""
+    """Return the path of *target* below *root*, resolving links inside the image. Raise OSError."""
     found: list[str] = []
     ahead, hops = list(Path(target).parts[1:]), 0
     while ahead:
@@ -207,10 +207,10 @@ def within(root: Path, target: str) -> Path:
 
 
 def _become(root: Path, config: dict[str, Any], ready: int) -> None:
-    """As pid 1, move into the image, close *ready*, and become the command, or its init. Never returns."""
+    """As pid 1: enter the image, close *ready*, and exec the command or its init. Never returns."""
     try:
         namespaces.die_with_parent()
-        # Its own, so that the shim keeps the machine's view, and what the container writes.
+        # A mount namespace of its own, so that the shim keeps the machine's view and the container's layer.
         namespaces.unshare(namespaces.NEWNS)
         namespaces.mount("proc", root / "proc", "proc")
         namespaces.pivot(root)
@@ -228,7 +228,7 @@ def _become(root: Path, config: dict[str, Any], ready: int) -> None:
 
 
 def _init(config: dict[str, Any]) -> None:
-    """Do what tini does: one child in a group of its own, signals passed on, orphans reaped. Never returns."""
+    """Act like tini: one child in its own process group, forward signals, reap orphans. Never returns."""
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
@@ -246,7 +246,7 @@ def _init(config: dict[str, Any]) -> None:
 
 
 def _execute(config: dict[str, Any]) -> None:
-    """Become the command. Never returns."""
+    """Exec the command. Never returns."""
     for number in PASSED:
         signal.signal(number, signal.SIG_DFL)
     words, environment = config["command"], config["environment"]
@@ -264,8 +264,8 @@ def _kill(pid: int, number: int) -> None:
 
 
 def _pass_on(ends: dict[int, int]) -> None:
-    """Pass output on for as long as anybody reads it, until the container writes no more; it goes on without."""
-    # No threads: after unshare(NEWPID) the kernel allows this process none.
+    """Forward output until the container has ended; if the reader is gone, discard it."""
+    # No threads: after unshare(NEWPID) the kernel does not let this process create any.
     while ends:
         for source in select.select(list(ends), [], [])[0]:
             data, target = os.read(source, 1 << 16), ends[source]

@@ -1,4 +1,4 @@
-"""A small cron for machines without one of their own; its minute may be shorter than a minute."""
+"""Run a small cron for machines without one; its minute may be shorter than 60 s."""
 
 import asyncio
 import re
@@ -45,7 +45,7 @@ class Job:
         return parts[0], ("\n".join(parts[1:]) + "\n").encode() if len(parts) > 1 else b""
 
     def due(self, minute: datetime) -> bool:
-        """Tell whether the job starts in *minute* (naive local time, seconds zero)."""
+        """Return whether the job starts in *minute* (naive local time, seconds zero)."""
         return (
             self.schedule != "@reboot"
             and next(CronSim(self.schedule, minute - timedelta(minutes=1))) == minute
@@ -63,7 +63,7 @@ class Cron:
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Start `@reboot` jobs once, then what each minute asks for, until cancelled."""
+        """Start `@reboot` jobs once, then the jobs of each minute, until cancelled."""
         for job in self._jobs():
             if job.schedule == "@reboot":
                 self._spawn(self._start(job))
@@ -76,7 +76,7 @@ class Cron:
                     self._spawn(self._start(job))
 
     def _until_next(self) -> float:
-        """Return the seconds to the next minute; all machines of the computer tick together."""
+        """Return the seconds to the next minute, which is the same for all machines of the computer."""
         length = self._config.cron_minute_seconds
         return length - time.time() % length
 
@@ -89,7 +89,7 @@ class Cron:
         return jobs
 
     async def _start(self, job: Job) -> None:
-        """Run one job in its own session, as cron does; its output goes nowhere: there is no mail."""
+        """Run one job in its own session, as cron does; its output is discarded, as there is no mail."""
         home = self._config.home(job.user)
         await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
         login = user_environment(self._config.environment, job.user, home, SHELL)
@@ -102,14 +102,14 @@ class Cron:
         await process.communicate(text)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Keep a reference to the task: the event loop holds only a weak one."""
+        """Keep a reference to the task, of which the event loop holds only a weak one."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
 
 def parse(text: str) -> list[Job]:
-    """Return the jobs of one system crontab. Raises ValueError, as cron refuses the whole file."""
+    """Parse one system crontab. Raise ValueError for an error, as cron refuses the whole file."""
     if text and not text.endswith("\n"):
         raise ValueError("missing newline before EOF")
     environment: dict[str, str] = {}
@@ -126,7 +126,7 @@ def parse(text: str) -> list[Job]:
 
 
 def read_folder(folder: Path) -> tuple[list[Job], list[str]]:
-    """Return the jobs of all crontabs in *folder* and a complaint for each file that cannot be used."""
+    """Return the jobs of all crontabs in *folder*, and an error message for each unusable file."""
     jobs: list[Job] = []
     complaints: list[str] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:

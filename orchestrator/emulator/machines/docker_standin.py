@@ -1,8 +1,8 @@
 """
-The docker of a machine of the local cloud: a part of its command line, on namespaces of the kernel.
+Emulate docker on a local machine: a part of its command line, on kernel namespaces.
 
-It knows pull, run, exec, ps, kill, rm, commit, images by name, and refuses every option that it does not know.
-Nothing is a daemon. A container has the machine's network, and its writes are in memory until they are committed.
+It supports pull, run, exec, ps, kill, rm, commit and images by name, and refuses unknown options. There is no
+daemon. A container uses the machine's network, and its writes stay in memory until they are committed.
 """
 
 import argparse
@@ -34,11 +34,11 @@ exec {command} {files} "$@"
 """
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ID = 12
-"""Digits of an id that docker shows."""
+"""Digits of an id in docker's output."""
 
 
 class DockerError(Exception):
-    """End with a message and a *status*, as docker does."""
+    """An error of docker: a message and an exit *status*."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class DockerError(Exception):
 
 
 def install_docker(folder: Path, files: Path) -> None:
-    """Put the stand-in into *folder*, for the machine whose files are below *files*."""
+    """Write the stand-in into *folder*, for the machine whose files are below *files*."""
     program = folder / "docker"
     program.unlink(missing_ok=True)
     program.write_text(
@@ -60,7 +60,7 @@ def install_docker(folder: Path, files: Path) -> None:
 
 
 class Docker:
-    """Do what the command line asks for, below *root*."""
+    """Executes docker commands below *root*."""
 
     def __init__(self, root: Path, environ: Mapping[str, str]) -> None:
         self._root = root
@@ -107,10 +107,10 @@ class Docker:
         return self._attached(folder)
 
     def _attached(self, folder: Path) -> int:
-        """Start the container and wait for its end; what it is asked to do by a signal is passed on."""
+        """Start the container and wait for its end, forwarding signals."""
         few = {key: self._environ[key] for key in ("PATH", "LANG", MARKER) if key in self._environ}
         words = command("orchestrator.emulator.machines.container", str(folder))
-        # Its environment is clean, and its session its own: nobody takes it for a process of the command's.
+        # Clean environment and own session, so that the agent does not take it for a process of the job.
         shim = subprocess.Popen(
             words,
             env={**few, "PYTHONPATH": package_parent()},
@@ -175,7 +175,7 @@ class Docker:
             pid = self._pid(folder)
             if not pid:
                 raise DockerError(f"Error response from daemon: container {name} is not running")
-            # The kernel kills pid 1 of the container with its shim, and with that one all others.
+            # The kernel kills the container's pid 1 with its shim, and with that all its other processes.
             os.kill(pid, number)
             _show(name)
         return 0
@@ -197,7 +197,7 @@ class Docker:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                     while self._pid(folder):
-                        time.sleep(0.005)  # The kernel tells only its parent.
+                        time.sleep(0.005)  # Only its parent is notified of its end, so poll.
                 namespaces.delete(folder)
             _show(name)
         return 0
@@ -230,7 +230,7 @@ class Docker:
         return 0
 
     def _variables(self, of_image: Sequence[str], given: Sequence[str]) -> dict[str, str]:
-        """Return the command's variables; `-e NAME` is this command's own, and nothing where it has none."""
+        """Return the command's variables; `-e NAME` passes this process's own value, if it has one."""
         found = {"PATH": PATHS, "HOSTNAME": os.uname().nodename, "HOME": "/root"}
         found.update(_pair(one) for one in of_image)
         return {**found, **self._named_variables(given)}
@@ -246,7 +246,7 @@ class Docker:
         return found
 
     def _matching(self, filters: Sequence[str]) -> list[Path]:
-        """Return the containers that carry every label asked for."""
+        """Return the containers that have all given labels."""
         wanted = []
         for one in filters:
             kind, _, label = one.partition("=")
@@ -280,7 +280,7 @@ class Docker:
         return found
 
     def _pid(self, folder: Path) -> int:
-        """Return the process of a running container, 0 when it does not run."""
+        """Return the pid of a running container, 0 if it does not run."""
         try:
             pid, started = map(int, (folder / "pid").read_text().split())
         except (OSError, ValueError):
@@ -294,7 +294,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _volume(text: str) -> tuple[str, str, bool]:
-    """Return source, target and whether it is read-only. Raises DockerError."""
+    """Parse `-v`: source, target and whether it is read-only. Raise DockerError."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not (parts[0].startswith("/") and parts[1].startswith("/")):
         raise DockerError(f"docker: invalid volume specification: '{text}'", CANNOT_START)
@@ -357,7 +357,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str]) -> int:
-    """Do what docker would, and return its exit status."""
+    """Run a docker command; return its exit status."""
     verb = ""
     try:
         asked = _parser().parse_args(words[1:])

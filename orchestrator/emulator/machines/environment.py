@@ -1,4 +1,4 @@
-"""The environment of everything that runs on a machine: the local cloud, and no credentials."""
+"""Build the environment of everything that runs on a machine: the local cloud, no credentials."""
 
 import os
 import sys
@@ -9,14 +9,14 @@ from orchestrator.emulator.machines.host_settings import MARKER, SYSTEM_PATH, Ho
 from orchestrator.emulator.machines.machine_python import programs
 from orchestrator.emulator.state.machine import Machine
 
-# The examples keep their virtual environments in that folder: a replaced machine need not install again.
+# The last is the examples' folder of virtual environments, so that a replaced machine need not reinstall.
 INHERITED = ("LANG", "TZ", "TPUCTL_VENV_CACHE")
 TPU_DEVICES = 8
 NO_PROXY = "localhost,127.0.0.1,::1,127.0.0.0/8"
-# The second is the path that the override of the first ends with.
+# Name of the variable's API and the path that its override ends with.
 _SERVED = {"STORAGE": "/storage/v1/", "COMPUTE": "/compute/v1/", "TPU": "/", "SECRETMANAGER": "/"}
-# What else gcloud asks for in work on TPUs, VMs and buckets. It gets an answer of the local cloud,
-# where it would ask the real service for a project of that name.
+# Other APIs that gcloud calls when working on TPUs, VMs and buckets. They must reach the local cloud, not the
+# real service with a project of that name.
 _OTHERS = (
     "ARTIFACTREGISTRY", "CLOUDBILLING", "CLOUDQUOTAS", "CLOUDRESOURCEMANAGER", "CONTAINER", "IAM",
     "IAMCREDENTIALS", "LOGGING", "MONITORING", "ORGPOLICY", "OSCONFIG", "OSLOGIN", "PUBSUB",
@@ -34,16 +34,16 @@ def machine_environment(
     authorities: Path,
 ) -> dict[str, str]:
     """
-    Return what SSH sessions, cron jobs and scripts of *machine* see, HOME excepted.
+    Return the environment of SSH sessions, cron jobs and scripts of *machine*, without HOME.
 
-    *files* is the root of the machine's own files, *binaries* its folder of stand-ins, *authorities* the
-    file of certificates that it trusts. Only what INHERITED names passes from the caller, so that no
-    credential variable can; of pip's settings, where packages come from. No folder of the caller's PATH
-    is on the machine's, nor is the Python that runs the local cloud.
+    *files* is the root of the machine's own files, *binaries* its folder of stand-ins, *authorities* its file
+    of trusted certificates. Of the caller's environment only INHERITED and pip's package sources pass, so
+    that no credentials can. No folder of the caller's PATH is on the machine's, nor is the Python that runs
+    the local cloud.
     """
-    # google-auth, JAX and gcloud read different names of the metadata server.
+    # google-auth, JAX and gcloud use different variables for the metadata server.
     metadata = f"{machine.address}:{settings.metadata_port}"
-    # 8 CPU devices for JAX, as many as one v3-8 host has.
+    # 8 CPU devices for JAX, as many as one host of a v3-8.
     devices = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={TPU_DEVICES}", "JAX_PLATFORMS": "cpu"}
     return {
         **{key: os.environ[key] for key in INHERITED if key in os.environ},
@@ -54,36 +54,38 @@ def machine_environment(
         "TPUCTL_ROOT": str(files / "opt/tpuctl"),
         "TPUCTL_CRON_DIR": str(files / "etc/cron.d"),
         "TPUCTL_SSH_DIR": str(files / "etc/ssh"),
-        # Machines share the computer's network: each has its own loopback address.
+        # Each machine has its own loopback address, because all share the computer's network.
         "TPUCTL_LOOPBACK": machine.address,
         MARKER: f"{settings.cloud_id}/{machine.id}",
         **dict.fromkeys(("GCE_METADATA_HOST", "GCE_METADATA_IP", "GCE_METADATA_ROOT"), metadata),
         "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
         **client_variables(settings.endpoint, machine.project),
-        # They lead TensorFlow to the local cloud, and nobody else out (docs/rehearsal.md). Programs read one
-        # spelling or the other. Clients that know no address ranges in no_proxy reach the machines' addresses
-        # through the proxy all the same.
+        # The proxy leads TensorFlow to the local cloud, and blocks other hosts (docs/rehearsal.md). Both
+        # spellings, as programs read one or the other. Clients that do not support address ranges in no_proxy
+        # reach the machines through the proxy.
         "TPUCTL_LOCAL_CLOUD": settings.endpoint.rstrip("/"),
         "TPUCTL_SETUP_PROXY": settings.setup_proxy,
         **dict.fromkeys(("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"), settings.proxy),
         **dict.fromkeys(("no_proxy", "NO_PROXY"), NO_PROXY),
         **dict.fromkeys(("CURL_CA_BUNDLE", "SSL_CERT_FILE"), str(authorities)),
-        # TensorFlow reads it in any case; google-auth knows only "true", and finds the machine's token.
+        # TensorFlow accepts any value. google-auth obeys only "true", so here it still finds the machine's
+        # token.
         "NO_GCE_CHECK": "True",
         **(devices if machine.kind == "tpu" else {}),
     }
 
 
 def user_environment(environment: Mapping[str, str], user: str, home: Path, shell: str) -> dict[str, str]:
-    """Add what a login adds: HOME, USER, LOGNAME and SHELL."""
+    """Add the variables of a login: HOME, USER, LOGNAME and SHELL."""
     return {**environment, "HOME": str(home), "USER": user, "LOGNAME": user, "SHELL": shell}
 
 
 def _python_environment(settings: HostSettings) -> dict[str, str]:
     """
-    Return the settings of uv: the computer's program and interpreters, and one cache for all machines.
+    Return uv's settings: the computer's uv and interpreters, and one cache for all machines.
 
-    TPUCTL_LOCAL_PYTHON is for what stands in for a part of the cloud (`watch --on-vm`), never for the job.
+    TPUCTL_LOCAL_PYTHON is for programs that represent a part of the cloud (`watch --on-vm`), never for the
+    job.
     """
     values = {"TPUCTL_LOCAL_PYTHON": sys.executable, "UV_PYTHON_DOWNLOADS": "never"}
     if settings.shared:
@@ -101,8 +103,8 @@ def client_variables(endpoint: str, project: str) -> dict[str, str]:
     """
     Return the variables of Google's clients, TensorStore, Arrow and gcloud.
 
-    gcsfs asks for hierarchical namespaces over gRPC unless told not to, and the storage client's
-    telemetry thread asks for the bucket by itself (docs/facts.md 3.2): both are turned off.
+    Two features are switched off: gcsfs queries hierarchical namespaces over gRPC, and the storage client's
+    telemetry thread requests the bucket by itself (docs/facts.md 3.2).
     """
     endpoint = endpoint.rstrip("/")
     overrides = {**_SERVED, **dict.fromkeys(_OTHERS, "/")}

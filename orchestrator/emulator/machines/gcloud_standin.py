@@ -1,8 +1,8 @@
 """
-A stand-in for `gcloud storage` on computers without gcloud: cp, rsync, rm, ls and cat.
+Emulate `gcloud storage` on computers without gcloud: cp, rsync, rm, ls and cat.
 
-It works over google-cloud-storage and follows what gcloud 528 does for the flags that machines use;
-every case of the tests runs against both. Anything else is refused with exit status 2.
+It uses google-cloud-storage and behaves like gcloud 528 for the flags that machines use; all test cases run
+against both. Anything else exits with status 2.
 """
 
 import argparse
@@ -24,15 +24,15 @@ SCHEME = "gs://"
 
 
 class RefusedError(Exception):
-    """A command failed as gcloud fails: the text follows `ERROR: (gcloud.storage.VERB) `."""
+    """A command failed as in gcloud; the text follows `ERROR: (gcloud.storage.VERB) `."""
 
 
 @dataclass(frozen=True)
 class Item:
     """
-    One file or object: *name* is relative to what was asked for, *size* in bytes, *crc32c* in base64.
+    One file or object: *name* is relative to the argument, *size* in bytes, *crc32c* in base64.
 
-    *crc32c* is empty for a file until it is needed.
+    A file's *crc32c* is "" until it is needed.
     """
 
     place: "Place"
@@ -77,7 +77,7 @@ class Folder:
 
 
 class Prefix:
-    """A bucket and the beginning of object names; the path may hold `*`, `?` and `**`."""
+    """A bucket and a prefix of object names, which may contain `*`, `?` and `**`."""
 
     def __init__(self, client: Any, address: str) -> None:
         name, _, self.path = address[len(SCHEME) :].partition("/")
@@ -93,7 +93,7 @@ class Prefix:
         return self._item(blob, self.path.rpartition("/")[2]) if blob is not None else None
 
     def below(self) -> list[Item]:
-        """Return all objects under the prefix, the bucket's own when there is none."""
+        """Return all objects under the prefix, all of the bucket if it is ""."""
         prefix = f"{self.path.rstrip('/')}/" if self.path else ""
         return [
             self._item(blob, blob.name[len(prefix) :])
@@ -119,7 +119,7 @@ class Prefix:
         return "*" in self.path or "?" in self.path
 
     def is_container(self) -> bool:
-        """Tell whether it is a bucket, ends in `/`, or has objects under it."""
+        """Return whether it is a bucket, ends in `/`, or has objects under it."""
         if not self.path or self.path.endswith("/"):
             return True
         return any(True for _ in self.bucket.list_blobs(prefix=f"{self.path}/", max_results=1))
@@ -135,7 +135,7 @@ class Prefix:
 
 
 Place = Folder | Prefix
-"""What `gcloud storage` copies between: files under keys that are parts joined by `/`."""
+"""Source or target of a copy: files under keys whose parts are joined by `/`."""
 
 
 def _regex(pattern: str) -> "re.Pattern[str]":
@@ -146,7 +146,7 @@ def _regex(pattern: str) -> "re.Pattern[str]":
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, 1 when it failed, 2 for usage (by argparse)."""
+    """Run one command; return its exit status: 0, 1 for a failure, 2 for wrong usage (by argparse)."""
     arguments = _parser().parse_args(words)
     try:
         return _run(arguments)
@@ -155,7 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Arguments) -> int:
-    """Call the verb; Google's errors are printed as gcloud prints them."""
+    """Run the verb; Google's errors are printed as gcloud prints them."""
     project = os.environ.get("CLOUDSDK_CORE_PROJECT") or os.environ.get("GOOGLE_CLOUD_PROJECT") or "none"
     verb: Callable[[Any, Arguments], int] = arguments.run
     try:
@@ -215,7 +215,7 @@ def show(client: Any, arguments: Arguments) -> int:
 
 
 def listing(client: Any, arguments: Arguments) -> int:
-    """Print the addresses of buckets, or of what a prefix or pattern holds."""
+    """Print the URLs of buckets, or of what a prefix or pattern matches."""
     if not arguments.urls:
         print("\n".join(f"{SCHEME}{bucket.name}/" for bucket in client.list_buckets()))  # noqa: T201
     for url in arguments.urls:
@@ -237,10 +237,10 @@ def _named(
     place: Place, source: str, goal: Place, arguments: Arguments, *, several: bool
 ) -> list[tuple[Item, str]]:
     """
-    Return each item of a source with the key it gets at the goal.
+    Return each item of a source with its key at the goal. Raise RefusedError.
 
-    A file becomes the goal, or goes into it when the goal is a container; a tree becomes the goal, or
-    a child of it when the goal is there already. Downloads of trees need a folder that exists.
+    A file becomes the goal, or goes into it if that is a container; a tree becomes the goal, or a child of it
+    if that exists. Downloads of trees need an existing folder.
     """
     one = place.one()
     pattern = isinstance(place, Prefix) and place.is_pattern()
@@ -259,7 +259,7 @@ def _named(
 
 
 def _transfer(item: Item, goal: Place, key: str, arguments: Arguments) -> int:
-    """Copy one item; returns 1 when a precondition failed, as gcloud does, and goes on."""
+    """Copy one item; return 1 after a failed precondition, with which gcloud continues."""
     _say(f"Copying {item.url} to {goal.url(key)}")
     match = 0 if getattr(arguments, "no_clobber", False) else getattr(arguments, "if_generation_match", None)
     try:
@@ -287,7 +287,7 @@ def _to_bucket(item: Item, goal: Prefix, key: str, match: int | None) -> None:
 
 
 def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> None:
-    """Write beside the target and rename, so that a cut download leaves no file that looks whole."""
+    """Write beside the target and rename, so that an interrupted download leaves no file that looks whole."""
     if no_clobber and path.exists():
         _say(f"Skipping existing destination item (no-clobber): file://{path}")
         return
@@ -302,7 +302,7 @@ def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> Non
 
 
 def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
-    """Return the objects that an address names. Raises RefusedError when there are none."""
+    """Return the objects that a URL names. Raise RefusedError if there are none."""
     place = _bucket_place(client, url)
     one = place.one()
     items = [one] if one is not None else place.matching() if place.is_pattern() else []
@@ -314,7 +314,7 @@ def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
 
 
 def _crc32c(item: Item) -> str:
-    """Return the item's checksum, reading a file for it."""
+    """Return the item's checksum; a file is read for it."""
     if item.crc32c:
         return item.crc32c
     checksum = google_crc32c.Checksum()

@@ -1,5 +1,5 @@
 """
-The guest agent of a machine: host key, accounts, startup script at each boot, shutdown script.
+Run a machine's guest agent: host key, accounts, startup script at each boot, shutdown script.
 
 Started as `python -m orchestrator.emulator.machines.guest CONFIG`; SIGTERM is the power button.
 """
@@ -31,13 +31,13 @@ LOCKS = (
     "var/lib/apt/lists/lock",
     "var/cache/apt/archives/lock",
 )
-"""What dpkg and apt lock, below the root of the machine's files (docs/facts.md 5.5)."""
+"""Files that dpkg and apt lock, below the root of the machine's files (docs/facts.md 5.5)."""
 HOLDER = b"unattended-upgr"
 PR_SET_NAME = 15  # linux/prctl.h
 
 
 class Guest:
-    """Do what Google's guest agent does, in its order (docs/facts.md 2.4)."""
+    """The steps of Google's guest agent, in its order (docs/facts.md 2.4)."""
 
     def __init__(self, config: GuestConfig) -> None:
         self._config = config
@@ -49,7 +49,7 @@ class Guest:
         )
 
     async def run(self) -> None:
-        """Live until SIGTERM, or until the daemon is dead: then nobody owns the machine, and it ends at once."""
+        """Run until SIGTERM; if the daemon is dead, end at once, because the machine has no owner any more."""
         end = asyncio.create_task(the_end(self._config.address, self._config.metadata_port))
         service = asyncio.create_task(self._serve())
         await asyncio.wait({end, service}, return_when=asyncio.FIRST_COMPLETED)
@@ -61,11 +61,11 @@ class Guest:
         try:
             kill_all(self._others)
         finally:
-            # No orderly end of the event loop: nobody is there to receive what it would flush.
+            # No orderly end of the event loop, since its output has no receiver any more.
             os._exit(1)
 
     async def _serve(self) -> None:
-        """Boot, then serve until SIGTERM, then shut down."""
+        """Boot, serve until SIGTERM, shut down."""
         power_button = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, power_button.set)
         life = asyncio.create_task(self._live())
@@ -77,7 +77,7 @@ class Guest:
         await self._shut_down()
 
     async def _live(self) -> None:
-        """Start everything, then follow the metadata for new and vanished keys."""
+        """Start everything, then follow the metadata for added and removed keys."""
         config = self._config
         await asyncio.to_thread(
             install_python,
@@ -123,7 +123,7 @@ class Guest:
             self._serial.line("Finished running startup scripts.")
 
     async def _shut_down(self) -> None:
-        """Run the shutdown script, then SIGTERM what still runs, as the system's shutdown does."""
+        """Run the shutdown script, then SIGTERM the remaining processes, as the system's shutdown does."""
         attributes = {}
         with suppress(asyncio.TimeoutError):
             attributes = await asyncio.wait_for(self._metadata.attributes("instance"), 5.0)
@@ -136,13 +136,13 @@ class Guest:
             await asyncio.sleep(0.2)
 
     def _others(self) -> set[int]:
-        """Return the machine's processes but the guest and its supervisor."""
+        """Return the machine's processes without the guest and its supervisor."""
         marker = f"{MARKER}={self._config.environment[MARKER]}"
         return members(marker, [os.getpid()]) - {os.getpid(), os.getppid(), 1}
 
 
 def _host_key(path: Path) -> str:
-    """Make the host key at the first boot and return the public key's base64 part."""
+    """Create the host key at the first boot; return the public key's base64 part."""
     if not path.exists():
         fresh = asyncssh.generate_private_key("ssh-ed25519")
         private_file(path, fresh.export_private_key("openssh"))
@@ -157,9 +157,9 @@ def main() -> None:
 
 def hold_locks(files: Path, state: Path, seconds: float) -> None:
     """
-    Lock as dpkg and apt do, by fcntl(2), in a process of its own, for *seconds* of a machine's first boot.
+    Lock as dpkg and apt do, by fcntl(2), in a process of its own for *seconds*, at the first boot.
 
-    When this returns the locks are held. To be called before there are threads: it forks.
+    The locks are held on return. Call it before there are threads, as it forks.
     """
     mark = state / "upgraded"
     if seconds <= 0 or mark.exists():
@@ -181,7 +181,7 @@ def hold_locks(files: Path, state: Path, seconds: float) -> None:
 
 
 def _hold(files: Path, done: int, seconds: float) -> None:
-    """Lock everything, say so, and end by SIGALRM, or when the machine goes."""
+    """Lock everything, signal that on *done*, and end by SIGALRM or with the machine."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_NAME, HOLDER, 0, 0, 0)
     for name in LOCKS:

@@ -1,9 +1,9 @@
 """
-The tie between a machine and the daemon of its local cloud: believe nobody else, and do not outlive it.
+Tie a machine to the daemon of its local cloud: trust no other server, and end with the daemon.
 
-Loopback is shared by all users: once the daemon is dead, anybody may take its ports. The kernel says who
-holds the other end of a connection (`socket_owner`): machines share the computer's network. The guest reads
-its attributes over such connections, waits for changes, and publishes host keys.
+Loopback is shared by all users: once the daemon is dead, any user may take its ports. The kernel reports who
+holds the other end of a connection (`socket_owner`). The guest reads its attributes over such connections,
+waits for changes, and publishes host keys.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from orchestrator.emulator.machines.socket_owner import held_for_us
 LOOK_SECONDS = 0.02
 LIFELINE_SECONDS = 0.1
 REFUSALS = 2
-"""A port that nobody holds is asked once more: the answer may be meant for a connection before."""
+"""A port without a listener is tried once more, as the answer may belong to an earlier connection."""
 ROOT = "/computeMetadata/v1/"
 RETRY_SECONDS = 0.3
 
 
 class ForeignServerError(ConnectionError):
-    """Say that another user of the computer serves where the daemon should."""
+    """Another user of the computer serves at the daemon's address."""
 
 
 async def connected(host: str, port: int) -> socket.socket:
-    """Return a connection to a server of this user or of root. Raise ForeignServerError, or another OSError."""
+    """Connect to a server of this user or of root. Raise ForeignServerError, or another OSError."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         connection.setblocking(False)
@@ -46,9 +46,9 @@ async def connected(host: str, port: int) -> socket.socket:
 
 async def the_end(host: str, port: int) -> str:
     """
-    Return when the daemon that serves at *port* of *host* is dead, and by what that was seen.
+    Wait until the daemon at *port* of *host* is dead; return the evidence for it.
 
-    It serves for as long as the machine lives. It may be slow: what is not answered is no sign.
+    It serves for as long as the machine lives and may be slow, so a missing answer proves nothing.
     """
     refused = 0
     while refused < REFUSALS:
@@ -56,10 +56,10 @@ async def the_end(host: str, port: int) -> str:
             connection = await connected(host, port)
             refused = 0
             with connection:
-                # Nothing is asked, so nothing comes: the connection lasts as long as the daemon.
+                # No request is sent, so no data arrives; the read returns when the daemon ends.
                 await asyncio.get_running_loop().sock_recv(connection, 1)
             await asyncio.sleep(LOOK_SECONDS)
-            continue  # whoever takes the port is to find no program of the machine
+            continue  # without the longer pause: another user may take the port now
         except ForeignServerError as error:
             return str(error)
         except ConnectionRefusedError:
@@ -79,9 +79,9 @@ class Answer:
 
 class MetadataClient:
     """
-    Talk to one metadata server; every call opens its own connection, as the real server allows.
+    A client of one metadata server; every call opens its own connection.
 
-    Its answers say who may log in, so another user's server gets no request (`lifeline`).
+    The answers say who may log in, so another user's server gets no request (`lifeline`).
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -89,7 +89,7 @@ class MetadataClient:
         self._port = port
 
     async def call(self, method: str, path: str, body: bytes = b"", seconds: float = 10.0) -> Answer:
-        """Make one request. Raises OSError when no whole answer comes within *seconds*."""
+        """Make one request. Raise OSError without a complete answer within *seconds*."""
         head = (
             f"{method} {ROOT}{path} HTTP/1.1\r\nHost: metadata.google.internal\r\n"
             f"Metadata-Flavor: Google\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -100,7 +100,7 @@ class MetadataClient:
             raise OSError(f"no answer of the metadata server at {self._host}:{self._port}") from error
 
     async def attributes(self, scope: str) -> dict[str, str]:
-        """Return all attributes of *scope* ("instance" or "project"); waits until the server answers."""
+        """Return all attributes of *scope* ("instance" or "project"); wait until the server answers."""
         answer = await self._patiently(f"{scope}/attributes/?recursive=true&alt=json")
         return _texts(answer) if answer.status == 200 else {}
 
@@ -119,7 +119,7 @@ class MetadataClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _patiently(self, path: str, seconds: float = 10.0) -> Answer:
-        """Ask until there is an answer: the local cloud's daemon may be slow, or take its time to start."""
+        """Repeat a request until it is answered, since the daemon may be slow or still starting."""
         while True:
             with suppress(OSError):
                 answer = await self.call("GET", path, seconds=seconds)
@@ -146,6 +146,6 @@ class MetadataClient:
 
 
 def _texts(answer: Answer) -> dict[str, str]:
-    """Return the attributes of a recursive answer; none when the answer is an error."""
+    """Return the attributes of a recursive answer, {} for an error."""
     values: dict[str, Any] = json.loads(answer.body) if answer.status == 200 else {}
     return {key: str(value) for key, value in values.items()}

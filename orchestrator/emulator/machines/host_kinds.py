@@ -1,4 +1,4 @@
-"""Choose the host kind."""
+"""Choose the kind of machines."""
 
 import shutil
 
@@ -13,9 +13,9 @@ from orchestrator.private_folders import private_folder
 
 def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
     """
-    Return the hosts of *kind*: `process`, `namespace`, or `auto` (namespace where it works).
+    Return the hosts of *kind*: `process`, `namespace`, or `auto` (namespace if possible).
 
-    Raises LocalCloudError when `namespace` is asked for and cannot work, or the kind is unknown.
+    Raise LocalCloudError for an unknown kind, and for `namespace` if it cannot work here.
     """
     if kind not in {"auto", "process", "namespace"}:
         raise LocalCloudError(

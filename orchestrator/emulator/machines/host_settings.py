@@ -1,4 +1,4 @@
-"""What every machine of one local cloud shares, and the file that a machine's guest reads at boot."""
+"""Define what all machines of a local cloud share, and the file that a guest reads at boot."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from orchestrator.private_folders import private_file
 
 MARKER = "TPUCTL_MACHINE"
 STANDARD_PORT = 22
-"""Where SSH clients look that cannot be told another port, such as gcloud."""
+"""The port of SSH clients that accept no other, such as gcloud."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -24,9 +24,9 @@ def network_of(address: str) -> IPv4Network:
 
 class Tools(NamedTuple):
     """
-    Name what machines get of this computer; nothing where a path is empty.
+    The computer's programs for machines; "" for none.
 
-    *shared* is the folder of packages that all of them take from and add to, *uv* the program.
+    *shared* is the folder of packages that all machines read and extend, *uv* the program.
     """
 
     shared: Path | str = ""
@@ -36,16 +36,16 @@ class Tools(NamedTuple):
 @dataclass(frozen=True)
 class HostSettings:
     """
-    Say where machines live and how they reach the local cloud.
+    Where machines live and how they reach the local cloud.
 
-    *root* holds one folder for each machine, *cloud_id* is the uid of this local cloud, *endpoint*
-    its base URL such as `http://127.0.0.1:8080`. *cron_minute_seconds* is how long one minute of
-    the machine's cron takes (60: real time). *notice_seconds* is the time between `notice` and the kill.
-    *proxy* is where https_proxy leads, *setup_proxy* the same for installs, *authorities* what
-    CURL_CA_BUNDLE holds, as PEM. *shared* is the folder of packages that all machines may take from and
-    add to, as from a mirror; *uv* the program on this computer, *pythons* its interpreters by version,
-    *package_sources* pip's variables. *python* is the version that machines have instead of their image's,
-    *absent* what their image lacks besides, *package_lock_seconds* how long dpkg is locked at a first boot.
+    *root* holds one folder for each machine, *cloud_id* is the uid of this local cloud, *endpoint* its base
+    URL such as `http://127.0.0.1:8080`. *cron_minute_seconds* is the length of a minute of the machine's cron
+    (60: real time), *notice_seconds* the time between `notice` and the kill. *proxy* is the value of
+    https_proxy, *setup_proxy* the same for installations, *authorities* the content of CURL_CA_BUNDLE, as
+    PEM. *shared* is the folder of packages that all machines read and extend, like a mirror; *uv* the program
+    on this computer, *pythons* its interpreters by version, *package_sources* pip's variables. *python* is a
+    version that replaces the images', *absent* what images lack besides, *package_lock_seconds* how long dpkg
+    is locked at a first boot.
     """
 
     root: Path
@@ -77,13 +77,13 @@ class HostSettings:
 @dataclass(frozen=True)
 class GuestConfig:
     """
-    Tell a machine's guest agent who it is; written as JSON before each boot.
+    The identity of a machine for its guest agent; written as JSON before each boot.
 
-    *state* is the guest's own folder (host key, serial log), *files* the root under which the
-    `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits. *peers* is
-    the network whose members alone reach a machine without external address; empty lets everybody in.
-    *python* is the interpreter of the computer that the machine's own stands on, *shared* a folder for it.
-    *absent* and *package_lock_seconds* are those of HostSettings, *silent* is that of Machine.
+    *state* is the guest's own folder (host key, serial log), *files* the root under which the `process` kind
+    keeps home, opt, etc and tmp; *environment* is inherited by every session. *peers* is the network that
+    reaches a machine without external address; "" means no restriction. *python* is the computer's
+    interpreter below the machine's own, *shared* a folder for it. *absent* and *package_lock_seconds* are
+    those of HostSettings, *silent* is that of Machine.
     """
 
     kind: str  # "process" or "namespace"

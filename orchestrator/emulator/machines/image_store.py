@@ -1,4 +1,4 @@
-"""The images on a machine of the local cloud: unpacked, by their id, with their names."""
+"""Store the images on a local machine: unpacked, by id, with their names."""
 
 import gzip
 import json
@@ -18,13 +18,13 @@ from orchestrator.emulator.machines.registry_client import ImageError, Reference
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
-"""The marks of what a layer removes (OCI image specification 1.1, layer.md)."""
+"""Marks for what a layer removes (OCI image specification 1.1, layer.md)."""
 
 
 @dataclass(frozen=True)
 class Image:
     """
-    Hold an image: the folders of its file system, the lowest last, and its runtime configuration.
+    An image: the folders of its file system, the lowest last, and its runtime configuration.
 
     *digests* are its names in registries, REPOSITORY@sha256:HEX.
     """
@@ -36,7 +36,7 @@ class Image:
     digests: tuple[str, ...] = ()
 
     def as_docker_shows_it(self) -> dict[str, Any]:
-        """Return what `docker image inspect` prints of it, as far as the stand-in knows."""
+        """Return the output of `docker image inspect`, as far as the stand-in knows it."""
         return {
             "Id": self.id, "RepoTags": list(self.tags), "RepoDigests": list(self.digests),
             "Architecture": self.config.get("architecture", ""), "Os": self.config.get("os", "linux"),
@@ -45,7 +45,7 @@ class Image:
 
 
 class ImageStore:
-    """Keep images below *root*; one process changes it at a time (docker_standin holds the lock)."""
+    """The images below *root*; one process changes it at a time (docker_standin holds the lock)."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -68,7 +68,7 @@ class ImageStore:
         ]
 
     def find(self, text: str) -> Image | None:
-        """Return the image of a name, a digest or an id."""
+        """Return an image by name, digest or id; None if there is none."""
         for image in self.all():
             if text in (image.id, image.id.removeprefix("sha256:")):
                 return image
@@ -79,7 +79,7 @@ class ImageStore:
         return next((one for one in self.all() if name in (*one.tags, *one.digests)), None)
 
     def pull(self, reference: Reference, config: Mapping[str, Any]) -> tuple[Image, bool]:
-        """Return the image, and whether it was not here before. Raises ImageError."""
+        """Pull an image; return it and whether it is new. Raise ImageError."""
         registry = Registry(reference, config)
         pulled = registry.manifest()
         known = self.find(pulled.config_digest)
@@ -101,7 +101,7 @@ class ImageStore:
         return self._named(image, tags, (digest,)), known is None
 
     def commit(self, image: Image, diff: Path, name: str) -> Image:
-        """Make an image of *image* and what a container has changed, whose folder is moved here."""
+        """Make an image of *image* and a container's changes in *diff*, a folder that is moved here."""
         made = os.urandom(32).hex()
         target = self._layers / made
         diff.rename(target)
@@ -109,14 +109,14 @@ class ImageStore:
         return self._named(layered, (str(parse(name)),), ())
 
     def remove(self, image: Image) -> None:
-        """Forget an image and delete what no other one needs."""
+        """Delete an image and the layers that no other one needs."""
         self._file(image).unlink(missing_ok=True)
         needed = {folder for one in self.all() for folder in one.lowers}
         for folder in set(image.lowers) - needed:
             namespaces.delete(Path(folder))
 
     def _named(self, image: Image, tags: tuple[str, ...], digests: tuple[str, ...]) -> Image:
-        """Store an image with more names; a tag leaves the image that had it."""
+        """Store an image with more names; a tag moves from the image that had it."""
         for other in self.all():
             if other.id != image.id and set(other.tags) & set(tags):
                 others = tuple(tag for tag in other.tags if tag not in tags)
@@ -149,9 +149,9 @@ class ImageStore:
 
 def unpack(archive: Path, folder: Path) -> None:
     """
-    Apply one layer to *folder*, with its whiteouts. Raises ImageError.
+    Apply one layer to *folder*, with its whiteouts. Raise ImageError.
 
-    In a child process that has *folder* as its root: a link of the image can lead nowhere else.
+    This runs in a child process whose root is *folder*, so that no link of the image leads out of it.
     """
     with archive.open("rb") as file:
         magic = file.read(4)
@@ -172,7 +172,7 @@ def _unpacked(folder: Path, stream: Any) -> str:
 
 def _apply(stream: IO[bytes]) -> None:
     with tarfile.open(fileobj=stream, mode="r|") as archive:
-        archive.errorlevel = 1  # an owner that this user cannot give is no failure
+        archive.errorlevel = 1  # a user without root cannot set owners, which is no failure
         for member in archive:
             path = PurePosixPath(os.path.normpath(f"/{member.name}"))
             if path.name == OPAQUE:
@@ -180,7 +180,7 @@ def _apply(stream: IO[bytes]) -> None:
                     _remove(path.parent / one)
             elif path.name.startswith(WHITEOUT):
                 _remove(path.with_name(path.name.removeprefix(WHITEOUT)))
-            elif not (member.ischr() or member.isblk()):  # /dev is the machine's
+            elif not (member.ischr() or member.isblk()):  # devices come from the machine's /dev
                 if not (member.isdir() and os.path.isdir(path)) and path.name:  # noqa: PTH112 - no import in here
                     _remove(path)
                 member.name = str(path)

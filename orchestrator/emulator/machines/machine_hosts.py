@@ -1,4 +1,4 @@
-"""What both host kinds share: folders, pid files, finding machines again, killing, removing disks."""
+"""Implement what both kinds of machines share: folders, pid files, finding, killing, deleting disks."""
 
 import os
 import shutil
@@ -26,14 +26,14 @@ DEVICES = "dev/disk/by-id"
 
 class MachineHosts(ABC):
     """
-    Keep each machine in `<root>/<machine id>/`; the files alone say what runs.
+    Keeps each machine in `<root>/<machine id>/`; its files alone tell what runs.
 
-    Calls are synchronous and short: a boot is one fork, a kill some milliseconds (5 s at most, then
-    LocalCloudError). Disks are renamed away at once and deleted by a thread of their own.
+    Calls are synchronous and short: a boot is one fork, a kill takes milliseconds (at most 5 s, then
+    LocalCloudError). Disks are renamed at once and deleted by a background thread.
     """
 
     kind = ""
-    metadata_ports: tuple[int, ...] = ()  # served on the machine's address besides settings.metadata_port
+    metadata_ports: tuple[int, ...] = ()  # served besides settings.metadata_port
 
     def __init__(self, settings: HostSettings) -> None:
         self.settings = settings
@@ -43,21 +43,21 @@ class MachineHosts(ABC):
 
     @abstractmethod
     def _command(self, machine: Machine, config: Path) -> list[str]:
-        """Return the command that is the machine's first process."""
+        """Return the command of the machine's first process."""
 
     @abstractmethod
     def _leader(self, first: int) -> int:
-        """Return the pid that takes the power button, given the machine's first process; 0 when gone."""
+        """Return the pid for the power button, given the machine's first process; 0 if it has ended."""
 
     def boot(self, machine: Machine) -> None:
-        """Start the machine; a disk kept by `stop` is used again. A machine that runs is left alone."""
+        """Start the machine with the disk that `stop` kept, if any; no effect on a running one."""
         if self.running(machine.id):
             return
-        # A daemon that died before it wrote the pid file, or a first process that died alone, leaves strays.
+        # Strays remain if a daemon died before writing the pid file, or if the first process died alone.
         self.stop(machine.id)
         config = self._prepare(machine)
         with (config.parent / "guest.log").open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal of the daemon must not reach machines.
+            # A session of its own, so that Ctrl-C in the daemon's terminal does not reach machines.
             child = subprocess.Popen(
                 self._command(machine, config),
                 env=self._first_environment(machine),
@@ -70,12 +70,12 @@ class MachineHosts(ABC):
         self._children[machine.id] = child
         process = process_table.look(child.pid)
         started = process.started if process else 0
-        # With its start time, by which a pid that is used again is told apart.
+        # With the start time, to recognise a reused pid.
         self._pid_file(machine.id).touch(mode=0o600)
         self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
 
     def notice(self, machine_id: str) -> None:
-        """Press the power button: the shutdown script starts now. No effect on a machine that is off."""
+        """Press the power button, which starts the shutdown script; no effect on a machine that is off."""
         first = self._first(machine_id)
         leader = self._leader(first) if first else 0
         if leader:
@@ -90,21 +90,21 @@ class MachineHosts(ABC):
         process_table.kill_all(lambda: process_table.members(entry, leaders), last=lambda: leaders)
         child = self._children.pop(machine_id, None)
         if child is not None:
-            # A child that nobody waits for stays a zombie as long as the daemon lives.
+            # Reap it: otherwise it stays a zombie as long as the daemon lives.
             child.wait()
         self._pid_file(machine_id).unlink(missing_ok=True)
         self._stopped(machine_id)
 
     @abstractmethod
     def _stopped(self, machine_id: str) -> None:
-        """Take away what a machine has outside of its folder while it runs."""
+        """Release what a running machine has outside of its folder."""
 
     def remove(self, machine_id: str) -> None:
         """Kill every process of the machine and destroy its disk."""
         self.stop(machine_id)
         folder = self.settings.folder(machine_id)
         trash = self.settings.root / TRASH
-        # The thread that empties the trash for another machine may take its folder away in between.
+        # The background thread may delete the trash folder at the same time.
         while folder.exists():
             trash.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):
@@ -112,16 +112,16 @@ class MachineHosts(ABC):
         self._sweep()
 
     def holds(self, inode: int) -> bool:
-        """Tell whether the socket *inode* is held on one of the machines by another user than this one."""
+        """Return whether another user's process on a machine holds the socket *inode*."""
         return False
 
     def machine_of(self, inode: int) -> str | None:
         """
-        Return the machine whose processes hold the socket *inode*, None when none of any machine does.
+        Return the machine whose processes hold the socket *inode*, None if none does.
 
-        What is known is remembered: a socket stays with who made it, and numbers of sockets grow.
+        The result is cached: a socket stays with its creator, and inode numbers of sockets grow.
         """
-        holders = self._holders  # another thread may begin a new one
+        holders = self._holders  # another thread may replace the cache
         if inode in holders:
             return holders[inode]
         entry = f"{MARKER}={self.settings.cloud_id}/"
@@ -135,7 +135,7 @@ class MachineHosts(ABC):
         return machine
 
     def serial(self, machine_id: str) -> bytes:
-        """Return what the machine has printed on serial port 1 so far; nothing for an unknown machine."""
+        """Return the machine's serial output so far, b"" for an unknown machine."""
         try:
             return (self.settings.folder(machine_id) / "guest/serial.log").read_bytes()
         except FileNotFoundError:
@@ -150,7 +150,7 @@ class MachineHosts(ABC):
         return frozenset(machine_id for machine_id in self._known() if self.running(machine_id))
 
     def reap_all(self, *, disks: bool = False) -> None:
-        """Kill every process of this local cloud; with *disks*, destroy all disks too and wait for it."""
+        """Kill every process of this local cloud; with *disks*, delete all disks and wait for that."""
         entry = f"{MARKER}={self.settings.cloud_id}/"
         leaders = [first for first in map(self._first, self._known()) if first]
         process_table.kill_all(lambda: process_table.members(entry, leaders), last=lambda: leaders)
@@ -166,7 +166,7 @@ class MachineHosts(ABC):
         self._sweepers.clear()
 
     def _prepare(self, machine: Machine) -> Path:
-        """Make the machine's folders and write its guest configuration; returns the latter's path."""
+        """Create the machine's folders and write its guest configuration; return the latter's path."""
         folder = self.settings.folder(machine.id)
         state = folder / "guest"
         state.mkdir(parents=True, exist_ok=True)
@@ -179,11 +179,11 @@ class MachineHosts(ABC):
 
     @abstractmethod
     def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
-        """Return what the guest agent of *machine* is to know."""
+        """Return the guest agent's configuration for *machine*."""
 
     def _disk_devices(self, machine: Machine, folder: Path) -> Path:
-        """Return a folder with a link for each data disk, named as its device is; its content outlives machines."""
-        # Below the daemon's folder, not the machine's: a data disk outlives the machine that has it.
+        """Return a folder with a link for each data disk, named like its device; the content outlives machines."""
+        # Below the daemon's folder, because a data disk outlives its machine.
         devices, disks = folder / DEVICES, self.settings.root.parent / "data-disks"
         shutil.rmtree(devices, ignore_errors=True)
         devices.mkdir(parents=True)
@@ -204,7 +204,7 @@ class MachineHosts(ABC):
         )
 
     def _first_environment(self, machine: Machine) -> dict[str, str]:
-        """Return the environment of the first process: enough to import us, and the marker."""
+        """Return the environment of the first process: what it needs to import us, and the marker."""
         keep = {key: os.environ[key] for key in ("PATH", "LANG", "TZ") if key in os.environ}
         marker, _, value = self.settings.marker(machine.id).partition("=")
         return {**keep, "PYTHONPATH": package_parent(), marker: value}
@@ -213,7 +213,7 @@ class MachineHosts(ABC):
         return self.settings.folder(machine_id) / "pid"
 
     def _first(self, machine_id: str) -> int:
-        """Return the pid of the machine's first process, or 0 when it does not run."""
+        """Return the pid of the machine's first process, 0 if it does not run."""
         try:
             pid, started = map(int, self._pid_file(machine_id).read_text().split())
         except (OSError, ValueError):
@@ -227,7 +227,7 @@ class MachineHosts(ABC):
             return []
 
     def _sweep(self) -> None:
-        """Delete removed disks in the background; what a dead daemon left is deleted by the next one."""
+        """Delete removed disks in the background, including those that a dead daemon left."""
         trash = self.settings.root / TRASH
         if trash.is_dir():
             thread = threading.Thread(target=shutil.rmtree, args=(trash,), kwargs={"ignore_errors": True})

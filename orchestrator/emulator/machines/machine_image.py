@@ -1,4 +1,4 @@
-"""What the images of Google's machines have and lack (docs/facts.md 5.5), as far as a local machine can show it."""
+"""Describe Google's machine images as far as a local machine can imitate them (docs/facts.md 5.5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from orchestrator.emulator.machines.machine_python import base_interpreter, vers
 
 @dataclass(frozen=True)
 class MachineImage:
-    """Describe an image: the version of its `python3`, and whether that has pip. None of them has ensurepip."""
+    """An image: the version of its `python3`, and whether that has pip. None of them has ensurepip."""
 
     name: str
     python: str
@@ -20,23 +20,23 @@ IMAGES: Mapping[str, MachineImage] = {
     "tpu": MachineImage("tpu-ubuntu2204", "3.10", pip=True),
     "vm": MachineImage("ubuntu-2404", "3.12", pip=False),
 }
-"""The images by the kind of a machine."""
+"""The images by kind of machine."""
 CRON, GCLOUD = "cron", "gcloud"
 ABSENT = (CRON, GCLOUD)
-"""What an option can leave out of the machines of a local cloud."""
+"""What an option can remove from the machines of a local cloud."""
 
 
 def interpreter_for(kind: str, pythons: Mapping[str, Path], wanted: str = "") -> Path:
     """
-    Return the computer's interpreter under the `python3` of a machine of *kind*: *wanted*, else the image's.
+    Return the computer's interpreter for `python3` of a machine of *kind*: *wanted*, else the image's version.
 
-    Where the computer lacks that version, it is the one that runs the local cloud.
+    If the computer lacks that version, it is the interpreter that runs the local cloud.
     """
     return pythons.get(wanted or IMAGES[kind].python) or base_interpreter()
 
 
 def described(pythons: Mapping[str, Path], wanted: str = "") -> list[dict[str, str]]:
-    """Return for each kind of machine its image, the Python that it has, and the one that Google's has."""
+    """Return for each kind of machine its image, its Python, and the Python of Google's image."""
     return [
         {
             "kind": kind,

@@ -1,4 +1,4 @@
-"""A machine's Python, over an interpreter of this computer: what is installed there stays there."""
+"""Give a machine its own Python over an interpreter of this computer; installed packages stay in it."""
 
 import configparser
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 from uuid import uuid4
 
 FOLDER = "usr/lib/local-cloud/python"
-"""Below the root of the machine's files."""
+"""Path below the root of the machine's files."""
 LINE = "import _machine\n"
-# As on the image, packages go into the interpreter itself and into the user's folder; those of the computer's
-# interpreter, which lends only its standard library, are not searched.
-# Nor has the image python3-venv, in which Debian and Ubuntu keep ensurepip: venv cannot bring pip.
+# As on the image, packages are installed into the interpreter itself and into the user's folder. Those of the
+# computer's interpreter, which provides only its standard library, are not searched. The image also lacks
+# python3-venv, in which Debian and Ubuntu keep ensurepip, so venv cannot install pip.
 MODULE = """\
 import site
 import sys
@@ -77,22 +77,22 @@ echo "Command '${0##*/}' not found, but can be installed with:" >&2
 echo "apt install python3-pip" >&2
 exit 127
 """
-"""Stands before the pip of the computer, which would install there."""
+"""Precedes the computer's pip, which would otherwise install into the computer's Python."""
 WHEELS = ("lib/python{version}/ensurepip/_bundled", "/usr/share/python-wheels")
 NAME = re.compile(r"python(3\.\d+)")
 ELF = b"\x7fELF"
 SOURCES = ("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert")
-"""What passes; all other settings of pip (a target, --user, a proxy, hashes) stay here."""
+"""The settings of pip that machines get; others (a target, --user, a proxy, hashes) are left out."""
 SECTIONS = ("global", "install")
 
 
 def base_interpreter() -> Path:
-    """Return the interpreter under tpuctl's own environment."""
+    """Return the interpreter on which tpuctl's own environment is based."""
     return Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
 
 
 def programs(files: Path) -> Path:
-    """Return the folder of `python3` and `pip` of the machine whose files are below *files*."""
+    """Return the folder of the machine's `python3` and `pip`, given the root of its files."""
     return files / FOLDER / "bin"
 
 
@@ -100,8 +100,7 @@ def install_python(files: Path, base: Path, cache: Path, *, with_pip: bool = Tru
     """
     Give the machine a Python over the interpreter *base*, unless it has one.
 
-    *cache* keeps pip, unpacked once, where the machine is to have it. The folder gets its name last, so that
-    a killed boot leaves none.
+    *cache* keeps pip, unpacked once. The folder gets its name last, so that a killed boot leaves none.
     """
     target = files / FOLDER
     if target.exists():
@@ -115,7 +114,7 @@ def install_python(files: Path, base: Path, cache: Path, *, with_pip: bool = Tru
     (fresh / "bin/python3").symlink_to(base)
     for name in ("python", f"python{version}"):
         (fresh / "bin" / name).symlink_to("python3")
-    # pip installs with --user only where the interpreter's own packages would be seen (see MODULE).
+    # pip installs with --user only if the interpreter's own packages are visible (see MODULE).
     (fresh / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = true\n")
     (packages / "_machine.py").write_text(MODULE)
     (packages / "_machine.pth").write_text(LINE)
@@ -130,13 +129,13 @@ def install_python(files: Path, base: Path, cache: Path, *, with_pip: bool = Tru
 
 
 def version_of(base: Path) -> str:
-    """Return the version of an interpreter with such a file name as `python3.11`; ours for any other name."""
+    """Return the version in an interpreter's file name such as `python3.11`; ours for any other name."""
     found = base.name.removeprefix("python")
     return found if found.count(".") == 1 else f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _pip(base: Path, version: str, cache: Path) -> Path | None:
-    """Return pip as unpacked from the wheel that comes with Python, this one's or ours; None without any."""
+    """Return pip as unpacked from the wheel bundled with Python, with that one or ours; None without any."""
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     folders = [base.parent.parent / WHEELS[0].format(version=version), Path(WHEELS[1])]
     folders.append(Path(sys.base_prefix) / WHEELS[0].format(version=ours))
@@ -165,8 +164,8 @@ def interpreters(environ: Mapping[str, str]) -> dict[str, Path]:
     """
     Return an interpreter for each version such as `3.12`: ours, then PATH's, pyenv's and uv's.
 
-    None is started: the file's name says its version. Scripts of version managers and environments do not
-    count.
+    None is started, because the file's name has its version. Scripts of version managers and environments are
+    ignored.
     """
     found: dict[str, Path] = {}
     for path in (base_interpreter(), *_candidates(environ)):
@@ -209,7 +208,7 @@ def package_sources(environ: Mapping[str, str]) -> dict[str, str]:
     Return pip's variables for a machine: those of the caller, else what pip's files say.
 
     The order is pip's (its documentation, "Configuration"): files of the system, the user and the
-    environment, then PIP_CONFIG_FILE, then variables. A file that cannot be read says nothing.
+    environment, then PIP_CONFIG_FILE, then variables. Unreadable files are ignored.
     """
     found: dict[str, str] = {}
     for path in _files(environ):

@@ -1,7 +1,7 @@
 """
-Machines in Linux namespaces, as root: an overlay of `/`, the real sshd and the real cron.
+Run machines in Linux namespaces, as root: an overlay of `/`, the real sshd and the real cron.
 
-They keep apart what a training job touches; they are no security boundary: root inside is root.
+They isolate what a training job touches, but are no security boundary: root inside is root.
 """
 
 import os
@@ -20,8 +20,8 @@ from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.machine_python import base_interpreter
 from orchestrator.emulator.state.machine import Machine
 
-STATE = Path("/run/local-cloud")  # the guest's folder as the machine sees it
-DISKS = Path("/run/local-cloud-disks")  # where the machine sees its data disks; /dev is the computer's own
+STATE = Path("/run/local-cloud")  # the guest's folder inside the machine
+DISKS = Path("/run/local-cloud-disks")  # the data disks inside the machine; /dev is the computer's own
 PROGRAMS = {
     "unshare": "util-linux",
     "pivot_root": "util-linux",
@@ -35,9 +35,9 @@ TRY_OVERLAY = "mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overla
 
 class NamespaceHosts(MachineHosts):
     """
-    Run each machine below `unshare`, whose child is pid 1 of the machine.
+    Runs each machine below `unshare`, whose child is the machine's pid 1.
 
-    `disk_bytes` is enforced by an ext4 image of that size. Killing pid 1 leaves no process and no mount.
+    An ext4 image of the size `disk_bytes` enforces that limit. Killing pid 1 leaves no process and no mount.
     """
 
     kind = "namespace"
@@ -46,8 +46,8 @@ class NamespaceHosts(MachineHosts):
     def _command(self, machine: Machine, config: Path) -> list[str]:
         folder = self.settings.folder(machine.id)
         script = Path(__file__).with_name("namespace-init.sh")
-        # The machine ends with unshare, whose pid we know (--kill-child); its mounts never reach the
-        # computer (--propagation private).
+        # Killing unshare, whose pid we know, ends the machine (--kill-child); its mounts do not propagate to
+        # the computer.
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
         arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable]
         arguments.append("gcloud" if GCLOUD in self.settings.absent else "")
@@ -60,10 +60,10 @@ class NamespaceHosts(MachineHosts):
         return children[0] if children else 0
 
     def _stopped(self, machine_id: str) -> None:
-        pass  # its mounts end with its first process
+        pass  # its mounts disappear with its first process
 
     def holds(self, inode: int) -> bool:
-        """Look at the processes of the machines' pid namespaces, which nobody else can enter."""
+        """Look among the processes of the machines' PID namespaces, which no other process can enter."""
         leaders = [self._leader(first) for first in map(self._first, self._known()) if first]
         spaces = {space for pid in leaders if (space := process_table.pid_namespace(pid))}
         return bool(spaces) and process_table.socket_held(inode, spaces)
@@ -78,7 +78,7 @@ class NamespaceHosts(MachineHosts):
 
 
 def available(folder: Path | None = None) -> str | None:
-    """Return why machines cannot run in namespaces below *folder*, or None when they can."""
+    """Return why machines cannot run in namespaces below *folder*, None if they can."""
     if sys.platform != "linux":
         return "namespaces need Linux"
     if os.geteuid() != 0:
@@ -91,7 +91,7 @@ def available(folder: Path | None = None) -> str | None:
 
 
 def _overlay_refused(folder: Path | None) -> str | None:
-    """Try an overlay of `/` in a mount namespace of its own, which takes it away again."""
+    """Try an overlay of `/` in a temporary mount namespace; return the error or None."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         for part in ("upper", "work", "merged"):
             (Path(name) / part).mkdir()
@@ -114,7 +114,7 @@ def _overlay_refused(folder: Path | None) -> str | None:
 
 
 def _needed() -> list[str]:
-    """Return the folders of Python, of this package and of gcloud, which a machine must see."""
+    """Return the folders of Python, of this package and of gcloud, which must be visible in a machine."""
     folders = {
         str(Path(sys.prefix)),
         str(Path(sys.base_prefix)),

@@ -1,7 +1,7 @@
 """
-The kernel's calls for a container: namespaces(7), mount(2), pivot_root(2). Linux only, x86-64 and arm64.
+Call the kernel for containers: namespaces(7), mount(2), pivot_root(2). Linux on x86-64 and arm64.
 
-As root a container needs no user namespace; any other user gets one, in which it is root.
+Root needs no user namespace; any other user gets one, in which it is root.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces of this process; another user than root gets one of its own first. Raises OSError."""
+    """Move this process to new namespaces; without root, to a user namespace first. Raise OSError."""
     user, group = os.geteuid(), os.getegid()
     if user:
         _call(_LIBC.unshare, flags | NEWUSER, what="unshare")
@@ -34,9 +34,9 @@ def unshare(flags: int) -> None:
 
 
 def enter(pid: int) -> None:
-    """Go into the namespaces of another process; a child of this one is in its process ids too. Raises OSError."""
+    """Enter the namespaces of another process; the PID namespace applies to children only. Raise OSError."""
     opened = []
-    # The user's first: it is what allows the others. All are opened before the file system is another one.
+    # The user namespace first, as it permits the others. All are opened before the file system changes.
     for kind, flag in (("user", NEWUSER), ("mnt", NEWNS), ("ipc", NEWIPC), ("pid", NEWPID)):
         theirs = Path(f"/proc/{pid}/ns/{kind}")
         if theirs.readlink() != Path(f"/proc/self/ns/{kind}").readlink():
@@ -48,34 +48,34 @@ def enter(pid: int) -> None:
 
 
 def mount(source: str, target: Path, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Mount. Raises OSError."""
+    """Attach *source*, a file system of type *kind*, at *target*. Raise OSError."""
     words = [os.fsencode(one) if one else None for one in (source, str(target), kind)]
     _call(_LIBC.mount, *words, ctypes.c_ulong(flags), os.fsencode(options), what=f"mount {target}")
 
 
 def bind(source: Path, target: Path, *, read_only: bool = False) -> None:
-    """Show *source* at *target*, with everything that is mounted below it. Raises OSError."""
+    """Bind-mount *source* at *target*, with all mounts below it. Raise OSError."""
     mount(str(source), target, flags=BIND | REC)
     if read_only:
         mount("", target, flags=BIND | REMOUNT | RDONLY)
 
 
 def pivot(root: Path) -> None:
-    """Make *root*, a mount point, the only file system that this process sees. Raises OSError."""
+    """Make *root*, a mount point, this process's root, and unmount the old one. Raise OSError."""
     os.chdir(root)
-    # The old root lies over the new one until it is let go of: no folder is needed for it (pivot_root(2)).
+    # The old root is mounted over the new one until it is detached, so it needs no folder (pivot_root(2)).
     _call(_LIBC.syscall, _PIVOT_ROOT[platform.machine()], b".", b".", what="pivot_root")
     _call(_LIBC.umount2, b".", DETACH, what="umount")
     os.chdir("/")
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends."""
+    """Let the kernel kill this process when its parent ends."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def delete(folder: Path) -> None:
-    """Delete a folder with all in it. Raises OSError, having deleted nothing, when something is mounted there."""
+    """Delete a folder. Raise OSError, with nothing deleted, if something is mounted in it."""
     place = folder.resolve()
     mounts = (Path(line.split()[4]) for line in Path("/proc/self/mountinfo").read_text().splitlines())
     if any(one.is_relative_to(place) for one in mounts):
@@ -84,7 +84,7 @@ def delete(folder: Path) -> None:
 
 
 def inside(folder: Path, call: Callable[[], None]) -> str:
-    """Call in a child process whose root is *folder*; return what went wrong, empty for nothing."""
+    """Call in a child process whose root is *folder*; return the error, "" for none."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -106,7 +106,7 @@ def inside(folder: Path, call: Callable[[], None]) -> str:
 
 
 def refused() -> str:
-    """Return why containers cannot run here, empty when they can: tried, in a child process."""
+    """Return why containers cannot run here, "" if they can; tried in a child process."""
     if platform.machine() not in _PIVOT_ROOT:
         return f"containers of the local cloud need x86-64 or arm64, and this is {platform.machine()}"
 

@@ -1,4 +1,4 @@
-"""Machines without privileges: a session, a folder and a loopback address each."""
+"""Run machines without privileges: a session, a folder and a loopback address each."""
 
 import hashlib
 import os
@@ -15,16 +15,16 @@ from orchestrator.emulator.machines.machine_hosts import MachineHosts
 from orchestrator.emulator.machines.machine_image import CRON
 from orchestrator.emulator.state.machine import Machine
 
-# The path of a Unix socket has at most 107 bytes (unix(7)), and Python puts its own below TMPDIR: the folder of a
-# machine has more than that, and a manager or a queue of multiprocessing fails there.
+# The path of a Unix socket has at most 107 bytes (unix(7)), and Python creates its own below TMPDIR. A
+# machine's folder is longer, and managers and queues of multiprocessing would fail.
 LONGEST = 60
-"""Bytes of TMPDIR that leave room for the names that multiprocessing and torch add."""
+"""Bytes of TMPDIR that leave room for the names that multiprocessing and torch append."""
 SHORT = Path("/tmp")  # noqa: S108 - the folder in it has a random name and belongs to this user alone
 
 
 class ProcessHosts(MachineHosts):
     """
-    Run each machine below a supervisor that adopts all its processes.
+    Runs each machine below a supervisor that adopts all of its processes.
 
     The machine shares users, network and file system with the computer. `disk_bytes` is not enforced.
     """
@@ -58,7 +58,7 @@ class ProcessHosts(MachineHosts):
 
 
 def short_name(cloud_id: str, machine_id: str, folder: Path) -> Path:
-    """Return a short path that leads to *folder*, or *folder* itself where it is short or none can be made."""
+    """Return a short path to *folder*; *folder* itself if it is short or no link can be made."""
     if len(os.fsencode(folder)) <= LONGEST:
         return folder
     name = _name(cloud_id, machine_id)
@@ -75,7 +75,7 @@ def short_name(cloud_id: str, machine_id: str, folder: Path) -> Path:
 
 
 def forget_short_name(cloud_id: str, machine_id: str) -> None:
-    """Remove the machine's short name, and the folder of its cloud when it was the last."""
+    """Remove the machine's short path, and with the last one the folder of its cloud."""
     name = _name(cloud_id, machine_id)
     if _is_ours(name.parent):
         with suppress(OSError):
@@ -88,7 +88,7 @@ def _name(cloud_id: str, machine_id: str) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Tell whether it is a folder, no link, that nobody else can write to."""
+    """Return whether it is a real folder that no other user can write to."""
     try:
         found = folder.lstat()
     except OSError:

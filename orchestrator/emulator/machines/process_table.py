@@ -1,4 +1,4 @@
-"""Find and kill every process of a machine, and no other: by marker and by descent, from /proc."""
+"""Find and kill every process of a machine by marker and by descent, from /proc."""
 
 import os
 import signal
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from orchestrator.errors import LocalCloudError
 
-PAUSE = 0.01  # seconds between two looks; a killed process needs a moment to vanish
+PAUSE = 0.01  # seconds between two rounds; a killed process takes a moment to disappear
 
 
 @dataclass(frozen=True)
 class Process:
-    """One line of the process table. *started* is in clock ticks since the computer's boot."""
+    """One process of the process table; *started* is in clock ticks since boot."""
 
     pid: int
     parent: int
@@ -24,7 +24,7 @@ class Process:
 
 
 def look(pid: int) -> Process | None:
-    """Return the process, or None when there is none (proc(5), stat: fields 3, 4 and 22)."""
+    """Return the process, None if there is none (proc(5), stat: fields 3, 4 and 22)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -34,7 +34,7 @@ def look(pid: int) -> Process | None:
 
 
 def command(pid: int) -> str:
-    """Return the command line of a process, cut, without what steers a terminal; empty when it is gone."""
+    """Return a process's command line, shortened and without control characters; "" if it has ended."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -43,7 +43,7 @@ def command(pid: int) -> str:
 
 
 def alive(pid: int, started: int) -> bool:
-    """Tell whether this very process still runs; a pid used again by another one does not count."""
+    """Return whether this process still runs, as opposed to one with a reused pid."""
     process = look(pid)
     return process is not None and process.started == started and process.state not in "ZX"
 
@@ -55,7 +55,7 @@ def table() -> dict[int, Process]:
 
 
 def pid_namespace(pid: int) -> str:
-    """Return the pid namespace of a process (pid_namespaces(7)), empty when it cannot be seen."""
+    """Return the PID namespace of a process (pid_namespaces(7)), "" if it is not readable."""
     try:
         return str(Path(f"/proc/{pid}/ns/pid").readlink())
     except OSError:
@@ -63,12 +63,12 @@ def pid_namespace(pid: int) -> str:
 
 
 def socket_held(inode: int, spaces: set[str]) -> bool:
-    """Tell whether a process of these pid namespaces holds the socket *inode* (proc(5), fd)."""
+    """Return whether a process of these PID namespaces holds the socket *inode* (proc(5), fd)."""
     return socket_holder(inode, (pid for pid in table() if pid_namespace(pid) in spaces)) is not None
 
 
 def socket_holder(inode: int, pids: Iterable[int]) -> int | None:
-    """Return one of *pids* that holds the socket *inode*, None when none does (proc(5), fd)."""
+    """Return one of *pids* that holds the socket *inode*, None if none does (proc(5), fd)."""
     wanted = f"socket:[{inode}]"
     for pid in pids:
         with suppress(OSError):
@@ -81,9 +81,9 @@ def socket_holder(inode: int, pids: Iterable[int]) -> int | None:
 
 def machine_marker(pid: int, entry: str, leaders: Mapping[int, str]) -> str:
     """
-    Return the machine of a process: a process that hides its marker has a parent that shows one.
+    Return the machine of a process from its marker, or from that of its nearest ancestor with one.
 
-    *leaders* maps first processes to machines; empty when nobody on the way up tells.
+    *leaders* maps first processes to machines. "" if no ancestor is known.
     """
     processes, start = table(), entry.encode()
     while pid in processes:
@@ -99,9 +99,9 @@ def machine_marker(pid: int, entry: str, leaders: Mapping[int, str]) -> str:
 
 def carries(pid: int, entry: bytes) -> bool:
     """
-    Tell whether the process was started with *entry* in its environment.
+    Return whether the process was started with *entry* in its environment.
 
-    An entry that ends in `/` matches every marker that begins so (a whole local cloud).
+    An entry that ends in `/` matches every marker with that prefix (a whole local cloud).
     """
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -111,7 +111,7 @@ def carries(pid: int, entry: bytes) -> bool:
 
 
 def descendants(processes: dict[int, Process], ancestors: Iterable[int]) -> set[int]:
-    """Return *ancestors* that run and everything below them."""
+    """Return the running processes among *ancestors* and all their descendants."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -126,8 +126,8 @@ def descendants(processes: dict[int, Process], ancestors: Iterable[int]) -> set[
 
 
 def members(entry: str, leaders: Iterable[int] = ()) -> set[int]:
-    """Return every process that carries the marker *entry* or descends from one that does."""
-    # By marker and by descent: sudo and `env -i` drop the environment, daemons leave their parent.
+    """Return every process that has the marker *entry* or an ancestor with it."""
+    # Both, because sudo and `env -i` clear the environment and daemons leave their parent.
     processes = table()
     wanted = entry.encode()
     holders = [pid for pid in processes if carries(pid, wanted)]
@@ -138,17 +138,17 @@ def kill_all(
     find: Callable[[], set[int]], *, last: Callable[[], Iterable[int]] = tuple, seconds: float = 5.0
 ) -> None:
     """
-    SIGKILL what *find* returns until it returns nothing and all that it ever returned has ended.
+    SIGKILL what *find* returns until it returns nothing and everything it ever returned has ended.
 
-    The pids of *last* die only when the others are gone: as a subreaper, the supervisor keeps orphans
-    in sight until then. The others die oldest first: a machine's SSH server goes before it could tell how
-    a command of its ended. A process that is ending shows no environment any more, so it is remembered.
-    Raises LocalCloudError when something survives *seconds*.
+    The pids of *last* are killed after the others: the supervisor, a subreaper, keeps orphans below it until
+    then. The others are killed oldest first, so that a machine's SSH server cannot report how a command of
+    its ended. An ending process has no environment any more, so it is remembered. Raise LocalCloudError if
+    something survives *seconds*.
     """
     deadline = time.monotonic() + seconds
     started_at: dict[int, int] = {}
     while found := find() | {pid for pid, started in started_at.items() if alive(pid, started)}:
-        # In rounds: a process that forks while it is looked for shows its child in the next one.
+        # In rounds, because a process may fork during the search; its child is found in the next round.
         for pid in found - started_at.keys():
             process = look(pid)
             started_at[pid] = process.started if process else 0
@@ -157,7 +157,7 @@ def kill_all(
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             raise _survivors(found)
-        time.sleep(PAUSE)  # Killed processes need real time to go.
+        time.sleep(PAUSE)  # Killed processes take real time to end.
 
 
 def _survivors(pids: Iterable[int]) -> LocalCloudError:

@@ -1,8 +1,7 @@
 """
-Pull an image from a registry, by the OCI distribution specification 1.1 and its image specification.
+Pull an image from a registry, by the OCI distribution and image specifications 1.1.
 
-Every byte is compared with the digest that names it. A registry on loopback is spoken to by plain HTTP, as
-docker does.
+All content is compared with its digest. A registry on loopback is contacted over plain HTTP, as docker does.
 """
 
 import base64
@@ -38,12 +37,12 @@ SECONDS = 60.0
 
 
 class ImageError(Exception):
-    """Say why an image cannot be had, in words for the user of docker."""
+    """An image cannot be pulled; the text is for users of docker."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Name an image: *host* and *repository* as docker normalizes them, and a *tag* or a *digest*."""
+    """An image's name: *host* and *repository* as docker normalises them, and a *tag* or a *digest*."""
 
     host: str
     repository: str
@@ -52,7 +51,7 @@ class Reference:
 
     @property
     def familiar(self) -> str:
-        """Return the name as docker shows it: without its own hub."""
+        """Return the name as docker shows it, without its default registry."""
         if self.host == DOCKER_HUB:
             return self.repository.removeprefix("library/")
         return f"{self.host}/{self.repository}"
@@ -62,7 +61,7 @@ class Reference:
 
 
 def parse(text: str) -> Reference:
-    """Return the reference that *text* is. Raises ImageError."""
+    """Parse an image's name. Raise ImageError."""
     found = _REFERENCE.fullmatch(text)
     if found is None:
         raise ImageError("invalid reference format")
@@ -76,7 +75,7 @@ def parse(text: str) -> Reference:
 
 @dataclass(frozen=True)
 class Pulled:
-    """Hold what a manifest says: its own *digest*, the digest and bytes of the config, and the layers in order."""
+    """A manifest: its *digest*, the digest and bytes of the config, and the layers in order."""
 
     digest: str
     config_digest: str
@@ -85,7 +84,7 @@ class Pulled:
 
 
 class Registry:
-    """Speak to the registry of one *reference*; *config* is docker's config.json."""
+    """The registry of one *reference*; *config* is docker's config.json."""
 
     def __init__(self, reference: Reference, config: Mapping[str, Any]) -> None:
         self._reference = reference
@@ -95,12 +94,12 @@ class Registry:
         self._base = f"{'http' if near else 'https'}://{host}/v2/{reference.repository}"
         self._basic = _basic(config, reference.host)
         self._authorization = ""
-        # Loopback is never asked through a proxy.
+        # Loopback is never contacted through a proxy.
         handlers = [urllib.request.ProxyHandler({})] if near else []
         self._opener = urllib.request.build_opener(*handlers)
 
     def manifest(self) -> Pulled:
-        """Return the manifest for this machine. Raises ImageError."""
+        """Return the manifest for this machine's architecture. Raise ImageError."""
         asked = self._reference.digest or self._reference.tag
         kind, digest, body = self._manifest(asked)
         top = digest
@@ -118,7 +117,7 @@ class Registry:
         return Pulled(top, descriptor["digest"], config, tuple(body["layers"]))
 
     def download(self, layer: Mapping[str, Any], target: Path) -> None:
-        """Write a layer to a file. Raises ImageError when it has another digest."""
+        """Download a layer to a file. Raise ImageError if its digest differs."""
         digest = hashlib.sha256()
         with self._open(f"/blobs/{layer['digest']}", ()) as answer, target.open("wb") as file:
             while block := answer.read(BLOCK):
@@ -144,7 +143,7 @@ class Registry:
         return data
 
     def _open(self, path: str, accepted: tuple[str, ...]) -> Any:
-        """Ask, once more with what the registry wants when it refuses."""
+        """Send a request; after a refusal, once more with the authorization that the registry demands."""
         try:
             return self._send(path, accepted)
         except urllib.error.HTTPError as error:
@@ -161,15 +160,15 @@ class Registry:
     def _send(self, path: str, accepted: tuple[str, ...]) -> Any:
         request = urllib.request.Request(self._base + path)  # noqa: S310 (http or https, by our own base)
         for kind in accepted:
-            # One header for all: urllib keeps one value of a name.
+            # One header with all types, since urllib keeps one value per name.
             request.headers["Accept"] = f"{request.headers.get('Accept', '')}, {kind}".lstrip(", ")
         if self._authorization:
-            # Not to where the registry redirects to: the address of the blob is signed, and not the registry's.
+            # Unredirected: a redirect leads to a signed URL of another server, which must not get it.
             request.add_unredirected_header("Authorization", self._authorization)
         return self._opener.open(request, timeout=SECONDS)
 
     def _answer_to(self, challenge: str) -> str:
-        """Return the authorization that a registry asks for."""
+        """Return the authorization header for a registry's challenge. Raise ImageError."""
         if not challenge.lower().startswith("bearer "):
             return self._basic
         values = dict(_CHALLENGE.findall(challenge))
@@ -193,7 +192,7 @@ class Registry:
 
 
 def architecture() -> str:
-    """Return this machine's architecture as images name it."""
+    """Return this machine's architecture under its name in images."""
     return ARCHITECTURES.get(platform.machine(), platform.machine())
 
 
@@ -206,7 +205,7 @@ def _for_this_machine(manifests: list[dict[str, Any]]) -> str:
 
 
 def _basic(config: Mapping[str, Any], host: str) -> str:
-    """Return the basic authorization that config.json has for a registry."""
+    """Return the basic authorization for a registry from config.json, "" if there is none."""
     auths = config.get("auths", {})
     entry = auths.get(host) or auths.get(f"https://{host}") or {}
     text = entry.get("auth", "")

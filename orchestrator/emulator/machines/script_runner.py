@@ -1,4 +1,4 @@
-"""Run startup and shutdown scripts as Google's script runner does, line by line to the serial port."""
+"""Run startup and shutdown scripts like Google's script runner, copying lines to the serial port."""
 
 import asyncio
 import os
@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LONGEST_LINE = 64 * 1024  # bytes; the real runner copies nothing after a longer line (docs/facts.md 2.4)
-_COPYING: set["asyncio.Task[None]"] = set()  # the event loop itself holds tasks only weakly
+_COPYING: set["asyncio.Task[None]"] = set()  # the event loop itself holds only weak references to tasks
 
 
 class Serial:
-    """Append lines to the file that stands for serial port 1."""
+    """The file that represents serial port 1."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def line(self, text: str | bytes) -> None:
-        """Write one line at once, so that a kill loses nothing already printed."""
+        """Write one line at once, so that a kill loses nothing that was printed."""
         data = text.encode() if isinstance(text, str) else text
         with self._path.open("ab", buffering=0) as file:
             file.write(data.rstrip(b"\r\n") + b"\r\n")
@@ -29,10 +29,10 @@ async def run_script(
     key: str, text: str, *, serial: Serial, environment: Mapping[str, str], folder: Path, temporary: Path
 ) -> int:
     """
-    Run the script *text* of attribute *key* and return its exit status.
+    Run the script *text* of attribute *key*; return its exit status.
 
-    It is written with mode 0755 and given to `/bin/bash -c`, so its own first line rules. A failure
-    is reported on the serial port and the boot goes on (texts: docs/facts.md 2.4).
+    It is written with mode 0755 and given to `/bin/bash -c`, so that its own first line applies. A failure is
+    reported on the serial port and the boot continues (texts: docs/facts.md 2.4).
     """
     with tempfile.TemporaryDirectory(prefix="metadata-scripts", dir=temporary) as name:
         file = Path(name) / key
@@ -43,7 +43,7 @@ async def run_script(
         _COPYING.add(copying)
         copying.add_done_callback(_COPYING.discard)
         status = await process.wait()
-        # A daemon that the script left behind may hold the pipe for ever: do not wait for it.
+        # Wait only briefly, since a daemon started by the script may hold the pipe forever.
         await asyncio.wait({copying}, timeout=0.5)
     if status:
         reason = f"exit status {status}" if status > 0 else f"signal: {_signal_name(-status)}"
@@ -56,7 +56,7 @@ async def run_script(
 async def _start(
     file: Path, environment: Mapping[str, str], folder: Path
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
-    """Start the script on a pipe of our own: asyncio's would make `wait` wait for the pipe's last holder."""
+    """Start the script on our own pipe; with asyncio's, `wait` would wait for all holders of the pipe."""
     ours, theirs = os.pipe()
     reader = asyncio.StreamReader(limit=LONGEST_LINE)
     loop = asyncio.get_running_loop()
@@ -77,7 +77,7 @@ async def _start(
 
 
 async def _copy(stream: asyncio.StreamReader, key: str, serial: Serial) -> None:
-    """Copy lines to the serial port until one is too long; the rest is read and dropped."""
+    """Copy lines to the serial port until one is too long; the rest is discarded."""
     try:
         while line := await stream.readline():
             serial.line(f"{key}: ".encode() + line)

@@ -1,4 +1,4 @@
-"""What a guest offers besides its scripts: logins and cron, by our own servers or by the system's."""
+"""Provide logins and cron on a machine, by our own servers or by the system's."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ Subsystem sftp internal-sftp
 
 
 class OwnServices:
-    """Use the asyncssh server and the small cron: no privileges needed."""
+    """The asyncssh server and the small cron, which need no privileges."""
 
     def __init__(self, config: GuestConfig, serial: Serial) -> None:
         self._ssh = SshServer(config)
@@ -55,10 +55,10 @@ class OwnServices:
 
 class SystemServices:
     """
-    Use OpenSSH's sshd and the system's cron inside the machine's namespaces, as root.
+    OpenSSH's sshd and the system's cron inside the machine's namespaces, as root.
 
-    Each account is a second name of uid 0 with its own home: what google-sudoers gives on the real
-    machine, without needing sudo here.
+    Each account is another name of uid 0 with its own home: equivalent to google-sudoers on the real machine,
+    without sudo.
     """
 
     def __init__(self, config: GuestConfig) -> None:
@@ -68,9 +68,9 @@ class SystemServices:
         self._users: set[str] = set()
 
     async def start(self, host_key: Path) -> None:
-        """Start both daemons in the foreground, as children of the guest, and wait until sshd listens."""
+        """Start both daemons in the foreground as children of the guest; wait until sshd listens. Raise OSError."""
         await asyncio.to_thread(self._start, host_key)
-        # The host key is published next: who has it may log in, so sshd has to listen by then.
+        # The host key is published next, after which clients connect; so sshd must listen by then.
         while not await _listens(self._config.address, self._config.ssh_port):
             if self._children[0].poll() is not None:
                 raise OSError(
@@ -128,7 +128,7 @@ def _daemon(arguments: list[str]) -> "subprocess.Popen[bytes]":
 
 
 def _create_user(user: str) -> None:
-    """Make *user* a name of uid 0; the disk may know it from an earlier boot, or from the computer."""
+    """Make *user* a name of uid 0; it may exist from an earlier boot or from the computer."""
     entries = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
     uid = next((entry[2] for entry in entries if entry[0] == user), "")
     if uid != "0":
@@ -139,7 +139,7 @@ def _create_user(user: str) -> None:
 
 
 def _write_system_files(config: GuestConfig) -> None:
-    """Write what sessions see: variables (pam_env), PATH of login shells, and the metadata server's name."""
+    """Write what sessions read: variables (pam_env), PATH of login shells, and the metadata server's name."""
     lines = [f"{key}={shlex.quote(value)}\n" for key, value in config.environment.items()]
     Path("/etc/environment").write_text("".join(lines))
     Path("/etc/profile.d/local-cloud.sh").write_text(

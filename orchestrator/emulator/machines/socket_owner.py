@@ -1,9 +1,9 @@
 """
-Listen on loopback for one user of the computer: connections of everybody else are closed unread.
+Accept loopback connections of one user only; those of other users are closed unread.
 
-Loopback is shared by all users, and Google's clients send the local cloud no credentials. Linux knows whose
-socket is at the other end: sock_diag(7) answers for one connection, proc(5) lists them all where that is not
-to be had. Connections are asked about once, when they are accepted.
+Loopback is shared by all users, and Google's clients send no credentials to the local cloud. Linux knows the
+owner of the socket at the other end: sock_diag(7) answers for one connection; if it is unavailable, proc(5)
+lists all. Connections are checked once, when they are accepted.
 """
 
 import errno
@@ -31,14 +31,14 @@ ANYBODY = ("0.0.0.0", 0)  # noqa: S104 - the other end of a socket that listens
 TIMES = 3
 MANY = 256
 REFUSALS = 16
-"""Connections that one look at a listener closes before others have their turn."""
+"""Connections that one `accept` refuses before the event loop handles other work."""
 End = tuple[str, int]
 Inside = Callable[[int], bool]
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Say who holds a socket: the *uid* that made it, and its *inode*."""
+    """The holder of a socket: the *uid* of its creator, and its *inode*."""
 
     uid: int
     inode: int
@@ -50,19 +50,19 @@ NOBODY = Holder(0, 0)
 _answered: list[bool] = []
 
 
-"""Whether sock_diag has known a socket before: where it is not to be had, "no such socket" is all it says."""
+"""Whether sock_diag has found a socket before; where it is unavailable it always reports "no such socket"."""
 
 
 def holder_of(end: End, other: End) -> Holder | None:
     """
-    Return who holds the socket at *end* of the IPv4 connection to *other*; None when nobody does any more.
+    Return the holder of the socket at *end* of the IPv4 connection to *other*; None if there is none.
 
-    A socket that its process has closed is listed under root without an inode, so it is nobody's. With
+    A socket that its process has closed is listed under root without an inode, so it has no holder. With
     ANYBODY as *other*, it is the socket that listens at *end*.
     """
     found = _asked(end, other)
     for _ in range(TIMES):
-        # A line may be missed while others are taken out of the table.
+        # Read again, as a line may be missed while others are removed from the table.
         found = found or _listed(end, other)
         if found is not None:
             break
@@ -70,7 +70,7 @@ def holder_of(end: End, other: End) -> Holder | None:
 
 
 def _asked(end: End, other: End) -> Holder | None:
-    """Ask the kernel for this one connection (linux/inet_diag.h); None when it does not say."""
+    """Query the kernel for this one connection (linux/inet_diag.h); None if it does not answer."""
     ends = [(socket.inet_aton(address), port) for address, port in (end, other)]
     ports = struct.pack("!HH", ends[0][1], ends[1][1])
     names = b"".join(address.ljust(16, b"\0") for address, _ in ends)
@@ -91,12 +91,12 @@ def _asked(end: End, other: End) -> Holder | None:
     if not _answered:
         _answered.append(True)
     if answer[17] == LISTEN and other != ANYBODY:
-        return NOBODY  # for a connection that has ended, the kernel names who listens there
+        return NOBODY  # for a connection that has ended, the kernel returns the listening socket
     return Holder(*struct.unpack_from("=II", answer, 80))
 
 
 def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> Holder | None:
-    """Look the connection up in the table of all; an IPv6 socket may hold an IPv4 connection."""
+    """Look up the connection in the table; an IPv6 socket may hold an IPv4 connection."""
     for table in tables:
         six = table.endswith("6")
         wanted = b" ".join(_written(*one, six=six) for one in (end, other))
@@ -111,7 +111,7 @@ def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> Holder | 
 
 
 def _written(address: str, port: int, *, six: bool) -> bytes:
-    """Write an end as the table does: words of the computer's own byte order."""
+    """Return an end in the table's notation: words in the computer's byte order."""
     (word,) = struct.unpack("=I", socket.inet_aton(address))
     (mapped,) = struct.unpack("=I", b"\0\0\xff\xff")
     before = f"{'0' * 16}{mapped:08X}" if six else ""
@@ -120,15 +120,15 @@ def _written(address: str, port: int, *, six: bool) -> bytes:
 
 def held_for_us(connection: socket.socket) -> bool | None:
     """
-    Tell whether a server of this user or of root holds the other end; None as long as nobody has accepted it.
+    Return whether this user or root holds the other end; None until the connection is accepted.
 
-    Whoever listens there answers for what nobody has accepted: another user need not accept to wait. Raise
-    OSError when the connection has ended.
+    Until then the listening socket's owner decides, since another user could delay accepting. Raise OSError
+    if the connection has ended.
     """
     there, here = connection.getpeername()[:2], connection.getsockname()[:2]
     holder = holder_of(there, here)
     listener = holder_of(there, ANYBODY) if holder is None else None
-    # After the looks: they say nothing about a connection that ended meanwhile.
+    # Checked last: the results above mean nothing if the connection has ended meanwhile.
     if _state(connection) != ESTABLISHED:
         raise ConnectionResetError(f"{there[0]}:{there[1]} ended the connection")
     if holder is not None:
@@ -146,9 +146,9 @@ def _state(connection: socket.socket) -> int:
 
 class OwnerSocket(socket.socket):
     """
-    Accept the connections of this user's processes and of root's; *inside* admits more by a socket's inode.
+    A listener for connections of this user's processes and of root's; *inside* admits more by inode.
 
-    On the machines of namespaces a job may run as anybody, and it is still the user's.
+    On machines in namespaces a job may run under any uid, and still belongs to the user.
     """
 
     inside: Inside | None = None
@@ -156,9 +156,9 @@ class OwnerSocket(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         """
-        Return the next connection that is admitted; the others are closed.
+        Return the next admitted connection; others are closed.
 
-        Raise BlockingIOError after some of those, so that a loop that listens is not kept from the rest.
+        Raise BlockingIOError after REFUSALS of those, so that the event loop can handle other work.
         """
         for _ in range(REFUSALS):
             connection, peer = super().accept()
@@ -169,12 +169,12 @@ class OwnerSocket(socket.socket):
 
     def _admits(self, connection: socket.socket, peer: Any) -> bool:
         try:
-            # A look costs more than a connection: those that are reset at once get none.
+            # Connections that were reset at once are skipped, because a lookup costs more than a connection.
             if _state(connection) not in (ESTABLISHED, CLOSE_WAIT):
                 return False
             here = connection.getsockname()
             holder = holder_of(peer[:2], here[:2])
-            # After the look: a connection that was broken off meanwhile says nothing about its number.
+            # Checked after the lookup: the port of a connection that has ended may already be reused.
             state = _state(connection)
         except OSError:
             return False
@@ -190,8 +190,8 @@ class OwnerSocket(socket.socket):
 
 
 def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSocket:
-    """Return a socket that listens for this user. Raise OSError when the port is taken, which says by whom."""
-    # asyncio switches Nagle's delay off only for sockets that name their protocol.
+    """Return a socket that listens for this user. Raise OSError naming the holder if the port is taken."""
+    # asyncio sets TCP_NODELAY only for sockets created with an explicit protocol.
     listener = OwnerSocket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.inside = inside
@@ -208,7 +208,7 @@ def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSoc
 
 
 def _named(holder: Holder | None) -> str:
-    """Return by whom a port is taken, in words: the process where this user may see it, else its user."""
+    """Return the holder of a port for a message: the process if this user may see it, else its user."""
     if holder is None:
         return ""
     pid = process_table.socket_holder(holder.inode, sorted(process_table.table()))
@@ -220,7 +220,11 @@ def _named(holder: Holder | None) -> str:
 
 
 def check_sight(listener: OwnerSocket) -> None:
-    """Raise LocalCloudError where the system does not say whose a connection is: then nobody could be admitted."""
+    """
+    Raise LocalCloudError if the system does not report the owner of a connection.
+
+    Without it, no connection could be admitted.
+    """
     with socket.create_connection(listener.getsockname(), timeout=5.0) as client:
         if holder_of(client.getsockname(), listener.getsockname()) is None:
             raise LocalCloudError(
@@ -231,20 +235,20 @@ def check_sight(listener: OwnerSocket) -> None:
 
 
 def unix_listening(folder: Path, name: str) -> socket.socket:
-    """Return a socket that listens at *name* in *folder*, for its owner."""
+    """Return a listening Unix socket *name* in *folder*, accessible to its owner only."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _short(folder) as path:
         place = f"{path}/{name}"
         Path(place).unlink(missing_ok=True)
         listener.bind(place)
-        # Before it listens: nobody connects in between.
+        # Before it listens, so that no other user can connect in between.
         Path(place).chmod(0o600)
     listener.listen(MANY)
     return listener
 
 
 def unix_connection(folder: Path, name: str) -> socket.socket:
-    """Return a connection to the socket at *name* in *folder*. Raise OSError."""
+    """Return a connection to the Unix socket *name* in *folder*. Raise OSError."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _short(folder) as path:
@@ -257,7 +261,7 @@ def unix_connection(folder: Path, name: str) -> socket.socket:
 
 @contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """Give a folder a path that fits into the 107 bytes of unix(7), however deep it lies."""
+    """Yield a path to a folder that fits into the 107 bytes of unix(7)."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{number}"

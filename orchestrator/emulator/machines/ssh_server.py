@@ -1,9 +1,9 @@
 """
-The SSH server of a `process` machine: listed keys only, bash, PTY, SFTP and tunnels.
+Serve SSH on a `process` machine: listed keys only, bash, PTY, SFTP and tunnels.
 
-It closes the connections of other users of the computer, and without external address those of whoever is no
-machine of its cloud, before a word is said. Machines share the computer's network, so what a machine forwards
-leaves from its own address.
+Connections of other users of the computer are closed before any data is sent; on a machine without external
+address, so are those from outside its cloud. Machines share the computer's network, so forwarded connections
+use the machine's address as their source.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from orchestrator.emulator.machines.host_settings import STANDARD_PORT, GuestCon
 from orchestrator.emulator.machines.socket_owner import listening
 
 SHELL = "/bin/bash"
-# The bytes of a session are copied here, not by asyncssh's redirection: that one loses the end of a large input
-# when the end of file arrives while its pipe is being refilled (seen with 2.24 on Python 3.11).
+# Copied here instead of by asyncssh's redirection, which loses the end of a large input if the end of file
+# arrives while its pipe is being refilled (seen with 2.24 on Python 3.11).
 CHUNK = 64 * 1024
-END_OF_FILE = b"\x04"  # what a terminal line discipline takes for the end of input
+END_OF_FILE = b"\x04"  # Ctrl-D, which a terminal reads as the end of input
 
 
 class SshServer:
-    """Serve one machine's logins; `accounts` may be replaced while it runs."""
+    """The logins of one machine; `accounts` may be replaced while it runs."""
 
     def __init__(self, config: GuestConfig) -> None:
         self._config = config
@@ -46,9 +46,9 @@ class SshServer:
 
     async def start(self, host_key: Path) -> None:
         """
-        Listen on the machine's address. Raises OSError when the port is taken.
+        Listen on the machine's address. Raise OSError if the port is taken.
 
-        gcloud knows no port but 22, which may need privileges: it is a second one, where it can be had.
+        Port 22, the only one that gcloud knows, may need privileges; it is opened in addition if possible.
         """
         await self._listen(self._config.ssh_port, host_key)
         if self._config.ssh_port != STANDARD_PORT:
@@ -83,11 +83,11 @@ class SshServer:
         return any(_same(text, key) for text in self.accounts.get(user, ()))
 
     def lets_in(self, peer: str) -> bool:
-        """Tell whether somebody with that address reaches this machine at all."""
+        """Return whether a client with that address can reach this machine."""
         return not self._config.peers or IPv4Address(peer) in IPv4Network(self._config.peers)
 
     async def forward(self, host: str, port: int) -> Any:
-        """Connect to where a client wants to go, and return asyncssh's session. Raise ChannelOpenError."""
+        """Connect to a forwarding's target; return asyncssh's session. Raise ChannelOpenError."""
         loop = asyncio.get_running_loop()
         try:
             _, there = await loop.create_connection(
@@ -98,7 +98,7 @@ class SshServer:
         return SSHForwarder(there)
 
     async def _session(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
-        """Run the command, or an interactive shell (a login one would reset PATH)."""
+        """Run the command, or an interactive shell (a login shell would reset PATH)."""
         environment = self.environment(process.get_extra_info("username"))
         arguments = [SHELL, "-c", process.command] if process.command else [SHELL]
         await run_session(process, arguments, environment)
@@ -109,7 +109,7 @@ class SshServer:
 
 
 class _Login(asyncssh.SSHServer):
-    """Accept public keys of the accounts and nothing else; forward any port that is asked for."""
+    """Accepts the accounts' public keys and nothing else, and forwards any port."""
 
     def __init__(self, server: SshServer) -> None:
         self._server = server
@@ -140,7 +140,7 @@ class _Login(asyncssh.SSHServer):
 
 
 class _Files(asyncssh.SFTPServer):
-    """Serve files; relative paths start at the user's home, absolute ones are the computer's."""
+    """Serves files; relative paths start at the user's home, absolute ones are the computer's."""
 
     def __init__(self, channel: "asyncssh.SSHServerChannel[bytes]", home: Path) -> None:
         super().__init__(channel)
@@ -149,7 +149,7 @@ class _Files(asyncssh.SFTPServer):
 
     def exit(self) -> None:
         super().exit()
-        # OpenSSH's scp takes a channel without an exit status for a failed copy.
+        # OpenSSH's scp treats a channel without an exit status as a failed copy.
         self._channel.exit(0)
 
     def map_path(self, path: bytes) -> bytes:
@@ -157,7 +157,7 @@ class _Files(asyncssh.SFTPServer):
 
 
 def _same(text: str, key: asyncssh.SSHKey) -> bool:
-    """Compare a listed key with an offered one; a line that is no key matches nothing."""
+    """Return whether a listed key equals the offered one; False for a line that is no key."""
     try:
         return asyncssh.import_public_key(text).public_data == key.public_data
     except (asyncssh.KeyImportError, ValueError):
@@ -166,7 +166,7 @@ def _same(text: str, key: asyncssh.SSHKey) -> bool:
 
 @dataclass(frozen=True)
 class _Child:
-    """A running command and its ends of the streams; *terminal* is the leader's descriptor or -1."""
+    """A running command and its stream ends; *terminal* is the leader's descriptor or -1."""
 
     process: Process
     stdin: asyncio.StreamWriter
@@ -176,9 +176,9 @@ class _Child:
 
 class _TerminalProtocol(asyncio.StreamReaderProtocol):
     """
-    Take the EIO of a terminal whose last process has ended for the end of its output.
+    Treats EIO, which a terminal returns after its last process has ended, as the end of its output.
 
-    A StreamReader with an error raises it before it gives the bytes that it still holds, and they are lost.
+    A StreamReader with an error raises it before returning its buffered bytes, which would be lost.
     """
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -189,7 +189,7 @@ class _TerminalProtocol(asyncio.StreamReaderProtocol):
 async def run_session(
     channel: "asyncssh.SSHServerProcess[bytes]", arguments: list[str], environment: dict[str, str]
 ) -> None:
-    """Run the command; as with OpenSSH the channel ends when its output has ended."""
+    """Run the command; as with OpenSSH, the channel closes at the end of its output."""
     terminal = channel.get_terminal_type()
     if terminal:
         child = await _on_terminal(channel, arguments, {**environment, "TERM": terminal})
@@ -198,7 +198,7 @@ async def run_session(
     feeding = asyncio.create_task(_feed(channel, child))
     await asyncio.gather(*(_copy(source, sink) for source, sink in child.outputs))
     status = await child.process.wait()
-    # The command has ended: input that it has not read is dropped.
+    # The command has ended, so its unread input is dropped.
     feeding.cancel()
     child.stdin.close()
     with suppress(OSError):
@@ -221,13 +221,13 @@ async def _on_pipes(
 async def _on_terminal(
     channel: "asyncssh.SSHServerProcess[bytes]", arguments: list[str], environment: dict[str, str]
 ) -> _Child:
-    """Start the shell on a terminal of its own, which hangs up when the session ends."""
+    """Start the shell on its own terminal, which hangs up when the session ends."""
     leader, follower = pty.openpty()
     _resize(leader, channel.get_terminal_size())
     try:
         process = await asyncio.create_subprocess_exec(
             *arguments, env=environment, cwd=environment["HOME"], start_new_session=True,
-            # start_new_session has called setsid; the terminal can be taken only after that, in the child.
+            # The terminal can be acquired only after setsid (start_new_session), and in the child.
             stdin=follower, stdout=follower, stderr=follower, preexec_fn=_take_terminal,
         )  # fmt: skip
     finally:
@@ -244,7 +244,7 @@ async def _on_terminal(
 
 
 async def _copy(source: asyncio.StreamReader, sink: "asyncssh.SSHWriter[bytes]") -> None:
-    """Copy output to the client until it ends or the client is gone."""
+    """Copy output to the client until it ends or the client disconnects."""
     with suppress(OSError, asyncssh.Error):
         while data := await source.read(CHUNK):
             sink.write(data)
@@ -253,14 +253,14 @@ async def _copy(source: asyncio.StreamReader, sink: "asyncssh.SSHWriter[bytes]")
 
 
 async def _drop(source: asyncio.StreamReader) -> None:
-    """Read and forget the rest, so that a job whose client left is not stopped by a full pipe."""
+    """Read and discard the rest, so that a full pipe does not block a job whose client has disconnected."""
     with suppress(OSError):
         while await source.read(CHUNK):
             pass
 
 
 async def _feed(channel: "asyncssh.SSHServerProcess[bytes]", child: _Child) -> None:
-    """Copy the client's input to the command, and pass on signals and new window sizes."""
+    """Copy the client's input to the command; forward signals and window sizes."""
     with suppress(OSError, asyncssh.Error):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Give machines programs that the system folders lack, and a `gcloud` where the computer has none."""
+"""Provide programs that a machine's system folders lack, and a `gcloud` if the computer has none."""
 
 import shlex
 import shutil
@@ -9,7 +9,7 @@ from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
 from orchestrator.emulator.machines.start_module import shell_command
 
 PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")
-"""What scripts on a machine start; the computer may keep them on its own PATH only."""
+"""Programs that scripts on a machine start; the computer may have them on its own PATH only."""
 SCRIPT = """\
 #!/bin/sh
 export PYTHONPATH={package}
@@ -19,9 +19,9 @@ exec {command} "$@"
 
 def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
     """
-    Fill the machine's folder of programs that its system folders lack; a real gcloud goes before ours.
+    Fill the machine's folder with programs that its system folders lack; a real gcloud is preferred.
 
-    Without *gcloud* there is none, but where the system folders hold one.
+    Without *gcloud* there is none, unless the system folders have one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS:

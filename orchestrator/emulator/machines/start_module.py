@@ -1,4 +1,4 @@
-"""How a module of ours is started where the current folder is not ours."""
+"""Start a module of ours safely in any current folder."""
 
 import shlex
 import sys
@@ -8,16 +8,18 @@ STARTER = (
     "import runpy; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
 """
-`python -m` looks for modules in the current folder first, also for Python's own: it would run a `random.py`
-that lies there. Python's own option against that (-P) came with 3.11, and its variable would pass to the job.
+Python text that removes the current folder from the search path and runs a module.
+
+`python -m` searches that folder first, even for Python's own modules, and would run a `random.py` there.
+Python's option against that (-P) exists since 3.11, and its variable would be inherited by the job.
 """
 
 
 def command(module: str, *words: str) -> list[str]:
-    """Return the command that runs *module* with these words, and imports nothing from the current folder."""
+    """Return the command that runs *module* with *words* and imports nothing from the current folder."""
     return [sys.executable, "-c", STARTER, module, *words]
 
 
 def shell_command(module: str) -> str:
-    """Return the beginning of `command` for a shell."""
+    """Return the beginning of such a command as shell text."""
     return shlex.join(command(module))

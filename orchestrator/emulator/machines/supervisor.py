@@ -1,8 +1,8 @@
 """
-The init of a `process` machine: adopts every orphan, reaps it, and passes the power button on.
+Run as the init of a `process` machine: adopt and reap orphans, forward the power button.
 
 Started as `python -m orchestrator.emulator.machines.supervisor CONFIG`. As a child subreaper it stays the
-ancestor of everything the machine starts, also of what calls setsid or clears its environment.
+ancestor of all the machine's processes, also of those that call setsid or clear their environment.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every orphaned descendant. Raises OSError when the kernel refuses."""
+    """Become the parent of every orphaned descendant. Raise OSError if the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
@@ -23,15 +23,15 @@ def adopt_orphans() -> None:
 def main() -> None:
     """Run the guest as a child and return its status when it ends."""
     adopt_orphans()
-    # This process stays small and has no threads: it must live, and reap, whatever the guest does.
+    # A process without threads that only reaps, so that it survives whatever the guest does.
     guest = os.fork()
     if not guest:
-        # After the fork: the supervisor lives as long as its machine, and needs none of the guest's 20 MB.
+        # After the fork: the supervisor lives as long as its machine and does without the guest's 20 MB.
         from orchestrator.emulator.machines import guest as agent
 
         agent.main()
         sys.exit(0)
-    # Only the guest gets it: it runs the shutdown script before the machine's other processes end.
+    # To the guest only, which runs the shutdown script before the machine's other processes end.
     signal.signal(signal.SIGTERM, lambda number, _frame: os.kill(guest, number))
     while True:
         pid, status = os.wait()

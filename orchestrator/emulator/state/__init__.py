@@ -1,5 +1,5 @@
 """
-State machines of the local cloud.
+Model the local cloud as state machines.
 
-Pure: time comes from a Clock, randomness from a seed, machines are asked for through a Protocol.
+Pure: time comes from a Clock, randomness from a seed, machines are requested through a Protocol.
 """

@@ -1,4 +1,4 @@
-"""Google's errors as values, filled from data/error_messages.csv and data/secret_errors.csv."""
+"""Build Google's errors as values from data/error_messages.csv and data/secret_errors.csv."""
 
 import json
 import re
@@ -17,10 +17,10 @@ _HTTP_MESSAGES = {400: "BAD REQUEST", 403: "FORBIDDEN", 404: "NOT FOUND", 503: "
 
 class ApiError(Exception):
     """
-    Refuse a request: an error on the call itself.
+    An error of the call itself, as opposed to one in an operation.
 
-    *status* is the HTTP code. *reason* is, for TPU and secrets, the canonical code (`NOT_FOUND`), for Compute
-    the `errors[].reason` (`notFound`). *details* are google.rpc messages as JSON objects.
+    *status* is the HTTP code. *reason* is the canonical code (`NOT_FOUND`) for TPU and secrets,
+    `errors[].reason` (`notFound`) for Compute. *details* are google.rpc messages as JSON objects.
     """
 
     def __init__(self, status: int, reason: str, message: str, details: Details = ()) -> None:
@@ -34,10 +34,10 @@ class ApiError(Exception):
 @dataclass(frozen=True)
 class OperationError:
     """
-    Describe the error inside an operation.
+    An error inside an operation.
 
-    *code* is a google.rpc.Code number (TPU) or a name such as `QUOTA_EXCEEDED` (Compute);
-    *http_status* and *http_message* exist for Compute only.
+    *code* is a google.rpc.Code number (TPU) or a name such as `QUOTA_EXCEEDED` (Compute); *http_status* and
+    *http_message* exist for Compute only.
     """
 
     code: int | str
@@ -49,7 +49,7 @@ class OperationError:
 
 @dataclass(frozen=True)
 class Case:
-    """Hold one row of the error table; *where* is `call`, `lro` or `op.error`."""
+    """One row of the error table; *where* is `call`, `lro` or `op.error`."""
 
     api: str
     name: str
@@ -61,13 +61,13 @@ class Case:
     details: str
 
     def error(self, **values: object) -> ApiError:
-        """Build the error of a call; placeholders without a value stay empty."""
+        """Return the error of a call; placeholders without a value become ""."""
         message = fill(self.message, values)
         reason = self.code if self.api in _BY_CODE else self.reason
         return ApiError(self.http_status, reason, message, _details(self, message, values))
 
     def operation_error(self, **values: object) -> OperationError:
-        """Build the error of an operation; placeholders without a value stay empty."""
+        """Return the error of an operation; placeholders without a value become ""."""
         message = fill(self.message, values)
         if self.where == "lro":
             return OperationError(int(self.code), message)
@@ -87,17 +87,17 @@ def cases() -> Mapping[tuple[str, str], Case]:
 
 
 def tpu_case(name: str) -> Case:
-    """Return the TPU case called *name*; KeyError when the table has none."""
+    """Return the TPU case *name*. Raise KeyError if the table has none."""
     return cases()["tpu v2", name]
 
 
 def compute_case(name: str) -> Case:
-    """Return the Compute case called *name*; KeyError when the table has none."""
+    """Return the Compute case *name*. Raise KeyError if the table has none."""
     return cases()["compute v1", name]
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """Replace `{name}` by its value; names without a value become empty."""
+    """Replace `{name}` by its value, "" without one."""
     text = re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], "")), text)
     if "permission" in values:
         text = re.sub(r"\b(tpu\.nodes|compute\.instances)\.create\b", str(values["permission"]), text)

@@ -1,10 +1,9 @@
 """
-What the local cloud would have cost, by clock and price table.
+Compute what the local cloud would have cost, by clock and price table.
 
-Assumed: a TPU is billed from READY until it is stopped, preempted, terminated or its deletion
-starts, also while it is REPAIRING, HIDDEN or unhealthy; a VM while it is RUNNING or STOPPING;
-a disk from its creation to its deletion. A TPU or VM preempted within its first minute is free.
-Addresses and traffic are not billed.
+Assumed: a TPU is billed from READY until it is stopped, preempted, terminated or its deletion starts, also
+while it is REPAIRING, HIDDEN or unhealthy; a VM while it is RUNNING or STOPPING; a disk from its creation to
+its deletion. A TPU or VM preempted within its first minute is free. Addresses and traffic are not billed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ _HOURS_A_MONTH = 730.0
 
 @dataclass
 class Usage:
-    """Record one billed stretch; *usd_hour* is None when the price table has no row."""
+    """One billed period; *usd_hour* is None if the price table has no row."""
 
     resource: str
     kind: str
@@ -31,7 +30,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class BillLine:
-    """Show one line of the bill; *usd* is None when the price is unknown."""
+    """One line of the bill; *usd* is None if the price is unknown."""
 
     resource: str
     kind: str
@@ -43,12 +42,12 @@ class BillLine:
 
 
 def per_hour(usd_gib_month: float | None, gib: int) -> float | None:
-    """Return the hourly price of a disk (a month has 730 hours)."""
+    """Return the hourly price of a disk in USD, at 730 hours a month."""
     return None if usd_gib_month is None else usd_gib_month * gib / _HOURS_A_MONTH
 
 
 def close(usage: Sequence[Usage], resource: str, kind: str, now: float, preempted: bool = False) -> None:
-    """End the newest stretch of *resource*, if it is open; a preemption within the first minute makes it free."""
+    """End the newest open period of *resource*; a preemption within the first minute makes it free."""
     for item in reversed(usage):
         if item.resource == resource and item.kind == kind:
             if item.end is None:

@@ -1,4 +1,4 @@
-"""The JSON types of the fields that callers write, checked before anything is changed."""
+"""Check the JSON types of request fields before anything is changed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ QUEUED: Shape = {
     "runDuration": {"maxRunDuration": str, "terminationTime": str},
 }
 ONLY_ALPHA = ("provisioningModel", "runDuration")
-"""Fields of a queued resource that v2alpha1 has and v2 has not (discovery documents of 2026-10-01)."""
+"""Fields of a queued resource in v2alpha1 but not v2 (discovery documents of 2026-10-01)."""
 METADATA: Shape = {"items": [{"key": str, "value": str}], "fingerprint": str}
 SCHEDULING: Shape = {"maxRunDuration": {}, "terminationTime": str, "provisioningModel": str}
 INSTANCE: Shape = {
@@ -80,10 +80,10 @@ FIREWALL: Shape = {"name": str, "allowed": [{}], "denied": [{}], "sourceRanges":
 
 def check_shape(value: Any, shape: Any, path: str = "") -> None:
     """
-    Raise ValueError, naming the field, when *value* has not the JSON type that *shape* says.
+    Raise ValueError, naming the field, if the JSON type of *value* differs from *shape*.
 
-    A shape is a type, a list with the shape of its items, or a mapping of field names; `*` stands
-    for every field. Fields that the shape does not name may be anything.
+    A shape is a type, a list with the shape of its items, or a mapping of field names; `*` stands for every
+    field. Fields that the shape does not name are not checked.
     """
     expected = type(shape) if isinstance(shape, dict | list) else shape
     if not isinstance(value, expected):
@@ -100,9 +100,10 @@ def check_shape(value: Any, shape: Any, path: str = "") -> None:
 
 def with_lists(value: Any, shape: Any) -> Any:
     """
-    Return *value* with one object made a list where *shape* has a list of objects.
+    Return *value* with a single object made a list where *shape* has a list of objects.
 
-    The JSON parser of Google's RPC services takes one value for a repeated field; SkyPilot 0.14 relies on it.
+    The JSON parser of Google's RPC services accepts one value for a repeated field, on which SkyPilot 0.14
+    relies.
     """
     if isinstance(shape, list) and isinstance(value, dict) and isinstance(shape[0], dict):
         value = [value]

@@ -1,4 +1,4 @@
-"""Constraints of an organisation that refuse machines, where the local cloud was started with them."""
+"""Apply an organisation's constraints that refuse machines, if the local cloud has any."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +20,9 @@ _MORE = (
 
 def check_vm(kernel: Kernel, place: Place, body: Mapping[str, Any], image: str) -> None:
     """
-    Refuse (412) a VM that a constraint forbids; *image* is what it boots, as `projects/P/global/images/I`.
+    Raise ApiError 412 for a VM that a constraint forbids; *image* is `projects/P/global/images/I`.
 
-    The texts are from public logs (docs/facts.md 2.7); the one of requireOsLogin is written like them.
+    The texts are from public logs (docs/facts.md 2.7); that of requireOsLogin is modelled on them.
     """
     interfaces = body.get("networkInterfaces") or [{}]
     metadata = {i.get("key"): i.get("value") for i in (body.get("metadata") or {}).get("items", ())}
@@ -45,10 +45,10 @@ def check_vm(kernel: Kernel, place: Place, body: Mapping[str, Any], image: str) 
 
 def node_refusal(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> OperationError | None:
     """
-    Return how the creation of a TPU ends that a constraint forbids, else None.
+    Return the error of a TPU's creation that a constraint forbids, else None.
 
-    No public record shows such an answer of the TPU API: that it comes in the operation, with code 9, is
-    assumed (docs/facts.md 2.7).
+    No public record shows such an answer of the TPU API; that it is in the operation, with code 9, is assumed
+    (docs/facts.md 2.7).
     """
     resource = f"projects/{kernel.settings.project}/locations/{place.zone}/nodes/{place.name}"
     refused = _refused(
@@ -62,7 +62,7 @@ def node_refusal(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Opera
 
 
 def check_guest_attributes(kernel: Kernel, *, compute: bool) -> None:
-    """Refuse to show guest attributes where the constraint closes their API."""
+    """Raise ApiError if a constraint disables the API of guest attributes."""
     if GUEST_ATTRIBUTES in kernel.settings.constraints:
         reason = "conditionNotMet" if compute else "FAILED_PRECONDITION"
         raise ApiError(412 if compute else 400, reason, _violated(kernel, GUEST_ATTRIBUTES, _MORE))

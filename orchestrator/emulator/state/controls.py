@@ -1,4 +1,4 @@
-"""What `tpuctl local` does to the cloud behind the callers' backs: preempt, kill, odd states."""
+"""Implement what `tpuctl local` does to the cloud without its clients: preempt, kill, odd states."""
 
 import re
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _FROM = {
 
 
 class Named(Protocol):
-    """Say where something is and what it is called."""
+    """Anything with a zone and a name."""
 
     zone: str
     name: str
@@ -40,7 +40,7 @@ N = TypeVar("N", bound=Named)
 
 
 def the_one(known: Iterable[N], name: str, kind: str) -> N:
-    """Return the only one of *known* that is called *name*; raise LocalCloudError for none or several."""
+    """Return the only one of *known* with the name *name*. Raise LocalCloudError for none or several."""
     zone, _, short = name.rpartition("/")
     there = list(known)
     found = [item for item in there if item.name == short and zone in ("", item.zone)]
@@ -57,13 +57,13 @@ def refused(message: str, hint: str) -> LocalCloudError:
 
 
 class Controls:
-    """Find resources by name (`name`, or `zone/name` when two zones have it) and disturb them."""
+    """Finds resources by name (`name`, or `zone/name` if two zones have it) and disturbs them."""
 
     def __init__(self, kernel: Kernel, tpu: TpuNodes, vms: ComputeVms) -> None:
         self._kernel, self._tpu, self._vms = kernel, tpu, vms
 
     def preempt(self, name: str, *, notice: bool) -> None:
-        """Preempt a spot node or VM; errors: LocalCloudError when it cannot be preempted."""
+        """Preempt a spot node or VM. Raise LocalCloudError if it cannot be preempted."""
         found = self._find(name)
         if not found.spot:
             raise refused(f"preempt {name}: it is neither spot nor preemptible", "create it as spot")
@@ -77,7 +77,7 @@ class Controls:
             raise refused(f"preempt {name}: it is {found.status.value}", "look at its status first")
 
     def kill_worker(self, name: str, index: int) -> None:
-        """Kill one machine of a slice while its node stays READY; errors: LocalCloudError."""
+        """Kill one machine of a slice while its node stays READY. Raise LocalCloudError."""
         node = self._find_node(name)
         live = [w for w in node.workers if w.id in self._kernel.state.machines]
         if not 0 <= index < len(live):
@@ -87,11 +87,11 @@ class Controls:
 
     def set_node_state(self, name: str, state: str) -> None:
         """
-        Put a node into an odd state; errors: LocalCloudError.
+        Put a node into the given *state*. Raise LocalCloudError.
 
-        *state* is `vanish`, `UNHEALTHY_MAINTENANCE` (READY with that health), `maintenance` (announced to begin in
-        an hour; `maintenance:SECONDS`), or a state of tpu v2. PREEMPTED and TERMINATED take the machines;
-        other states leave them running.
+        *state* is `vanish`, `UNHEALTHY_MAINTENANCE` (READY with that health), `maintenance` (announced for an
+        hour from now; `maintenance:SECONDS`), or a state of tpu v2. PREEMPTED and TERMINATED take the
+        machines; other states leave them running.
         """
         node = self._find_node(name)
         if state == "vanish":
@@ -112,10 +112,10 @@ class Controls:
 
     def set_zone_state(self, zone: str, state: str) -> None:
         """
-        Let the TPU API reach a zone no more (`unreachable`), or again (`reachable`); errors: LocalCloudError.
+        Make a zone `unreachable` for the TPU API, or `reachable` again. Raise LocalCloudError.
 
-        Meanwhile lists name it in `unreachable`, and its other calls answer 503, as those of one zone have
-        (docs/facts.md 1.3); its machines run on. What Google does besides is not known.
+        Meanwhile lists name it in `unreachable`, and other calls for it answer 503, as seen for one zone
+        (docs/facts.md 1.3); its machines keep running. What else Google does is not known.
         """
         if zone not in zone_types():
             raise refused(f"zone {zone}: no TPUs there", f"known: {', '.join(sorted(zone_types()))}")
@@ -138,7 +138,7 @@ class Controls:
 
 
 def _seconds(state: str) -> float:
-    """Return the seconds that follow the colon of `maintenance:SECONDS`, an hour without any."""
+    """Return the seconds in `maintenance:SECONDS`, by default an hour."""
     text = state.partition(":")[2] or "3600"
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
         raise refused(f"state {state!r}: not a number of seconds", "write for example maintenance:600")
@@ -146,18 +146,17 @@ def _seconds(state: str) -> float:
 
 
 class QueuedControls:
-    """Find queued resources by name (`name`, or `zone/name` when two zones have it) and move them."""
+    """Finds queued resources by name (`name`, or `zone/name` if two zones have it) and moves them."""
 
     def __init__(self, kernel: Kernel, life: QueuedLife) -> None:
         self._kernel, self._life = kernel, life
 
     def set_state(self, name: str, state: str) -> None:
         """
-        Move a queued resource; errors: LocalCloudError.
+        Move a queued resource to *state*. Raise LocalCloudError.
 
-        *state* is WAITING_FOR_RESOURCES or ACCEPTED (its nodes are taken back), PROVISIONING (it is
-        chosen now, and a `no-capacity` that it met is over), SUSPENDING (by the service; SUSPENDED
-        follows) or FAILED.
+        *state* is WAITING_FOR_RESOURCES or ACCEPTED (its nodes are removed), PROVISIONING (it is chosen now,
+        and a pending `no-capacity` ends), SUSPENDING (by the service; SUSPENDED follows) or FAILED.
         """
         found = the_one(self._kernel.state.queued.values(), name, "queued resource")
         wanted = {each.name: each for each in _FROM}.get(state)

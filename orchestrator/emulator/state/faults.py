@@ -1,4 +1,4 @@
-"""Faults as data: what the next call of a method shall meet."""
+"""Describe faults as data: what happens to the next call of a method."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ _TIMED = ("latency", "no-capacity", "late-ready")
 _QUEUE = "tpu.queuedResources.create"
 _NODE = "tpu.nodes.create"
 SICK = ("TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE")
-"""Values of a node's health that are not HEALTHY."""
+"""Values of a node's health other than HEALTHY."""
 
 
 class FaultKind(Enum):
@@ -38,24 +38,24 @@ _MORE = (
     FaultKind.LATE_READY,
 )
 _PLAIN = [kind.value for kind in FaultKind if kind not in _MORE]
-"""Faults that need nothing but their name."""
+"""Faults without a parameter."""
 
-# What a queued resource meets later: no stock (for SECONDS, or for ever), nodes taken back while they are
-# provisioned (once; with an internal error; again and again).
+# Later fates of a queued resource: no capacity (for SECONDS, or forever), nodes removed during provisioning
+# (once; with an internal error; repeatedly).
 FATES = frozenset(
     {FaultKind.NO_CAPACITY, FaultKind.FALL_BACK, FaultKind.LATE_FAILURE, FaultKind.NEVER_ACTIVE}
 )
 
 
-# How a node comes up: its machines boot and never run their startup script; it is READY and unhealthy from
-# the first; its machines work while the API still says CREATING (docs/facts.md 1.3).
+# How a node comes up: its machines never run their startup script; it is READY but unhealthy from the start;
+# its machines work while the API still says CREATING (docs/facts.md 1.3).
 BIRTHS = frozenset({FaultKind.SILENT, FaultKind.BORN, FaultKind.LATE_READY})
 
 
 @dataclass(frozen=True)
 class FaultSpec:
     """
-    Describe one fault; *case* names a row of error_messages.csv, or the health that a node is BORN with.
+    One fault; *case* is a row of error_messages.csv, or the health that a node is BORN with.
 
     *seconds* is for LATENCY, NO_CAPACITY and LATE_READY.
     """
@@ -67,11 +67,10 @@ class FaultSpec:
     @classmethod
     def parse(cls, method: str, text: str) -> "FaultSpec":
         """
-        Read `drop-answer`, `stuck`, `unreachable`, `latency:SECONDS` or a case name; errors: LocalCloudError.
+        Parse `drop-answer`, `stuck`, `unreachable`, `latency:SECONDS` or a case name. Raise LocalCloudError.
 
-        For a queued resource's creation also `no-capacity`, `no-capacity:SECONDS`, `fall-back`,
-        `late-failure`, `never-active`. For a node's creation also `mute`, `born:HEALTH`,
-        `late-ready:SECONDS`.
+        For a queued resource's creation also `no-capacity`, `no-capacity:SECONDS`, `fall-back`, `late-
+        failure`, `never-active`. For a node's creation also `mute`, `born:HEALTH`, `late-ready:SECONDS`.
         """
         check_method(method)
         word = text.partition(":")[0]
@@ -97,7 +96,7 @@ def check_method(method: str) -> None:
 
 
 def check(method: str, fault: FaultSpec) -> FaultSpec:
-    """Refuse a fault that *method* cannot meet; return it otherwise."""
+    """Return *fault*. Raise LocalCloudError if *method* cannot meet it."""
     check_method(method)
     needs_operation = fault.kind in (FaultKind.OPERATION_ERROR, FaultKind.STUCK)
     if needs_operation and method not in methods.WITH_OPERATION:

@@ -1,4 +1,4 @@
-"""The one way in for every call, whoever makes it: time passes, permissions are checked, faults strike."""
+"""Pass every call through one gate: time advances, permissions are checked, faults apply."""
 
 import contextlib
 from collections.abc import Callable
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 def admitted(cloud: LocalCloud, method: str, place: Place, act: Callable[[], T]) -> T:
     """
-    Make a call of the TPU or Compute API: *act* under the cloud's lock, with the fault in force.
+    Call *act*, a call of the TPU or Compute API, under the cloud's lock, with the fault in force.
 
-    Errors: ApiError, and what *act* raises.
+    Raise ApiError, and what *act* raises.
     """
     with cloud.lock:
         kernel = cloud.kernel
@@ -32,24 +32,24 @@ def admitted(cloud: LocalCloud, method: str, place: Place, act: Callable[[], T])
 
 
 def admitted_storage(cloud: LocalCloud, method: str, act: Callable[[], T]) -> T:
-    """Make a call of the storage API; *act* takes the lock of the storage itself. Errors: as `admitted`."""
+    """Call *act*, a call of the storage API, which takes the storage's own lock. Raise as `admitted` does."""
     with cloud.lock:
         cloud.kernel.tick()
         try:
             fault = cloud.kernel.admit(method, Place())
         finally:
             cloud.kernel.armed = None
-    # The cloud's lock is given back first: a slow upload or a latency must not hold up TPUs and VMs.
+    # Without the cloud's lock: a slow upload or a latency must not block TPUs and VMs.
     if fault and fault.kind is FaultKind.LATENCY:
         cloud.clock.wait(fault.seconds)
     return _answered(method, fault, act)
 
 
 def _answered(method: str, fault: FaultSpec | None, act: Callable[[], T]) -> T:
-    """Return what *act* does; a dropped answer has its effect, and the caller learns nothing of it."""
+    """Return the result of *act*; with a dropped answer it takes effect, but an error is returned."""
     if fault is None or fault.kind is not FaultKind.DROP_ANSWER:
         return act()
-    # As when a connection breaks: whether the call was refused or done, nobody hears.
+    # As with a lost connection, the caller does not learn whether the call was refused or done.
     with contextlib.suppress(ApiError, ValueError):
         act()
     error = tpu_case("transient").error()

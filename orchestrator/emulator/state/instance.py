@@ -1,4 +1,4 @@
-"""VMs of Compute Engine: statuses and the VM as a value."""
+"""Define VMs of Compute Engine: statuses and the VM as a value."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -8,7 +8,7 @@ from orchestrator.emulator.state.tables import VmType
 
 
 class Status(Enum):
-    """Name the statuses as Compute Engine does; a stopped VM is TERMINATED."""
+    """The statuses under Compute Engine's names; a stopped VM is TERMINATED."""
 
     PROVISIONING = "PROVISIONING"
     STAGING = "STAGING"
@@ -22,7 +22,7 @@ class Status(Enum):
 
 
 class Action(Enum):
-    """Say what the end of a spot VM or of its run time does to it."""
+    """What a preemption or the end of its run time does to a VM."""
 
     STOP = "STOP"
     DELETE = "DELETE"
@@ -39,9 +39,9 @@ class Attachment:
 @dataclass
 class Instance:
     """
-    Record one VM. *body* holds the caller's other fields, *scheduling* the normalised ones.
+    One VM; *body* holds the caller's other fields, *scheduling* the normalised ones.
 
-    *epoch* grows with each change of status, so that events planned before are out of date.
+    *epoch* grows with each change of status, which invalidates events planned before.
     """
 
     project: str
@@ -77,7 +77,7 @@ class Instance:
 
     @property
     def spot(self) -> bool:
-        """Say whether the VM may be preempted (spot or legacy preemptible)."""
+        """Return whether the VM may be preempted (spot or legacy preemptible)."""
         return bool(self.scheduling.get("preemptible"))
 
     @property
@@ -85,14 +85,14 @@ class Instance:
         return Action(self.scheduling.get("instanceTerminationAction", "STOP"))
 
     def enter(self, status: Status) -> None:
-        """Change the status and make events planned for the old one void."""
+        """Change the status and invalidate events planned for the old one."""
         self.status = status
         self.epoch += 1
 
 
 @dataclass
 class Disk:
-    """Record a persistent disk; *user* is the name of the VM that has it, or empty."""
+    """A persistent disk; *user* is the name of its VM, "" for none."""
 
     zone: str
     name: str

@@ -1,4 +1,4 @@
-"""What both services share: time, events, identifiers, operations, faults, machines."""
+"""Provide what both services share: time, events, identifiers, operations, faults, machines."""
 
 import heapq
 from collections import Counter
@@ -21,7 +21,7 @@ from orchestrator.emulator.state.operation import Api, Operation
 from orchestrator.emulator.state.queued import QueuedResource
 from orchestrator.errors import LocalCloudError
 
-# What the texts of injected errors name where the call itself does not say it.
+# Values for the texts of injected errors that the call itself does not have.
 _OF_FAULTS = {
     "quota": "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI",
     "metric": "CPUS",
@@ -32,10 +32,10 @@ _OF_FAULTS = {
 
 class AddressPool:
     """
-    Hand out the addresses of the /16 at *base*, the longest unused first.
+    The addresses of the /16 at *base*, the longest unused first.
 
-    An address is used again only when all others have been used. Errors: LocalCloudError when
-    *base* is not inside 127.0.0.0/8, is 127.0.0.0/16, or when every address is taken.
+    An address is reused only when all others have been used. Raise LocalCloudError if *base* is not inside
+    127.0.0.0/8, is 127.0.0.0/16, or if every address is taken.
     """
 
     def __init__(self, base: str) -> None:
@@ -53,7 +53,7 @@ class AddressPool:
                 changed="no machine was made",
                 hint="delete machines, or choose another address base",
             )
-        # The longest unused first: clients remember host keys and connections by address.
+        # The longest unused first, because clients remember host keys and connections by address.
         return self._free.pop(0)
 
     def release(self, address: str) -> None:
@@ -73,7 +73,7 @@ def _network(base: str) -> IPv4Network:
 
 @dataclass(frozen=True)
 class MachineState:
-    """Tell what the metadata server shows about the life of a machine."""
+    """What the metadata server shows about the life of a machine."""
 
     preempted: bool = False
     maintenance_event: str = "NONE"
@@ -82,7 +82,7 @@ class MachineState:
 
 @dataclass(frozen=True, order=True)
 class Event:
-    """Plan *kind* with *args* for the time *due*; *order* keeps equal times apart."""
+    """The event *kind* with *args*, planned for *due*; *order* sorts events of the same time."""
 
     due: float
     order: int
@@ -92,7 +92,7 @@ class Event:
 
 @dataclass
 class State:
-    """Hold the state; *time* is the moment up to which events have happened."""
+    """The state; *time* is the moment up to which events have happened."""
 
     time: float
     random: Random
@@ -119,44 +119,42 @@ class State:
     def __setstate__(self, known: dict[str, Any]) -> None:
         self.__dict__.update(
             {"queued": {}, "unreachable": set(), **known}
-        )  # files of earlier versions have none
+        )  # states stored by earlier versions have none
 
 
 @dataclass(frozen=True)
 class Place:
-    """Say where a call acts, for the texts of errors."""
+    """Where a call acts, for the texts of errors."""
 
     zone: str = ""
     name: str = ""
 
     def values(self, settings: CloudSettings) -> dict[str, object]:
-        """Return the placeholders of error texts."""
+        """Return the values for placeholders in error texts."""
         region = self.zone.rsplit("-", 1)[0]
         known = {"project": settings.project, "number": settings.project_number}
         return {**known, "zone": self.zone, "region": region, "name": self.name, "node": self.name}
 
 
 class Kernel:
-    """Keep the state and let time pass; the services register what their events do."""
+    """Keeps the state and advances time; the services register the handlers of their events."""
 
     def __init__(self, clock: Clock, hosts: Hosts, settings: CloudSettings) -> None:
         self.clock, self.hosts, self.settings = clock, hosts, settings
-        # Repeatable on purpose: no secret comes from this generator.
+        # Repeatable on purpose; nothing secret comes from this generator.
         generator = Random(settings.seed)  # noqa: S311
         self.state = State(clock.now(), generator, AddressPool(settings.address_base))
-        # Names of events are in the states on disk: these three need nothing but the end of their operation.
+        # Event names are stored in states on disk; these three only end their operation.
         done = ("vm.done", "firewall.done", "node.delete-dropped")
         self.handlers: dict[str, Callable[..., None]] = dict.fromkeys(done, self._done)
         self.armed: FaultSpec | None = None
 
-    # Time.
-
     def tick(self) -> None:
-        """Let every event happen that is due by now, in order."""
+        """Run every event that is due by now, in order."""
         now = self.clock.now()
         while self.state.heap and self.state.heap[0].due <= now:
             event = heapq.heappop(self.state.heap)
-            # An event plans from its own moment, not from that of a late tick: delays do not add up.
+            # An event plans from its own time, not from that of a late tick, so delays do not add up.
             self.state.time = max(self.state.time, event.due)
             self.handlers[event.kind](*event.args)
             self.touch()
@@ -164,16 +162,14 @@ class Kernel:
 
     def schedule(self, delay: float, kind: str, *args: Any) -> None:
         """Plan the event *kind* for *delay* seconds from now."""
-        # The heap compares events: at equal times they happen in the order in which they were planned.
+        # Events of the same time happen in the order in which they were planned.
         self.state.order += 1
         heapq.heappush(self.state.heap, Event(self.state.time + delay, self.state.order, kind, args))
         self.touch()
 
     def touch(self) -> None:
-        """Note that the state has changed."""
+        """Record that the state has changed."""
         self.state.version += 1
-
-    # Identifiers.
 
     def numeric_id(self) -> int:
         return self.state.random.randrange(10**18, 9 * 10**18)
@@ -182,16 +178,14 @@ class Kernel:
         return f"{self.state.random.getrandbits(4 * digits):0{digits}x}"
 
     def values(self, place: Place, **more: object) -> dict[str, object]:
-        """Return the placeholders of error texts for *place*."""
+        """Return the values for placeholders in error texts about *place*."""
         return {"hex16": self.hex(16), "hex": self.hex(16), **place.values(self.settings), **more}
-
-    # Calls.
 
     def admit(self, method: str, place: Place) -> FaultSpec | None:
         """
-        Count the call, check API and permission, and return the fault it shall meet.
+        Count the call, check API and permission, and return the fault that applies to it.
 
-        Errors: ApiError when the API is off, the permission is denied or the fault is one.
+        Raise ApiError if the API is off, the permission is denied, or the fault is an error.
         """
         self.state.calls[method] += 1
         table = methods.error_table_of(method)
@@ -215,9 +209,9 @@ class Kernel:
 
     def _closed(self, service: str) -> ApiError:
         """
-        Return the refusal of an API that is off and whose own words are not known, as those of Cloud Storage.
+        Return the refusal of a disabled API whose own text is not known, such as Cloud Storage's.
 
-        It has what the JSON APIs have in common, the reason, and no details.
+        It has the common JSON form, the reason, and no details.
         """
         project = self.settings.project
         return ApiError(
@@ -227,7 +221,7 @@ class Kernel:
         )
 
     def _call_values(self, method: str, place: Place) -> dict[str, object]:
-        """Return the placeholders of error texts for a call of *method*."""
+        """Return the values for placeholders in error texts about a call of *method*."""
         values = self.values(place, permission=methods.permission_of(method))
         collection = "projects/{project}/locations/{zone}" if place.zone else "projects/{project}"
         service = "tpu" if not method.startswith("secretmanager.") else "secretmanager"
@@ -235,7 +229,7 @@ class Kernel:
 
     @property
     def partial(self) -> bool:
-        """Say whether the list that is being answered shall be incomplete."""
+        """Return whether the list being answered must be incomplete."""
         return self.armed is not None and self.armed.kind is FaultKind.UNREACHABLE
 
     def _denied(self, table: str, values: dict[str, object]) -> ApiError:
@@ -254,8 +248,6 @@ class Kernel:
         if not waiting:
             del self.state.faults[method]
         return fault
-
-    # Operations.
 
     def begin(
         self, api: Api, scope: str, verb: str, target: str, target_id: int, *, place: Place, user: str = ""
@@ -279,9 +271,9 @@ class Kernel:
         """
         Plan the end of *operation*: event *kind* with the operation's name and *args*.
 
-        A planned failure shows after the stockout latency; a stuck operation never ends.
+        A planned failure appears after the stockout latency; a stuck operation never ends.
         """
-        # Nothing is scheduled: only the end of its resource (CANCELLED, preempted) ends the operation.
+        # Nothing is scheduled, so only the end of its resource (CANCELLED, preempted) ends the operation.
         if self.armed and self.armed.kind is FaultKind.STUCK:
             return
         if self.armed and self.armed.kind is FaultKind.LATENCY:
@@ -308,20 +300,18 @@ class Kernel:
         known = found and found.api is api and found.scope == scope and not found.forgotten
         return found if known else None
 
-    # Machines.
-
     def add_machine(self, machine: Machine) -> None:
         self.state.machines[machine.id] = machine
         self.state.flags[machine.id] = MachineState()
         self.state.guest[machine.id] = {}
 
     def change_machine(self, machine: Machine, attributes: Mapping[str, str], tags: tuple[str, ...]) -> None:
-        """Give a machine new attributes and tags; its metadata server shows them from now on."""
+        """Give a machine new attributes and tags, which its metadata server shows from now on."""
         self.state.machines[machine.id] = replace(machine, attributes=attributes, tags=tags)
         self.hosts.changed(machine.id)
 
     def show_maintenance(self, machine_id: str, event: str) -> None:
-        """Show a maintenance event to a machine, if it is still there."""
+        """Show a maintenance event to a machine, if it still exists."""
         if flags := self.state.flags.get(machine_id):
             self.state.flags[machine_id] = replace(flags, maintenance_event=event)
             self.touch()
@@ -347,15 +337,13 @@ class Kernel:
         machine = self.state.machines.pop(machine_id, None)
         if machine:
             del self.state.flags[machine_id], self.state.guest[machine_id]
-            # Before its processes are gone, which is safe: this address will be the last to be given again.
+            # Safe although its processes have not ended yet, because this address is reused last.
             self.state.pool.release(machine.address)
             self.hosts.remove(machine_id)
-
-    # Money.
 
     def bill_from_now(self, usage: Usage) -> None:
         self.state.usage.append(usage)
 
     def bill_until_now(self, resource: str, kind: str, *, preempted: bool = False) -> None:
-        """Close the open stretch of *resource*, if there is one."""
+        """Close the open billing period of *resource*, if there is one."""
         close(self.state.usage, resource, kind, self.state.time, preempted)

@@ -1,4 +1,4 @@
-"""The seam between the pure model and the machines it asks for."""
+"""Define the interface between the pure model and the machines that it requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,14 @@ from typing import Protocol
 @dataclass(frozen=True)
 class Machine:
     """
-    Describe one machine: what the hosts need to boot it.
+    One machine: what the hosts need to boot it.
 
     *id* is unique for the life of the machine and safe as a folder name: for a TPU worker
-    `tpu-<zone>-<node>-<numeric id>-w<index>`, for a VM `vm-<zone>-<name>-<numeric id>`.
-    *address* is the machine's own loopback address (127.x.y.z), which the API shows as its
-    internal IP. *attributes* are the instance attributes as the metadata server shows them
-    (user metadata plus what the platform adds, for example agent-worker-number). A *private* machine
-    has no external address. A *silent* one boots and never runs its startup script.
-    *disks* names the folders of its data disks, in the order of their devices.
+    `tpu-<zone>-<node>-<numeric id>-w<index>`, for a VM `vm-<zone>-<name>-<numeric id>`. *address* is the
+    machine's own loopback address (127.x.y.z), which the API shows as its internal IP. *attributes* are the
+    instance attributes in the metadata server (user metadata plus the platform's, for example agent-worker-
+    number). A *private* machine has no external address. A *silent* one boots and never runs its startup
+    script. *disks* are the folders of its data disks, in the order of their devices.
     """
 
     id: str
@@ -33,18 +32,18 @@ class Machine:
     preemptible: bool
     attributes: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    disk_bytes: int = 0  # 0: no limit of its own
+    disk_bytes: int = 0  # 0: no own limit
     private: bool = False
     silent: bool = False
     disks: tuple[str, ...] = ()
 
     def __setstate__(self, known: dict[str, object]) -> None:
-        # States on disk of earlier versions have the field under its old name.
+        # States stored by earlier versions have the field under its old name.
         self.__dict__.update({"silent" if key == "mute" else key: value for key, value in known.items()})
 
 
 class Hosts(Protocol):
-    """Boot, warn, stop and remove machines. No call blocks: each returns at once."""
+    """The machines: boot, warn, stop and remove. Every call returns at once."""
 
     def boot(self, machine: Machine) -> None:
         """Start the machine; a disk kept by `stop` is used again."""
@@ -53,7 +52,7 @@ class Hosts(Protocol):
         """Give the machine its notice: shutdown scripts start now (ACPI G2 soft off)."""
 
     def changed(self, machine_id: str) -> None:
-        """Learn that the machine's metadata has changed: who waits for a change is to be woken."""
+        """Take note that the machine's metadata has changed, and wake its long-polls."""
 
     def stop(self, machine_id: str) -> None:
         """Kill every process of the machine and keep its disk."""
@@ -66,7 +65,7 @@ class Hosts(Protocol):
 
 
 class NoHosts:
-    """Record what was asked for and boot nothing: for simulations on a virtual clock."""
+    """Records requests and boots nothing, for simulations on a virtual clock."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -78,7 +77,7 @@ class NoHosts:
         self.calls.append(("notice", machine_id))
 
     def changed(self, machine_id: str) -> None:
-        """Do nothing: nobody waits."""
+        """Do nothing, as there are no long-polls."""
 
     def stop(self, machine_id: str) -> None:
         self.calls.append(("stop", machine_id))

@@ -1,4 +1,4 @@
-"""The methods the local cloud serves, by their names in the permission system's style."""
+"""List the methods that the local cloud serves, under names like those of permissions."""
 
 
 def _all(resource: str, verbs: str) -> frozenset[str]:
@@ -14,7 +14,7 @@ WITH_OPERATION = (
     | _all("compute.firewalls", "insert delete")
 )
 
-# Lists that say which places they could not ask.
+# Lists whose answers name places that were not reached.
 PARTIAL = (
     _all("tpu.nodes", "list") | _all("tpu.queuedResources", "list")
     | _all("compute.instances", "list aggregatedList")

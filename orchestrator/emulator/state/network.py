@@ -1,4 +1,4 @@
-"""Which networks a project has, on which one a machine comes to lie, and firewall rules."""
+"""Model a project's networks, the choice of one for a machine, and firewall rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _OUTPUT_ONLY = ("kind", "id", "selfLink", "creationTimestamp", "created")
 
 @dataclass(frozen=True)
 class Vpc:
-    """Describe a network and its subnetworks by region, (name, address range) each; *automatic*: in all."""
+    """A network and its subnetworks, (name, address range) by region; *automatic*: one in every region."""
 
     name: str
     automatic: bool
@@ -31,7 +31,7 @@ class Vpc:
 
 @cache
 def networks_of(described: tuple[str, ...]) -> Mapping[str, Vpc]:
-    """Return the networks by name, from NAME (automatic mode) and NAME/SUBNETWORK@REGION (custom mode)."""
+    """Parse networks: NAME (automatic mode) and NAME/SUBNETWORK@REGION (custom mode)."""
     found: dict[str, Vpc] = {}
     for text in described:
         name, _, subnetwork = text.partition("/")
@@ -47,9 +47,9 @@ def networks_of(described: tuple[str, ...]) -> Mapping[str, Vpc]:
 
 def vm_interface(described: tuple[str, ...], region: str, network: str, subnetwork: str) -> tuple[str, str]:
     """
-    Return the names of network and subnetwork that a VM gets; errors: ApiError 400.
+    Return the names of a VM's network and subnetwork. Raise ApiError 400.
 
-    Names or paths, each may be empty. Text of the refusals: public logs (docs/facts.md 2.7).
+    The arguments are names or paths, and may be "". Texts of refusals: public logs (docs/facts.md 2.7).
     """
     known, field = networks_of(described), "resource.networkInterfaces[0]"
     wanted = _last(subnetwork)
@@ -71,9 +71,9 @@ def vm_interface(described: tuple[str, ...], region: str, network: str, subnetwo
 
 def lacking(described: tuple[str, ...], region: str, network: str, subnetwork: str) -> str:
     """
-    Return what a TPU asks for and the project lacks, such as `global/networks/default`, else an empty text.
+    Return what a TPU requests and the project lacks, such as `global/networks/default`, else "".
 
-    Of network and subnetwork each counts as `default` when it is left out (tpu v2 NetworkConfig).
+    A missing network or subnetwork means `default` (tpu v2 NetworkConfig).
     """
     name, wanted = _last(network) or DEFAULT, _last(subnetwork) or DEFAULT
     vpc = networks_of(described).get(name)
@@ -92,9 +92,9 @@ def _invalid(text: str) -> ApiError:
 
 class Network:
     """
-    Keep the networks of the project and its firewall rules, which filter nothing here.
+    The project's networks and its firewall rules, which filter nothing here.
 
-    The rules that Google makes with the network `default` are there when it is.
+    With the network `default` there are the rules that Google creates for it.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -109,13 +109,13 @@ class Network:
         return [rules[name] for name in sorted(rules)]
 
     def firewall(self, name: str) -> dict[str, Any]:
-        """Return a rule; errors: ApiError 404."""
+        """Return a rule. Raise ApiError 404."""
         if name not in self._kernel.state.firewalls:
             raise vm_rules.missing(self._path(name))
         return self._kernel.state.firewalls[name]
 
     def insert_firewall(self, body: Mapping[str, Any]) -> Operation:
-        """Create a rule from *body* (JSON of Firewall); errors: ApiError 400, 409."""
+        """Create a rule from *body* (JSON of Firewall). Raise ApiError 400, 409."""
         name = str(body.get("name", ""))
         if not is_rfc1035(name):
             raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{name}'.")
@@ -128,7 +128,7 @@ class Network:
         return operation
 
     def delete_firewall(self, name: str) -> Operation:
-        """Delete a rule; errors: ApiError 404."""
+        """Delete a rule. Raise ApiError 404."""
         operation = self._begin("delete", name, int(self.firewall(name)["id"]))
         if operation.planned is None:
             del self._kernel.state.firewalls[name]

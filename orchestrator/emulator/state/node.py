@@ -1,4 +1,4 @@
-"""TPU nodes: states, what each verb needs, and the node as a value."""
+"""Define TPU nodes: states, the conditions of each verb, and the node as a value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from orchestrator.emulator.state.tables import Accelerator
 
 
 class NodeState(Enum):
-    """Name the states as tpu v2 does; the values are its enum numbers."""
+    """The states of tpu v2; the values are its enum numbers."""
 
     CREATING = 1
     READY = 2
@@ -31,7 +31,7 @@ class NodeState(Enum):
 
 
 class Health(Enum):
-    """Name the health of a node as tpu v2 does; the values are its enum numbers."""
+    """The health values of tpu v2; the values are its enum numbers."""
 
     UNSPECIFIED = 0
     HEALTHY = 1
@@ -44,7 +44,7 @@ S = NodeState
 BUSY = frozenset({S.CREATING, S.DELETING, S.STOPPING, S.STARTING, S.RESTARTING, S.REIMAGING})
 DEAD = frozenset({S.PREEMPTED, S.TERMINATED})
 
-# verb -> (states it starts from, state meanwhile, state afterwards). None: unchanged or gone.
+# verb -> (states it starts from, state meanwhile, state afterwards); None: unchanged or deleted
 VERBS: Mapping[str, tuple[frozenset[NodeState], NodeState | None, NodeState | None]] = {
     "delete": (frozenset(S) - {S.DELETING}, S.DELETING, None),
     "stop": (frozenset({S.READY}), S.STOPPING, S.STOPPED),
@@ -56,13 +56,13 @@ VERBS: Mapping[str, tuple[frozenset[NodeState], NodeState | None, NodeState | No
 @dataclass
 class Node:
     """
-    Record one node. *body* holds the fields the caller wrote, as JSON with enum names.
+    One node.
 
-    *epoch* grows with each change of state by a verb or a preemption, so that events planned
-    before are seen to be out of date. *before* is the state that a failed verb goes back to.
-    *queued* names the queued resource that made the node, *multislice* says that it made several,
-    *flex* that they are flex-start ones.
-    *birth* is the fault that it is born with, *maintenance* what the API says of the next maintenance.
+    *body* holds the fields that the caller wrote, as JSON with enum names. *epoch* grows with each change of
+    state by a verb or a preemption, which invalidates events planned before. *before* is the state to return
+    to after a failed verb. *queued* is the queued resource that made the node, *multislice* means that it
+    made several, *flex* that they are flex-start. *birth* is the fault that applies to its creation,
+    *maintenance* what the API says about the next maintenance.
     """
 
     project: str
@@ -93,7 +93,7 @@ class Node:
 
     @property
     def preemptible(self) -> bool:
-        """Say whether the node has the 24 hour limit."""
+        """Return whether the node has the 24 hour limit."""
         return bool(self.body.get("schedulingConfig", {}).get("preemptible"))
 
     @property
@@ -102,10 +102,10 @@ class Node:
 
     @property
     def spot(self) -> bool:
-        """Say whether the node may be preempted, by either flag."""
+        """Return whether the node may be preempted, by either flag."""
         return self.preemptible or bool(self.body.get("schedulingConfig", {}).get("spot"))
 
     def enter(self, state: NodeState) -> None:
-        """Change the state and make events planned for the old one void."""
+        """Change the state and invalidate events planned for the old one."""
         self.before, self.state = self.state, state
         self.epoch += 1

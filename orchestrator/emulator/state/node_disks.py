@@ -1,9 +1,9 @@
 """
-Data disks of nodes: which exist, who has them, and what is refused.
+Model data disks of nodes: which exist, who has them, and what is refused.
 
-Known: a disk lies in the node's zone; one node at a time has it to write, several read (the schema of tpu v2,
-gcloud's help). Not known, chosen here: the texts (Compute Engine's), that they come on the call, that a slice
-of several hosts cannot write, and that a preempted node keeps its disks until it is deleted.
+Known: a disk is in the node's zone; one node at a time has it for writing, several for reading (the schema of
+tpu v2, gcloud's help). Not known, chosen here: the texts (Compute Engine's), that refusals come on the call,
+that a slice of several hosts cannot write, and that a preempted node keeps its disks until it is deleted.
 """
 
 import re
@@ -20,7 +20,7 @@ _PATH = re.compile(r"projects/([^/]+)/zones/([^/]+)/disks/([^/]+)")
 
 
 def disks_of(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield name and mode of each disk that the body of a node names."""
+    """Yield name and mode of each disk in a node's body."""
     for disk in body.get("dataDisks", ()):
         yield str(disk.get("sourceDisk", "")).rpartition("/")[2], _mode(disk)
 
@@ -32,14 +32,14 @@ def holders(kernel: Kernel, zone: str, name: str) -> list[tuple[Node, str]]:
 
 
 def folders(kernel: Kernel, node: Node) -> tuple[str, ...]:
-    """Return where the hosts keep the content of a node's disks, one folder name for each, in order."""
+    """Return the folder names of a node's disks, in order."""
     known = kernel.state.disks
     there = [known[node.zone, name] for name, _ in disks_of(node.body) if (node.zone, name) in known]
     return tuple(f"{disk.zone}-{disk.name}-{disk.numeric_id}" for disk in there)
 
 
 def check(kernel: Kernel, place: Place, fields: Mapping[str, Any], kind: Accelerator) -> None:
-    """Refuse (400) disks that a node cannot have; errors: ApiError."""
+    """Raise ApiError 400 for disks that a node cannot have."""
     ours = {kernel.settings.project, str(kernel.settings.project_number)}
     for disk in fields.get("dataDisks", ()):
         source, mode = str(disk.get("sourceDisk", "")), _mode(disk)

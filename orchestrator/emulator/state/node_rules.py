@@ -1,4 +1,4 @@
-"""What the TPU API refuses, and how it reads the body of a node."""
+"""Apply the TPU API's refusals, and parse the body of a node."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -18,17 +18,17 @@ _UPDATABLE = ("description", "tags", "labels", "metadata", "networkConfig", "dat
 _CONFIG_TYPES = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
 _DISK_MODES = {1: "READ_WRITE", 2: "READ_ONLY"}
 EVERYWHERE = "-"
-"""What a list names instead of a zone to see all of them (docs/facts.md 1.3)."""
+"""The zone in a list call that means all zones (docs/facts.md 1.3)."""
 
 
 def bad_request(kernel: Kernel, text: str) -> ApiError:
-    """Build a 400 in the form the TPU API uses."""
+    """Return a 400 in the TPU API's form."""
     eid = kernel.hex(16)
     return ApiError(400, "INVALID_ARGUMENT", f"Cloud TPU received a bad request. {text} [EID: 0x{eid}]")
 
 
 def missing(path: str) -> ApiError:
-    """Build the 404 for the resource *path*; the wording is by analogy with nodes."""
+    """Return the 404 for the resource *path*; the wording is by analogy with nodes."""
     return ApiError(404, "NOT_FOUND", f"Resource '{path}' was not found")
 
 
@@ -38,7 +38,7 @@ def check_worker(node: Node, index: int) -> None:
 
 
 def check_zone(kernel: Kernel, zone: str) -> None:
-    """Refuse a zone that the project may not see (403) or that has no TPUs (400)."""
+    """Raise ApiError for a zone that the project may not see (403) or that has no TPUs (400)."""
     if zone in kernel.settings.hidden_zones:
         raise tpu_case("zone hidden from project").error(**kernel.values(Place(zone)))
     if zone not in tables.zone_types():
@@ -47,9 +47,9 @@ def check_zone(kernel: Kernel, zone: str) -> None:
 
 def listed_zones(kernel: Kernel, zone: str) -> tuple[list[str], list[str]]:
     """
-    Return which zones a list for *zone* shows, and which it could not reach; errors: ApiError.
+    Return the zones that a list for *zone* shows, and those not reached. Raise ApiError.
 
-    `-` stands for every zone that the project may see.
+    `-` means every zone that the project may see.
     """
     if zone != EVERYWHERE:
         check_zone(kernel, zone)
@@ -62,7 +62,7 @@ def listed_zones(kernel: Kernel, zone: str) -> tuple[list[str], list[str]]:
 
 
 def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple[Accelerator, dict[str, Any]]:
-    """Return the accelerator and the normalised body of a node to create; errors: ApiError."""
+    """Return the accelerator and the normalised body of a node to create. Raise ApiError."""
     check_zone(kernel, place.zone)
     if not is_rfc1035(place.name):
         raise bad_request(kernel, f'The node id "{place.name}" is not valid.')
@@ -86,7 +86,7 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
         str(asked.get("subnetwork", "")),
     )
     if gone:
-        # The text of the TPU API is not known; it is written like Compute Engine's (docs/facts.md 2.7).
+        # The TPU API's text is not known; this one is modelled on Compute Engine's (docs/facts.md 2.7).
         raise bad_request(kernel, f"The resource 'projects/{kernel.settings.project}/{gone}' was not found")
     node_disks.check(kernel, place, fields, accelerator)
     if len(fields.get("description", "")) > 512:
@@ -97,7 +97,7 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
 
 
 def drafted(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Node:
-    """Return the node that *body* (JSON of Node) asks for, with ids of its own; errors: ApiError."""
+    """Return the node that *body* (JSON of Node) asks for, with its own ids. Raise ApiError."""
     accelerator, fields = checked_body(kernel, place, body)
     account = fields.get("serviceAccount", {})
     return Node(
@@ -146,8 +146,8 @@ def quota_ids(node: Node) -> tuple[str, str]:
     """
     Return the ids of the node's quota by zone and by region.
 
-    A v5e of one host counts as for serving, a larger one as for training (docs/facts.md 1.6).
-    Flex-start counts as preemptible. What comes out of a reservation counts apart; that id is by analogy.
+    A v5e with one host counts as serving, a larger one as training (docs/facts.md 1.6). Flex-start counts as
+    preemptible. Nodes from a reservation have a quota of their own, whose id is by analogy.
     """
     quota = tables.quota_of(node.accelerator)
     kind = "Reserved" if node.reserved else "Preemptible" if node.spot or node.flex else ""
@@ -156,9 +156,9 @@ def quota_ids(node: Node) -> tuple[str, str]:
 
 def check_quota(kernel: Kernel, *wanted: Node) -> None:
     """
-    Refuse (429) nodes beyond the quota; what exists counts, also when it is preempted.
+    Raise ApiError 429 for nodes beyond the quota; every existing node counts, even a preempted one.
 
-    A queued resource counts for all its nodes from its creation to its deletion, in every state.
+    A queued resource counts for all of its nodes from its creation to its deletion, in every state.
     """
     for node in wanted:
         zonal, regional = quota_ids(node)
@@ -182,7 +182,7 @@ def _check_limit(
 
 
 def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
-    """Return how much the project may have at once: by the settings, else as a new project; None without limit."""
+    """Return the project's limit from the settings, else that of a new project; None for no limit."""
     limit = kernel.settings.quotas.get((quota, place))
     if limit is None and kernel.settings.fresh_project:
         return tables.fresh_quotas().get(quota)
@@ -190,7 +190,7 @@ def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
 
 
 def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeState]) -> None:
-    """Refuse a verb that the node's state forbids: 409 while it is busy, 400 otherwise."""
+    """Raise ApiError if the node's state forbids a verb: 409 while it is busy, else 400."""
     if node.state in allowed:
         return
     if node.state in BUSY:
@@ -199,7 +199,7 @@ def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeSt
 
 
 def check_stoppable(kernel: Kernel, node: Node) -> None:
-    """Refuse to stop what could not be started again."""
+    """Raise ApiError 400 for a node that could not be started again after a stop."""
     if node.spot:
         raise bad_request(kernel, "stop is not supported for preemptible or spot nodes")
     if node.accelerator.hosts > 1:
@@ -208,9 +208,9 @@ def check_stoppable(kernel: Kernel, node: Node) -> None:
 
 def changes(body: Mapping[str, Any], mask: str) -> dict[str, Any]:
     """
-    Return the new values of the fields in *mask*; a field missing in *body* is emptied.
+    Return the new values of the fields in *mask*; a field missing in *body* is cleared.
 
-    Errors: ApiError 400 for a mask that is empty or names a field that cannot change.
+    Raise ApiError 400 for a mask that is empty or names a field that cannot change.
     """
     empty = {"description": "", "tags": [], "dataDisks": []}
     found: dict[str, Any] = {}

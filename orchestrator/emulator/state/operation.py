@@ -1,4 +1,4 @@
-"""Long-running operations of both APIs as one value."""
+"""Define long-running operations of both APIs."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -15,11 +15,11 @@ class Api(Enum):
 @dataclass
 class Operation:
     """
-    Record one operation; it changes as time goes on, so it is not frozen.
+    One operation; not frozen, as it changes over time.
 
-    *scope* is `zones/Z`, `regions/R` or `global`. *target* is the path of the resource from
-    `projects/` on. *planned* is the error that waits for the operation; *error* the one it
-    ended with. *result* is a copy of the resource at the end.
+    *scope* is `zones/Z`, `regions/R` or `global`. *target* is the path of the resource from `projects/` on.
+    *planned* is the error that it will end with, *error* the one it ended with. *result* is a copy of the
+    resource at the end.
     """
 
     name: str

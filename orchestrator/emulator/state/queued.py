@@ -1,4 +1,4 @@
-"""Queued resources of tpu v2: states, and the queued resource as a value."""
+"""Define queued resources of tpu v2: states, and the queued resource as a value."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +10,7 @@ from orchestrator.emulator.state.node import Node
 
 
 class QueuedState(Enum):
-    """Name the states as tpu v2 does; the values are its enum numbers."""
+    """The states of tpu v2; the values are its enum numbers."""
 
     CREATING = 1
     ACCEPTED = 2
@@ -24,18 +24,18 @@ class QueuedState(Enum):
 
 
 class Initiator(Enum):
-    """Say who began the end of the nodes; the values are the API's enum numbers."""
+    """Who started the end of the nodes; the values are the API's enum numbers."""
 
     USER = 1
     SERVICE = 2
 
 
-# The service calls waiting WAITING_FOR_RESOURCES now, and ACCEPTED before; both mean the same.
+# The service now uses WAITING_FOR_RESOURCES for waiting, and formerly ACCEPTED; both mean the same.
 WAITING = frozenset({QueuedState.ACCEPTED, QueuedState.WAITING_FOR_RESOURCES})
 
 FLEX_START = "FLEX_START"
 LONGEST_RUN = 7 * 86400
-"""Seconds that a flex-start node may run: "up to 7 days" (docs/facts.md 1.5)."""
+"""Maximum seconds of a flex-start node: "up to 7 days" (docs/facts.md 1.5)."""
 
 Tag = tuple[str, str, int, int]
 
@@ -43,12 +43,12 @@ Tag = tuple[str, str, int, int]
 @dataclass
 class QueuedResource:
     """
-    Record one queued resource. *body* is what the API shows of the caller's wishes.
+    One queued resource.
 
-    *wanted* are drafts of the nodes to make; they count against the quota as long as the queued
-    resource exists. Until *shown_from* nobody can read it. It gets nodes between *not_before* and
-    *not_after*. *fate* is the fault that its provisioning shall meet. *epoch* grows with each state,
-    so that events planned before are seen to be out of date.
+    *body* is the caller's request as the API shows it. *wanted* are drafts of the nodes to make, which count
+    against the quota as long as the queued resource exists. It is visible from *shown_from* on, and gets
+    nodes between *not_before* and *not_after*. *fate* is the fault that applies to its provisioning. *epoch*
+    grows with each state, which invalidates events planned before.
     """
 
     project: str
@@ -69,7 +69,7 @@ class QueuedResource:
 
     @property
     def run_seconds(self) -> float:
-        """Return how long its nodes run at most when it is a flex-start one, else 0."""
+        """Return the maximum run time of its nodes in seconds if it is flex-start, else 0."""
         if self.body.get("provisioningModel") != FLEX_START:
             return 0.0
         return float(self.body.get("runDuration", {}).get("maxRunDuration", f"{LONGEST_RUN}s")[:-1])
@@ -80,10 +80,10 @@ class QueuedResource:
 
     @property
     def tag(self) -> Tag:
-        """Return what an event carries to find this queued resource in its present state."""
+        """Return the tag with which an event finds this queued resource in its present state."""
         return self.zone, self.name, self.numeric_id, self.epoch
 
     def enter(self, state: QueuedState, initiator: Initiator | None = None) -> None:
-        """Change the state and make events planned for the old one void."""
+        """Change the state and invalidate events planned for the old one."""
         self.state, self.initiator = state, initiator
         self.epoch += 1

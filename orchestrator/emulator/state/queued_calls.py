@@ -1,4 +1,4 @@
-"""Cloud TPU v2: the calls on queued resources."""
+"""Implement Cloud TPU v2's calls on queued resources."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,10 +15,10 @@ from orchestrator.emulator.state.tpu import TpuNodes
 
 class QueuedResources:
     """
-    Create, read, reset and delete queued resources; each verb returns its operation at once.
+    Creates, reads, resets and deletes queued resources; each verb returns its operation at once.
 
-    Not known about the real API, chosen here: a refused verb is 400 with the text seen for node updates,
-    a second deletion is 409 ABORTED, and a creation whose operation fails leaves a FAILED queued resource.
+    Not known about the real API, chosen here: a refused verb is 400 with the text seen for node updates, a
+    second deletion is 409 ABORTED, and a creation whose operation fails leaves a FAILED queued resource.
     """
 
     def __init__(self, kernel: Kernel, nodes: TpuNodes) -> None:
@@ -27,16 +27,16 @@ class QueuedResources:
 
     def listed(self, zone: str) -> tuple[list[QueuedResource], list[str]]:
         """
-        Return those of *zone* by zone and name, `-` for all zones, and which zones could not be reached.
+        Return those of *zone* (`-`: all zones) sorted by zone and name, and the zones not reached.
 
-        Those too new to be seen are left out.
+        Those that are not visible yet are left out.
         """
         zones, silent = node_rules.listed_zones(self._kernel, zone)
         known = self._kernel.state.queued
         return [known[key] for key in sorted(known) if key[0] in zones and self._shown(known[key])], silent
 
     def get(self, zone: str, name: str) -> QueuedResource:
-        """Return a queued resource; errors: ApiError 404, also for a moment after its creation."""
+        """Return a queued resource. Raise ApiError 404, also for a moment after its creation."""
         node_rules.check_zone(self._kernel, zone)
         found = self._kernel.state.queued.get((zone, name))
         if found is None or not self._shown(found):
@@ -45,7 +45,7 @@ class QueuedResources:
         return found
 
     def create(self, zone: str, name: str, body: Mapping[str, Any], request_id: str = "") -> Operation:
-        """Put a request for nodes (JSON of QueuedResource) into the queue; errors: ApiError, ValueError."""
+        """Queue a request for nodes (JSON of QueuedResource). Raise ApiError, ValueError."""
 
         def act() -> Operation:
             found = queued_rules.checked(self._kernel, Place(zone, name), body)
@@ -58,9 +58,9 @@ class QueuedResources:
 
     def delete(self, zone: str, name: str, *, force: bool, request_id: str = "") -> Operation:
         """
-        Start to delete a queued resource, with *force* its nodes too; errors: ApiError.
+        Start to delete a queued resource, with *force* its nodes too. Raise ApiError.
 
-        Without *force* it must have no nodes, as it is while it waits, FAILED or SUSPENDED.
+        Without *force* it must have no nodes: while it waits, or when it is FAILED or SUSPENDED.
         """
 
         def act() -> Operation:
@@ -82,7 +82,7 @@ class QueuedResources:
         return self._once(call, request_id, {"force": force}, act)
 
     def reset(self, zone: str, name: str) -> Operation:
-        """Boot the machines of an ACTIVE queued resource again, with their disks; errors: ApiError."""
+        """Reboot the machines of an ACTIVE queued resource, with their disks. Raise ApiError."""
         found = self.get(zone, name)
         if found.state is not QueuedState.ACTIVE:
             raise queued_rules.refused(self._kernel, "reset", found)

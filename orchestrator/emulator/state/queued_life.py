@@ -1,10 +1,10 @@
 """
-How queued resources go from state to state as time passes, and what happens to their nodes.
+Move queued resources from state to state as time passes, and their nodes with them.
 
 Known: waiting, provisioning, active; a lost node leads over SUSPENDING to SUSPENDED, which never ends by
-itself; provisioning may fall back, fail or go on for ever (docs/facts.md 1.5). Chosen here, as nobody
-knows: the end of one node is the end of all nodes of its queued resource; a queued resource that is
-being provisioned when its time is over goes on; a lost node goes away after the time of a deletion.
+itself; provisioning may fall back, fail or last forever (docs/facts.md 1.5). Not known, chosen here: the end
+of one node ends all nodes of its queued resource; one that is being provisioned when its time is over
+continues; a lost node disappears after the time of a deletion.
 """
 
 import copy
@@ -20,7 +20,7 @@ from orchestrator.emulator.state.queued import WAITING, Initiator, QueuedResourc
 from orchestrator.emulator.state.tpu import TpuNodes
 
 S = QueuedState
-SHORTEST_WAIT = 1.0  # seconds between two tries, so that a cloud without latencies does not try for ever
+SHORTEST_WAIT = 1.0  # seconds between two tries, so that a cloud without latencies does not loop forever
 EXPIRED = OperationError(4, "The queued resource expired before its resources became available.")
 INTERNAL = OperationError(13, "an internal error has occurred")
 
@@ -46,10 +46,8 @@ class QueuedLife:
         there = [nodes.get((wanted.zone, wanted.name)) for wanted in found.wanted]
         return [node for node in there if node and node.queued == found.wanted[0].queued]
 
-    # What the calls begin.
-
     def accept(self, found: QueuedResource, operation: Operation) -> None:
-        """Plan the way of a new queued resource into the queue."""
+        """Plan the queueing of a new queued resource."""
         kernel = self._kernel
         kernel.proceed(operation, kernel.settings.latency.queued_accept, "queued.accepted", *found.tag)
         if found.not_after is not None:
@@ -57,7 +55,7 @@ class QueuedLife:
             kernel.schedule(delay, "queued.expired", found.zone, found.name, found.numeric_id)
 
     def leave(self, found: QueuedResource) -> None:
-        """Begin the end of all nodes; they are there until they are dropped."""
+        """Start the end of all nodes, which exist until they are dropped."""
         for node in self.members(found):
             if node.state not in DEAD | {NodeState.DELETING}:
                 self._nodes.leave(node)
@@ -71,10 +69,8 @@ class QueuedLife:
                 for worker in self._machines(node):
                     self._kernel.halt(worker)
 
-    # Transitions.
-
     def wait(self, found: QueuedResource, state: QueuedState = S.WAITING_FOR_RESOURCES) -> None:
-        """Put a queued resource into the queue, or back into it, without nodes."""
+        """Queue a queued resource, for the first time or again, without nodes."""
         self._drop(self.members(found))
         if found.not_after is not None and found.not_after <= self._kernel.state.time:
             self.fail(found, EXPIRED)
@@ -83,23 +79,21 @@ class QueuedLife:
         self._kernel.schedule(self._kernel.settings.latency.queued_look, "queued.look", *found.tag)
 
     def choose(self, found: QueuedResource) -> None:
-        """Select a waiting queued resource; its nodes show a moment later."""
+        """Choose a waiting queued resource; its nodes appear a moment later."""
         found.enter(S.PROVISIONING)
         self._kernel.schedule(self._kernel.settings.latency.queued_start, "queued.start", *found.tag)
 
     def fail(self, found: QueuedResource, error: OperationError) -> None:
-        """End a queued resource for good; it stays until it is deleted."""
+        """Fail a queued resource for good; it exists until it is deleted."""
         self._drop(self.members(found))
         found.error = error
         found.enter(S.FAILED)
 
     def suspend(self, found: QueuedResource, initiator: Initiator) -> None:
-        """Take the nodes away; the queued resource stays, SUSPENDED."""
+        """Remove the nodes; the queued resource stays, SUSPENDED."""
         found.enter(S.SUSPENDING, initiator)
         self.leave(found)
         self._kernel.schedule(self._kernel.settings.latency.node_delete, "queued.swept", *found.tag)
-
-    # Events.
 
     def _current(self, *tag: object) -> QueuedResource | None:
         zone, name, *_ = tag
@@ -197,9 +191,10 @@ class QueuedLife:
 
     def _run_over(self, zone: str, name: str, numeric_id: int) -> None:
         """
-        End a flex-start one: its nodes are deleted, and it is SUSPENDED (docs/facts.md 1.5).
+        End a flex-start resource: its nodes are deleted, and it is SUSPENDED (docs/facts.md 1.5).
 
-        Whether the machines are warned first is not known: they are not. A reset meanwhile changes nothing.
+        Whether machines get a notice first is not known; here they do not. A reset in between changes
+        nothing.
         """
         found = self._kernel.state.queued.get((zone, name))
         if found and found.numeric_id == numeric_id and found.state is S.ACTIVE:
@@ -224,8 +219,6 @@ class QueuedLife:
                     self._kernel.boot(worker)
         self._kernel.finish(operation, result=copy.deepcopy(found))
 
-    # Help.
-
     def _stocked(self, found: QueuedResource) -> bool:
         fate, now = found.fate, self._kernel.state.time
         if fate and fate.kind is FaultKind.NO_CAPACITY and not 0 < fate.seconds <= now - found.created:
@@ -245,7 +238,7 @@ class QueuedLife:
         return [worker.id for worker in node.workers if worker.id in self._kernel.state.machines]
 
     def _drop(self, nodes: Sequence[Node]) -> None:
-        """Remove nodes because their queued resource says so, which need not be notified."""
+        """Remove nodes on behalf of their queued resource, which is therefore not notified."""
         for node in nodes:
             node.queued = ""
             for operation in self._kernel.open_on(node.numeric_id):

@@ -1,8 +1,8 @@
 """
-What the TPU API refuses of queued resources, and how it reads the body of one.
+Apply the TPU API's refusals of queued resources, and parse the body of one.
 
-Not known about the real API, chosen here: the texts of its refusals, a request without an id (refused),
-and the name of a plain node that exists (409 on the call).
+Not known about the real API, chosen here: the texts of its refusals, that a request without an id is refused,
+and that the name of an existing plain node is a 409 on the call.
 """
 
 import re
@@ -29,14 +29,14 @@ Window = tuple[float, float | None]
 
 
 def notify(kernel: Kernel, node: Node, initiator: Initiator) -> None:
-    """Let the queued resource of *node*, if it has one, know that the node goes or is gone."""
+    """Notify the queued resource of *node*, if it has one, that the node is ending or has ended."""
     if node.queued:
-        # As an event of this very moment: the node's own call ends before its queued resource reacts.
+        # As an event at the present time, so that the node's own call ends before its queued resource reacts.
         kernel.schedule(0.0, "queued.left", node.zone, node.queued.rpartition("/")[2], initiator)
 
 
 def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedResource:
-    """Return the queued resource that *body* (JSON of QueuedResource) asks for; errors: ApiError, ValueError."""
+    """Return the queued resource that *body* (JSON of QueuedResource) asks for. Raise ApiError, ValueError."""
     node_rules.check_zone(kernel, place.zone)
     _check_id(kernel, place)
     if "spot" in body and "guaranteed" in body:
@@ -66,9 +66,9 @@ def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedReso
 
 def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | None:
     """
-    Return the error of a flex-start order where it is not offered, or None.
+    Return the error of a flex-start request in a zone that does not offer it, else None.
 
-    It is known of few zones (docs/facts.md 1.5); of all others the local cloud says no.
+    It is known for few zones (docs/facts.md 1.5); the local cloud refuses it in all others.
     """
     known = tables.flex_start_zones()
     for node in found.wanted if found.run_seconds else ():
@@ -81,7 +81,7 @@ def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | Non
 
 
 def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
-    """Refuse an unknown model and a run that is too long; Google's texts are not known."""
+    """Raise ApiError for an unknown provisioning model or too long a run; Google's texts are not known."""
     model, run = body.get("provisioningModel", _MODELS[0]), body.get("runDuration", {})
     if model not in _MODELS:
         raise ValueError(f"'{model}' is no provisioning model")
@@ -93,7 +93,7 @@ def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
 
 
 def window(kernel: Kernel, policy: Mapping[str, Any], now: float) -> Window:
-    """Return from when and until when nodes may be made; errors: ApiError 400, ValueError."""
+    """Return the times between which nodes may be created. Raise ApiError 400, ValueError."""
     if len(policy) > 1:
         raise node_rules.bad_request(kernel, "Only one start timing constraint may be set.")
     if "validInterval" in policy:
@@ -120,7 +120,7 @@ def _check_id(kernel: Kernel, place: Place) -> None:
 
 
 def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tuple[Node, dict[str, Any]]]:
-    """Yield each node to make and its spec as the API shows it; several of one spec become as many specs."""
+    """Yield each node to create and its spec as the API shows it; a spec for several becomes several specs."""
     given = body.get("tpu", {}).get("nodeSpec", [])
     if not given:
         raise node_rules.bad_request(kernel, "A queued resource needs a node_spec.")

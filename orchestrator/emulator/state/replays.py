@@ -1,4 +1,4 @@
-"""Repeated calls: one id of a request is one operation, however often the client sends it."""
+"""Recognise repeated calls: one request id is one operation, however often it is sent."""
 
 import hashlib
 import json
@@ -22,10 +22,10 @@ def once(
     refused: Callable[[str], ApiError],
 ) -> Operation:
     """
-    Make a call such as `POST /path`; the same *request_id* gives the same operation again, whatever happened since.
+    Make a call such as `POST /path`; the same *request_id* returns the same operation again.
 
-    Errors: what *refused* builds for a zero or malformed id, and for one that came before with another body
-    (Google's text for that refusal is not known).
+    Raise what *refused* returns for a zero or malformed id, and for one used before with another body
+    (Google's text for that is not known).
     """
     if not request_id:
         return act()

@@ -1,9 +1,9 @@
 """
-Reservations of TPUs: which there are, how much of one is used, and who may take from it.
+Model reservations of TPUs: which exist, how much of one is used, and who may use it.
 
-Known: the text and code for one that is not there and for one that is too small; the full name has the zone
-(docs/facts.md 1.6). Chosen here, as nobody knows: an order in the queue waits while others use the
-reservation, and fails at once where the reservation could never hold it.
+Known: text and code for one that does not exist and for one that is too small; the full name contains the
+zone (docs/facts.md 1.6). Not known, chosen here: a queued request waits while others use the reservation, and
+fails at once if the reservation could never hold it.
 """
 
 import re
@@ -23,7 +23,7 @@ _PATH = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
 
 @dataclass(frozen=True)
 class Reservation:
-    """Describe one reservation: as much of a generation as one TPU of *type* needs."""
+    """A reservation: as much of a generation as one TPU of *type* needs."""
 
     name: str
     zone: str
@@ -41,7 +41,7 @@ def in_zone(kernel: Kernel, zone: str) -> list[Reservation]:
 
 
 def wanted(kernel: Kernel, path: str) -> list[Reservation]:
-    """Return the reservations that a full name stands for, none when there is no such one; `-` is any."""
+    """Return the reservations of a full name, [] if there is none; `-` means any."""
     found, ours = _PATH.fullmatch(path), {kernel.settings.project, str(kernel.settings.project_number)}
     if not found or found[1] not in ours:
         return []
@@ -50,9 +50,10 @@ def wanted(kernel: Kernel, path: str) -> list[Reservation]:
 
 def used(kernel: Kernel, one: Reservation, but: QueuedResource | None = None) -> int:
     """
-    Return how much of a reservation is in use, in what its quota counts, without the queued resource *but*.
+    Return how much of a reservation is used, in units of its quota, without the queued resource *but*.
 
-    TPUs that were asked for without a name count in each that fits: they use all in aggregated form.
+    TPUs requested without a name count in every reservation that fits, because they use all of them in
+    aggregated form.
     """
     plain = [n for n in kernel.state.nodes.values() if not n.queued and n.state not in DEAD]
     queued = [
@@ -69,7 +70,7 @@ def _names(kernel: Kernel, found: QueuedResource, one: Reservation) -> bool:
 
 
 def refusal(kernel: Kernel, found: Iterable[Reservation], nodes: Sequence[Node]) -> OperationError | None:
-    """Return why *nodes* can never come out of the reservations *found*, or None."""
+    """Return why *nodes* can never use the reservations *found*, else None."""
     known = list(found)
     if not known:
         return tpu_case("zone serves only reservations").operation_error()
@@ -79,13 +80,13 @@ def refusal(kernel: Kernel, found: Iterable[Reservation], nodes: Sequence[Node])
 def has_room(
     kernel: Kernel, found: Iterable[Reservation], nodes: Sequence[Node], but: QueuedResource | None = None
 ) -> bool:
-    """Say whether the reservations *found* have room for *nodes* now; *but* asks for them and does not count."""
+    """Return whether the reservations *found* have room for *nodes* now, not counting *but*, which asks."""
     known = [one for one in found if _fits(one, nodes)]
     return _size(known, nodes) - sum(used(kernel, one, but) for one in known) >= _need(nodes)
 
 
 def lacking(kernel: Kernel) -> OperationError:
-    """Build the error of a reservation that is too small."""
+    """Return the error of a reservation that is too small."""
     return tpu_case("no reserved capacity").operation_error(hex=kernel.hex(16))
 
 

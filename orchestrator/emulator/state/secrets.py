@@ -1,7 +1,7 @@
 """
-Secret Manager: secrets, their versions and values.
+Emulate Secret Manager: secrets, their versions and values.
 
-Values are kept in a file of their own that only its owner can read, apart from the rest of the state.
+Values are stored in a file of their own, readable by its owner only.
 """
 
 import base64
@@ -22,7 +22,7 @@ LARGEST = 64 * 1024
 
 @dataclass
 class Version:
-    """Hold one version; *data* is base64, and empty once it is destroyed. *checked*: its maker sent a checksum."""
+    """One version; *data* is base64, "" once it is destroyed. *checked*: its creator sent a checksum."""
 
     number: int
     created: float
@@ -33,7 +33,7 @@ class Version:
 
 @dataclass
 class Secret:
-    """Hold one secret with all of its versions, and the policy that says who may read it."""
+    """One secret with all of its versions and its IAM policy."""
 
     name: str
     created: float
@@ -44,9 +44,9 @@ class Secret:
 
 class Secrets:
     """
-    Hold the secrets of a local cloud. Safe from any thread.
+    The secrets of a local cloud; safe from any thread.
 
-    *path* is where they are kept; without it they live as long as this object.
+    *path* is the file that stores them; without it they live as long as this object.
     """
 
     def __init__(self, clock: Clock, number: int, path: Path | None = None) -> None:
@@ -57,7 +57,7 @@ class Secrets:
         self._held: dict[str, Secret] = _loaded(path)
 
     def create(self, name: str, body: Mapping[str, Any]) -> Secret:
-        """Make a secret without a version; errors: ApiError 409, 400."""
+        """Create a secret without a version. Raise ApiError 409, 400."""
         with self._lock:
             if name in self._held:
                 raise self._error("already exists", name)
@@ -72,21 +72,21 @@ class Secrets:
             return [self._held[name] for name in sorted(self._held)]
 
     def get(self, name: str) -> Secret:
-        """Return a secret; errors: ApiError 404."""
+        """Return a secret. Raise ApiError 404."""
         with self._lock:
             if name not in self._held:
                 raise self._error("secret not found", name)
             return self._held[name]
 
     def delete(self, name: str) -> None:
-        """Delete a secret with all versions; errors: ApiError 404."""
+        """Delete a secret with all versions. Raise ApiError 404."""
         with self._lock:
             self.get(name)
             del self._held[name]
             self._save()
 
     def add(self, name: str, data: str, *, checked: bool = False) -> Version:
-        """Add a version with *data* in base64; errors: ApiError 404, 400."""
+        """Add a version with *data* in base64. Raise ApiError 404, 400."""
         with self._lock:
             secret = self.get(name)
             if not 0 < len(base64.b64decode(data)) <= LARGEST:
@@ -97,7 +97,7 @@ class Secrets:
             return version
 
     def version(self, name: str, number: str) -> Version:
-        """Return a version by number or `latest`; errors: ApiError 404."""
+        """Return a version by number or `latest`. Raise ApiError 404."""
         with self._lock:
             versions = self.get(name).versions
             if number == "latest":
@@ -108,14 +108,14 @@ class Secrets:
             return found[0]
 
     def access(self, name: str, number: str) -> Version:
-        """Return a version whose value may be read; errors: ApiError 404, 400 for one that is off."""
+        """Return a version whose value may be read. Raise ApiError 404, or 400 for a disabled one."""
         version = self.version(name, number)
         if version.state != ENABLED:
             raise self._error("version disabled", name, version=str(version.number), state=version.state)
         return version
 
     def turn(self, name: str, number: str, state: str) -> Version:
-        """Enable, disable or destroy a version; errors: ApiError 404, 400 for one that is destroyed."""
+        """Enable, disable or destroy a version. Raise ApiError 404, or 400 for a destroyed one."""
         with self._lock:
             version = self.version(name, number)
             if version.state == DESTROYED:
@@ -126,7 +126,7 @@ class Secrets:
             return version
 
     def set_policy(self, name: str, policy: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace who may do what with a secret; nobody is refused because of it here. Errors: ApiError 404."""
+        """Replace a secret's IAM policy, which is not enforced here. Raise ApiError 404."""
         with self._lock:
             self.get(name).policy = dict(policy)
             self._save()

@@ -1,4 +1,4 @@
-"""The workers of a slice and what the platform tells each of them."""
+"""Build the workers of a slice and the metadata of each."""
 
 from orchestrator.emulator.state.cloud_settings import CloudSettings
 from orchestrator.emulator.state.machine import Machine
@@ -42,10 +42,10 @@ def build_workers(
 def attributes(
     settings: CloudSettings, node: Node, index: int, numeric_id: int, endpoints: str
 ) -> dict[str, str]:
-    """Return user metadata plus the attributes that the platform adds (docs/facts.md 5.2 and 1.5)."""
+    """Return user metadata plus the platform's attributes (docs/facts.md 5.2 and 1.5)."""
     queued = {"queued-resource-name": node.queued} if node.queued else {}
     return {
-        # gcloud looks there for the host keys of every slice, whose creator need not have asked for them.
+        # gcloud reads the host keys of every slice there, whether or not its creator requested them.
         "enable-guest-attributes": "TRUE",
         **node.body.get("metadata", {}),
         **queued,

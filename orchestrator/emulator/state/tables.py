@@ -1,4 +1,4 @@
-"""The catalogue of the local cloud: accelerators, zones, runtimes and prices from data/*.csv."""
+"""Read the local cloud's catalogue from data/*.csv: accelerators, zones, runtimes and prices."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ _RUNTIME_PLACEHOLDERS = ("[", " ", "x.y.z")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Describe one accelerator type: *hosts* machines with *chips_per_host* chips each."""
+    """One accelerator type: *hosts* machines with *chips_per_host* chips each."""
 
     type: str
     generation: str
@@ -24,13 +24,13 @@ class Accelerator:
 
     @property
     def counted(self) -> int:
-        """Return what quota counts: chips for v5e and v6e, cores for the others."""
+        """Return the amount that quota counts: chips for v5e and v6e, cores for the others."""
         return self.chips if self.generation in ("v5e", "v6e") else self.cores
 
 
 @dataclass(frozen=True)
 class TpuQuota:
-    """Describe one quota of TPUs: *fresh* is what a new project has on demand and spot, *per* Zone or Region."""
+    """One quota of TPUs: *fresh* is a new project's limit on demand and spot, *per* Zone or Region."""
 
     before: str
     after: str
@@ -38,13 +38,13 @@ class TpuQuota:
     fresh: tuple[int, int]
 
     def id(self, kind: str, per: str = "") -> str:
-        """Return its id, as refusals name it; *kind* is empty on demand, else `Preemptible` or `Reserved`."""
+        """Return the id in refusals; *kind* is "" for on demand, else `Preemptible` or `Reserved`."""
         return f"{self.before}{kind}{self.after}PerProjectPer{per or self.per}ForTPUAPI"
 
 
 @dataclass(frozen=True)
 class VmType:
-    """Describe one machine type of a region, with its hourly prices in USD."""
+    """One machine type of a region, with its hourly prices in USD."""
 
     name: str
     vcpus: float
@@ -101,7 +101,7 @@ def quota_of(accelerator: Accelerator) -> TpuQuota:
 
 @cache
 def fresh_quotas() -> Mapping[str, int]:
-    """Return the limits of a new project by id, each for every zone or every region."""
+    """Return the limits of a new project by id, each per zone or per region."""
     kinds = [(quota, spot) for quota in _quotas().values() for spot in (False, True)]
     return {quota.id("Preemptible" if spot else ""): quota.fresh[spot] for quota, spot in kinds}
 
@@ -125,7 +125,7 @@ def flex_start_zones() -> frozenset[tuple[str, str]]:
 
 
 def _served(row: Mapping[str, str]) -> bool:
-    """Say whether somebody can have the generation there through the TPU API: it was seen, or it is documented."""
+    """Return whether the TPU API offers the generation there, as seen or documented."""
     documented = row["listed_in_docs"].startswith("yes") and row["listed_in_api"] != "not servable"
     return documented or row["listed_in_api"].startswith("yes")
 
@@ -141,13 +141,13 @@ def _types_of(row: Mapping[str, str]) -> Iterable[str]:
 
 @cache
 def runtimes() -> tuple[str, ...]:
-    """Return the runtime versions with a literal name (naming patterns are left out)."""
+    """Return the runtime versions with a literal name; naming patterns are left out."""
     names = [row["runtime_version"] for row in rows("runtime_versions.csv")]
     return tuple(dict.fromkeys(n for n in names if not any(mark in n for mark in _RUNTIME_PLACEHOLDERS)))
 
 
 def tpu_price(accelerator: Accelerator, zone: str, spot: bool) -> float | None:
-    """Return USD per chip-hour, or None when the table has no price for the zone's region."""
+    """Return USD per chip-hour, None if the table has no price for the zone's region."""
     column = "spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"
     pods = accelerator.generation in ("v2", "v3") and accelerator.hosts > 1
     best: float | None = None
@@ -170,8 +170,8 @@ def vm_types(region: str) -> Mapping[str, VmType]:
     """
     Return the machine types of *region*, by name.
 
-    A region without rows offers the types of us-central1 at unknown prices; us-central2 none of e2, of which
-    there is no certain record (docs/facts.md 2.3).
+    A region without rows offers the types of us-central1 at unknown prices; us-central2 no e2, of which there
+    is no certain record (docs/facts.md 2.3).
     """
     known = _priced_types(region)
     lacking = "e2-" if region == "us-central2" else "-"
@@ -195,7 +195,7 @@ def _priced_types(region: str) -> dict[str, VmType]:
 
 @cache
 def disk_price(disk_type: str, region: str) -> float | None:
-    """Return USD per GiB-month, or None when the table has no such disk in the region."""
+    """Return USD per GiB-month, None if the table has no such disk in the region."""
     for row in rows("vm_prices.csv"):
         if row["kind"] == "disk" and row["item"] == disk_type and row["region"] == region:
             return float(row["ondemand_usd"])

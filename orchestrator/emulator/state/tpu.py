@@ -1,4 +1,4 @@
-"""Cloud TPU v2: nodes, made by their own call or for a queued resource."""
+"""Implement Cloud TPU v2's nodes, created by a call of their own or for a queued resource."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -19,23 +19,21 @@ from orchestrator.emulator.state.slices import attributes, build_workers
 
 _DAY = 24 * 3600.0
 MAINTENANCE = 3 * 3600.0
-"""Seconds of a window of maintenance; how long Google's are is not known."""
+"""Seconds of a maintenance window; Google's duration is not known."""
 SETTLING = 600.0
-"""Seconds for which the creation of a node counts as settling at most."""
+"""Maximum seconds for which the creation of a node counts as settling."""
 
 
 class TpuNodes:
     """
-    Create, change and delete nodes; each verb returns its operation at once.
+    Creates, changes and deletes nodes; each verb returns its operation at once.
 
-    A deletion of a node whose creation is settling is dropped silently, as it was measured on the real
-    service (docs/facts.md 1.3): its operation ends well, and the node comes up. How long that lasts is not
-    known; here, for as long as the creation runs, at most SETTLING.
-
-    Not known about the real API, assumed here: a later deletion of a node that is still being created cancels
-    the creation (open operations end with code 1); a verb in a state that forbids it is refused on the
-    call with 400 and the text seen for update ("... is not supported while in state ..."); while
-    another operation runs the answer is 409 ABORTED.
+    Deleting a node whose creation is settling is silently dropped, as measured on the real service
+    (docs/facts.md 1.3): the operation succeeds, and the node comes up. For how long is not known; here, as
+    long as the creation runs, at most SETTLING. Not known about the real API, assumed here: a later deletion
+    of a node that is still being created cancels the creation (open operations end with code 1); a verb in a
+    state that forbids it is refused on the call with 400 and the text seen for update ("... is not supported
+    while in state ..."); while another operation runs the answer is 409 ABORTED.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -49,13 +47,13 @@ class TpuNodes:
         }
 
     def listed(self, zone: str) -> tuple[list[Node], list[str]]:
-        """Return the nodes of *zone* by zone and name, `-` for all zones, and which zones could not be reached."""
+        """Return the nodes of *zone* (`-`: all zones) sorted by zone and name, and the zones not reached."""
         zones, silent = node_rules.listed_zones(self._kernel, zone)
         nodes = self._kernel.state.nodes
         return [nodes[key] for key in sorted(nodes) if key[0] in zones], silent
 
     def get(self, zone: str, name: str) -> Node:
-        """Return a node; errors: ApiError 404."""
+        """Return a node. Raise ApiError 404."""
         node_rules.check_zone(self._kernel, zone)
         node = self._kernel.state.nodes.get((zone, name))
         if node is None:
@@ -63,7 +61,7 @@ class TpuNodes:
         return node
 
     def create(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """Start to create a node from *body* (JSON of Node); errors: ApiError."""
+        """Start to create a node from *body* (JSON of Node). Raise ApiError."""
         kernel, place = self._kernel, Place(zone, name)
         node = node_rules.drafted(kernel, place, body)
         node_rules.check_quota(kernel, node)
@@ -77,7 +75,7 @@ class TpuNodes:
         return operation
 
     def _lacking(self, node: Node, place: Place) -> OperationError | None:
-        """Return why there is no machine for a new node: in the zone, or in its reservations."""
+        """Return why there is no capacity for a new node, in its zone or its reservations; else None."""
         kernel = self._kernel
         if not node.reserved:
             out = kernel.settings.out_of_stock(node.zone, spot=node.spot)
@@ -88,7 +86,7 @@ class TpuNodes:
         return refused or (reservations.lacking(kernel) if full else None)
 
     def delete(self, zone: str, name: str) -> Operation:
-        """Start to delete a node; errors: ApiError."""
+        """Start to delete a node. Raise ApiError."""
         kernel, node = self._kernel, self.get(zone, name)
         earlier = kernel.open_on(node.numeric_id)
         if self._drops_deletion(node, earlier):
@@ -101,7 +99,7 @@ class TpuNodes:
         operation = self._start_verb(node, "delete", kernel.settings.latency.node_delete)
         if operation.planned:
             return operation
-        # Not measured: what becomes of a creation that a deletion overtakes (class docstring).
+        # Not measured: what happens to a creation during a deletion (see the class docstring).
         for other in earlier:
             kernel.finish(other, node_rules.CANCELLED)
         self.leave(node)
@@ -114,7 +112,7 @@ class TpuNodes:
         return settings.drops_early_deletions and node.state is NodeState.CREATING and creating
 
     def leave(self, node: Node) -> None:
-        """Begin the end of a node: its machines are warned and nothing is billed from now on."""
+        """Start the end of a node: its machines get a notice, and billing stops."""
         self._warn_workers(node)
         self._kernel.bill_until_now(node.path, "tpu")
 
@@ -128,10 +126,10 @@ class TpuNodes:
 
     def stop(self, zone: str, name: str) -> Operation:
         """
-        Start to stop an on-demand single-host node; errors: ApiError.
+        Start to stop an on-demand single-host node. Raise ApiError.
 
-        Known: gcloud says that spot and preemptible nodes cannot be restarted; slices of several
-        hosts can only be deleted. Unknown: what the API itself answers to such a stop. Here: 400.
+        Known: gcloud says that spot and preemptible nodes cannot be restarted; slices of several hosts can
+        only be deleted. Not known: the API's own answer to such a stop; here, 400.
         """
         node = self.get(zone, name)
         node_rules.check_stoppable(self._kernel, node)
@@ -141,21 +139,21 @@ class TpuNodes:
         return operation
 
     def start(self, zone: str, name: str) -> Operation:
-        """Start a stopped node; the operation may end with a stockout; errors: ApiError."""
+        """Start a stopped node; the operation may end with a stockout. Raise ApiError."""
         node = self.get(zone, name)
         return self._start_verb(node, "start", self._kernel.settings.latency.node_create)
 
     def update(self, zone: str, name: str, body: Mapping[str, Any], mask: str) -> Operation:
-        """Change the fields that *mask* names (comma-separated); errors: ApiError."""
+        """Change the fields in *mask* (comma-separated). Raise ApiError."""
         node = self.get(zone, name)
         changes = node_rules.changes(body, mask)
         return self._start_verb(node, "update", self._kernel.settings.latency.node_change, changes)
 
     def preempt(self, node: Node, *, notice: bool) -> None:
         """
-        Take the node's machines away, after its notice or at once.
+        Preempt a node: remove its machines, after a notice or at once.
 
-        A node that is being created is lost at once: it has nothing to warn.
+        A node that is being created is lost at once, since it has no machine to warn.
         """
         kernel = self._kernel
         if notice:
@@ -167,7 +165,7 @@ class TpuNodes:
             self._preempted(node.zone, node.name, node.numeric_id)
 
     def vanish(self, node: Node) -> None:
-        """Remove the node without an operation, as if it had never been."""
+        """Remove the node without an operation, as if it had never existed."""
         self._end_machines(node)
         self._kernel.bill_until_now(node.path, "tpu")
         self._kernel.state.nodes.pop((node.zone, node.name), None)
@@ -175,7 +173,7 @@ class TpuNodes:
         self._kernel.touch()
 
     def end(self, node: Node, state: NodeState) -> None:
-        """Take the machines of a node and leave it in *state* (PREEMPTED or TERMINATED)."""
+        """Remove a node's machines and leave it in *state* (PREEMPTED or TERMINATED)."""
         kernel = self._kernel
         place = Place(node.zone, node.name)
         lost = tpu_case("preempted while creating").operation_error(**kernel.values(place))
@@ -189,9 +187,9 @@ class TpuNodes:
 
     def announce(self, node: Node, seconds: float) -> None:
         """
-        Announce in the API a maintenance that begins in *seconds* and lasts MAINTENANCE.
+        Announce a maintenance that starts in *seconds* and lasts MAINTENANCE.
 
-        Only announced: what it does to the machines is another fault.
+        Its effect on the machines is a separate fault.
         """
         begins = self._kernel.state.time + seconds
         node.maintenance = {
@@ -212,8 +210,6 @@ class TpuNodes:
         if node is not None and node.numeric_id == numeric_id and node.maintenance is not None:
             node.maintenance = {**node.maintenance, "maintenanceStatus": status} if status else None
             self._kernel.touch()
-
-    # Verbs.
 
     def _start_verb(
         self, node: Node, verb: str, delay: float, changes: Mapping[str, Any] | None = None
@@ -239,7 +235,7 @@ class TpuNodes:
     def _created(self, operation_name: str, zone: str, name: str, epoch: int) -> None:
         kernel, operation = self._kernel, self._kernel.state.operations[operation_name]
         node = self._current(zone, name, epoch)
-        # Preempted, deleted or suspended while it was created: their call has ended this operation.
+        # Preempted, deleted or suspended during the creation; that call has ended this operation.
         if node is None or operation.done:
             return
         if operation.planned:
@@ -296,8 +292,6 @@ class TpuNodes:
                 endpoints = machine.attributes["worker-network-endpoints"]
                 fresh = attributes(self._kernel.settings, node, index, machine.numeric_id, endpoints)
                 self._kernel.change_machine(machine, fresh, tuple(node.body.get("tags", ())))
-
-    # Machines.
 
     def _make_machines(self, node: Node) -> None:
         count, kernel = node.accelerator.hosts, self._kernel

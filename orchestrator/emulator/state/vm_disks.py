@@ -1,8 +1,8 @@
 """
-The disks of VMs: a boot disk outlives stops, and goes with its VM where it says so.
+Model the disks of VMs: a boot disk survives stops, and may be deleted with its VM.
 
-The hosts keep a disk under its machine: a disk kept after its VM is deleted stays listed
-and billed, but its content is gone.
+The hosts keep a disk under its machine: a disk kept after its VM's deletion stays listed and billed, but its
+content is lost.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class VmDisks:
         return [known[key] for key in sorted(known) if key[0] == zone]
 
     def get(self, zone: str, name: str) -> Disk:
-        """Return a disk; errors: ApiError 404."""
+        """Return a disk. Raise ApiError 404."""
         vm_rules.check_zone(self._kernel, zone)
         disk = self._kernel.state.disks.get((zone, name))
         if disk is None:
@@ -42,13 +42,13 @@ class VmDisks:
         return f"projects/{self._kernel.settings.project}/zones/{zone}/disks/{name}"
 
     def users(self, disk: Disk) -> list[str]:
-        """Return who has a disk, from `projects/` on; how Google names a TPU there is not known."""
+        """Return the users of a disk as paths from `projects/` on; how Google names a TPU there is not known."""
         project = self._kernel.settings.project
         vms = [f"projects/{project}/zones/{disk.zone}/instances/{disk.user}"] if disk.user else []
         return vms + [node.path for node, _ in node_disks.holders(self._kernel, disk.zone, disk.name)]
 
     def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
-        """Create a disk from *body* (JSON of Disk), without an image; errors: ApiError."""
+        """Create a disk from *body* (JSON of Disk), without an image. Raise ApiError."""
         kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
         vm_rules.check_zone(kernel, zone)
         if not is_rfc1035(place.name):
@@ -71,7 +71,7 @@ class VmDisks:
         return operation
 
     def delete(self, zone: str, name: str) -> Operation:
-        """Start to delete a disk; errors: ApiError 400 while a VM uses it."""
+        """Start to delete a disk. Raise ApiError 400 while a VM uses it."""
         kernel, disk = self._kernel, self.get(zone, name)
         path = self.path(zone, name)
         for user in self.users(disk)[:1]:
@@ -84,7 +84,7 @@ class VmDisks:
         return operation
 
     def plan(self, instance: Instance, body: Mapping[str, Any]) -> Planned:
-        """Return the disks that *body* asks for, without changing anything; errors: ApiError."""
+        """Return the disks that *body* asks for, without changing anything. Raise ApiError."""
         wanted = body.get("disks") or []
         if not wanted:
             raise vm_rules.invalid("Invalid value for field 'resource.disks': at least one disk is needed.")
@@ -97,7 +97,7 @@ class VmDisks:
         return planned
 
     def attach(self, instance: Instance, planned: Planned) -> None:
-        """Create the planned disks where they do not exist and tie them to the VM."""
+        """Create the planned disks that do not exist, and attach all to the VM."""
         for disk, _ in planned:
             disk.user = instance.name
             if (disk.zone, disk.name) not in self._kernel.state.disks:
@@ -105,7 +105,7 @@ class VmDisks:
         instance.disks = tuple(attachment for _, attachment in planned)
 
     def release(self, instance: Instance) -> None:
-        """Untie the disks of a VM that goes; the auto-delete ones go with it."""
+        """Detach the disks of a VM that is deleted; delete those with auto-delete."""
         for attachment in instance.disks:
             if attachment.auto_delete:
                 self._destroy(instance.zone, attachment.disk)

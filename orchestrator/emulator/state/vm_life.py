@@ -1,4 +1,4 @@
-"""How VMs go up and down, by events of the clock."""
+"""Start and stop VMs through events of the clock."""
 
 from orchestrator.emulator.state import vm_rules
 from orchestrator.emulator.state.api_errors import OperationError, compute_case
@@ -15,7 +15,7 @@ _UP = frozenset({S.PROVISIONING, S.STAGING, S.RUNNING})
 
 
 class VmLife:
-    """Start VMs and wind them down; what the caller asks for and what the platform does."""
+    """The starts and stops of VMs, by the caller's request or by the platform."""
 
     def __init__(self, kernel: Kernel, disks: VmDisks) -> None:
         self._kernel = kernel
@@ -31,12 +31,12 @@ class VmLife:
         }
 
     def preempt(self, instance: Instance, *, notice: bool) -> Operation:
-        """Take a spot VM away: STOPPING, after the notice TERMINATED or gone."""
+        """Preempt a spot VM: STOPPING, then after the notice TERMINATED or deleted."""
         kernel = self._kernel
         operation = self.begin(instance, "compute.instances.preempted", user="system")
         lost = compute_case("preempted while creating").operation_error(**kernel.values(_place(instance)))
         for other in kernel.open_on(instance.numeric_id):
-            # Other calls end as they would have: the one that asked for this preemption is one of them.
+            # Only starts are ended; other calls continue, as one of them requested this preemption.
             if other.verb in _STARTS:
                 kernel.finish(other, lost)
         delay = kernel.settings.latency.notice if notice and instance.status is S.RUNNING else 0.0
@@ -44,7 +44,7 @@ class VmLife:
         return operation
 
     def plan_deadline(self, instance: Instance) -> None:
-        """Plan the end of the run time that the scheduling sets; a VM that is down has none."""
+        """Plan the end of the scheduling's run time; a stopped VM has none."""
         if instance.status not in _UP:
             return
         instance.deadline = vm_rules.run_limit(
@@ -61,11 +61,11 @@ class VmLife:
         )
 
     def not_ready(self, instance: Instance) -> OperationError:
-        """Build the error of a VM that is not in the status a verb needs."""
+        """Return the error of a VM that is not in the status a verb needs."""
         return compute_case("still stopping").operation_error(**self._kernel.values(_place(instance)))
 
     def start_up(self, instance: Instance, verb: str, delay: float) -> Operation:
-        """Bring a VM up; quota and stockout show in the operation."""
+        """Start a VM; quota and stockout errors appear in the operation."""
         kernel = self._kernel
         operation = self.begin(instance, verb)
         values = kernel.values(_place(instance))
@@ -76,7 +76,7 @@ class VmLife:
             )
         elif operation.planned is None and kernel.settings.out_of_stock(instance.zone, spot=instance.spot):
             operation.planned = compute_case("stockout").operation_error(**values)
-        # The epoch is part of the event: whatever changes the status later makes this start void.
+        # The epoch is part of the event, so a later change of status invalidates this start.
         instance.enter(S.PROVISIONING)
         where = (instance.zone, instance.name, instance.epoch)
         kernel.schedule(delay / 2, "vm.staging", *where)
@@ -93,7 +93,7 @@ class VmLife:
         preempted: bool = False,
         notice: bool = True,
     ) -> None:
-        """Bring a VM down after *delay*, with its shutdown scripts when it gets a *notice*."""
+        """Stop a VM after *delay*, with its shutdown scripts if it gets a *notice*."""
         kernel = self._kernel
         if notice:
             kernel.warn(instance.machine_id, preempted=preempted)
@@ -101,8 +101,6 @@ class VmLife:
         instance.enter(S.DEPROVISIONING if ends and not preempted else S.STOPPING)
         kind = "vm.deleted" if ends else "vm.stopped"
         kernel.proceed(operation, delay, kind, instance.zone, instance.name, instance.epoch, preempted)
-
-    # Events.
 
     def _current(self, zone: str, name: str, epoch: int) -> Instance | None:
         instance = self._kernel.state.instances.get((zone, name))
@@ -116,7 +114,7 @@ class VmLife:
     def _running(self, operation_name: str, zone: str, name: str, epoch: int) -> None:
         kernel, operation = self._kernel, self._kernel.state.operations[operation_name]
         instance = self._current(zone, name, epoch)
-        # Deleted or preempted meanwhile, which has its own operation.
+        # Deleted or preempted meanwhile, by an operation of its own.
         if instance is None:
             kernel.finish(operation)
             return

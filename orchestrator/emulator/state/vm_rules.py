@@ -1,4 +1,4 @@
-"""What Compute Engine refuses, and how it reads the body of a VM."""
+"""Apply Compute Engine's refusals, and parse the body of a VM."""
 
 import re
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from orchestrator.emulator.state.tables import VmType
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,127}")
 _LIMIT_VALUE, _LIMIT_ALL = 256 * 1024, 512 * 1024
 _RUNS = frozenset(Status) - {Status.TERMINATED, Status.SUSPENDED}
-# Every local machine boots from the computer's own files anyway: names of images end in a fixed date.
+# Names of images end in a fixed date, since every local machine boots from the computer's files anyway.
 _STAMP = "v20260101"
 FAMILIES = {
-    # Debian 12 and older are out of support: a family whose images are all deprecated is not found any more
+    # Debian 12 and older are out of support; a family whose images are all deprecated is not found
     # (docs/facts.md 2.6).
     "debian-cloud": ("debian-13",),
     "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64", "ubuntu-2404-lts-arm64"),
@@ -32,7 +32,7 @@ def invalid(text: str) -> ApiError:
 
 
 def missing(path: str) -> ApiError:
-    """Build the 404 for the resource *path* (from `projects/` on)."""
+    """Return the 404 for the resource *path* (from `projects/` on)."""
     return ApiError(404, "notFound", f"The resource '{path}' was not found")
 
 
@@ -42,7 +42,7 @@ def check_zone(kernel: Kernel, zone: str) -> None:
 
 
 def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list[str]:
-    """Return the names that a bulk insert asks for: given ones, or the first free numbers of its pattern."""
+    """Return the names of a bulk insert: the given ones, or the first free numbers of its pattern."""
     named, pattern = body.get("perInstanceProperties", {}), str(body.get("namePattern", ""))
     count = int(body.get("count", len(named)))
     if named:
@@ -59,7 +59,7 @@ def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list
 
 
 def check_name(kernel: Kernel, place: Place) -> None:
-    """Refuse a name that is not RFC 1035 (400) or is taken (409)."""
+    """Raise ApiError for a name that is not RFC 1035 (400) or is taken (409)."""
     if not is_rfc1035(place.name):
         pattern = "(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)"
         raise invalid(
@@ -70,7 +70,7 @@ def check_name(kernel: Kernel, place: Place) -> None:
 
 
 def machine_type(place: Place, url: str) -> VmType:
-    """Return the machine type that *url* names; errors: ApiError 400."""
+    """Return the machine type that *url* names. Raise ApiError 400."""
     name = url.rsplit("/", 1)[-1]
     if name.startswith("ct5lp-"):
         refused = compute_case("v5e machine type refused").error()
@@ -83,7 +83,7 @@ def machine_type(place: Place, url: str) -> VmType:
 
 
 def scheduling(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scheduling as Compute Engine completes it; errors: ApiError 400, ValueError."""
+    """Return the scheduling with Compute Engine's defaults. Raise ApiError 400, ValueError."""
     given = dict(body.get("scheduling") or {})
     run_limit(given, 0.0)
     spot = given.get("provisioningModel") == "SPOT" or bool(given.get("preemptible"))
@@ -104,9 +104,9 @@ def scheduling(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_limit(rules: Mapping[str, Any], now: float) -> float | None:
     """
-    Return when the run time of a VM that starts *now* ends (seconds since the epoch), or None.
+    Return when the run time of a VM that starts *now* ends in seconds since the epoch, or None.
 
-    Errors: ValueError for a duration or time that cannot be read.
+    Raise ValueError for an unreadable duration or time.
     """
     limits = []
     if rules.get("maxRunDuration"):
@@ -117,7 +117,7 @@ def run_limit(rules: Mapping[str, Any], now: float) -> float | None:
 
 
 def metadata(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the items of a Metadata body; errors: ApiError 400 for a bad key or too much data."""
+    """Return the items of a Metadata body. Raise ApiError 400 for a bad key or too much data."""
     items = {item.get("key", ""): item.get("value", "") for item in body.get("items", ())}
     if len(items) != len(body.get("items", ())):
         raise invalid("Invalid value for field 'metadata': duplicate metadata key.")
@@ -132,7 +132,7 @@ def metadata(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_image(disk: Mapping[str, Any]) -> str:
-    """Return the full name of the image a boot disk asks for; errors: ApiError."""
+    """Return the full name of a boot disk's image. Raise ApiError."""
     url = (disk.get("initializeParams") or {}).get("sourceImage", "")
     if not url:
         raise invalid("Invalid value for field 'resource.disks[0]': no source image and no source disk.")
@@ -141,9 +141,9 @@ def check_image(disk: Mapping[str, Any]) -> str:
 
 def over_quota(kernel: Kernel, instance: Instance) -> int | None:
     """
-    Return the CPUS limit of the region if the VM would go beyond it, else None.
+    Return the region's CPUS limit if the VM would exceed it, else None.
 
-    Spot VMs count against the same quota: the separate preemptible quota is not modelled.
+    Spot VMs count against the same quota; the separate preemptible quota is not modelled.
     """
     region = tables.region_of(instance.zone)
     limit = kernel.settings.quotas.get(("CPUS", region))
@@ -163,14 +163,14 @@ def _counts(kernel: Kernel, instance: Instance) -> bool:
 
 
 def families_of(project: str) -> tuple[str, ...]:
-    """Return the families of a public project; errors: ApiError 404."""
+    """Return the families of a public project. Raise ApiError 404."""
     if project not in FAMILIES:
         raise ApiError(404, "notFound", f"The resource 'projects/{project}' was not found")
     return FAMILIES[project]
 
 
 def image_of_family(project: str, family: str) -> str:
-    """Return the newest image of *family*; errors: ApiError 404."""
+    """Return the newest image of *family*. Raise ApiError 404."""
     if family not in FAMILIES.get(project, ()):
         path = f"projects/{project}/global/images/family/{family}"
         raise ApiError(404, "notFound", f"The resource '{path}' was not found")
@@ -178,7 +178,7 @@ def image_of_family(project: str, family: str) -> str:
 
 
 def family_of_image(project: str, image: str) -> str:
-    """Return the family of *image*; errors: ApiError 404."""
+    """Return the family of *image*. Raise ApiError 404."""
     family = image.removesuffix(f"-{_STAMP}")
     if family not in FAMILIES.get(project, ()) or family == image:
         path = f"projects/{project}/global/images/{image}"
@@ -188,7 +188,7 @@ def family_of_image(project: str, image: str) -> str:
 
 def resolve_image(url: str) -> str:
     """
-    Return `projects/P/global/images/NAME` for an image or family address; errors: ApiError.
+    Return `projects/P/global/images/NAME` for the URL of an image or family. Raise ApiError.
 
     gcloud writes a family as `projects/P/zones/-/imageFamilyViews/FAMILY`.
     """

@@ -1,5 +1,5 @@
 """
-Compute Engine v1: VMs, and changes of them that need no restart.
+Implement Compute Engine v1's VMs, and changes of them that need no restart.
 
 A change takes effect at once and its operation ends later, so of two writers with the same fingerprint the
 second gets 412.
@@ -27,11 +27,11 @@ _MAINTENANCE = {True: "TERMINATE_ON_HOST_MAINTENANCE", False: "MIGRATE_ON_HOST_M
 
 class ComputeVms:
     """
-    Insert, start, stop and delete VMs; each verb returns its operation at once.
+    Inserts, starts, stops and deletes VMs; each verb returns its operation at once.
 
-    Not known about the real API, assumed here: starting a VM that runs is an operation without
-    effect; the end of the run time shows as an operation of the user "system" with the plain
-    verb; a quota refusal comes inside the operation.
+    Not known about the real API, assumed here: starting a running VM is an operation without effect; the end
+    of the run time is an operation of the user "system" with the plain verb; a quota refusal is inside the
+    operation.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -45,7 +45,7 @@ class ComputeVms:
         return [known[key] for key in sorted(known) if key[0] == zone]
 
     def get(self, zone: str, name: str) -> Instance:
-        """Return a VM; errors: ApiError 404."""
+        """Return a VM. Raise ApiError 404."""
         vm_rules.check_zone(self._kernel, zone)
         instance = self._kernel.state.instances.get((zone, name))
         if instance is None:
@@ -53,7 +53,7 @@ class ComputeVms:
         return instance
 
     def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
-        """Start to create a VM from *body* (JSON of Instance); errors: ApiError."""
+        """Start to create a VM from *body* (JSON of Instance). Raise ApiError."""
         kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
         vm_rules.check_zone(kernel, zone)
         vm_rules.check_name(kernel, place)
@@ -76,9 +76,9 @@ class ComputeVms:
 
     def insert_several(self, zone: str, body: Mapping[str, Any]) -> Operation:
         """
-        Start to create VMs from *body* (JSON of BulkInsertInstanceResource); errors: ApiError.
+        Start to create VMs from *body* (JSON of BulkInsertInstanceResource). Raise ApiError.
 
-        One operation stands for all of them: it fails as the first that fails. The others stay: assumed.
+        One operation represents all of them and fails with the first failure; the other VMs stay (assumed).
         """
         kernel, properties = self._kernel, body.get("instanceProperties", {})
         vm_rules.check_zone(kernel, zone)
@@ -97,7 +97,7 @@ class ComputeVms:
         return operation
 
     def start(self, zone: str, name: str) -> Operation:
-        """Start a stopped VM; a VM that is still stopping ends the operation with an error."""
+        """Start a stopped VM; for a VM that is still stopping the operation ends with an error."""
         instance = self.get(zone, name)
         if instance.status is S.TERMINATED:
             return self.life.start_up(instance, "start", self._kernel.settings.latency.vm_start)
@@ -108,7 +108,7 @@ class ComputeVms:
         return operation
 
     def stop(self, zone: str, name: str) -> Operation:
-        """Start to stop a VM, with its shutdown scripts; a stopped one stays as it is."""
+        """Start to stop a VM, with its shutdown scripts; no effect on a stopped one."""
         instance = self.get(zone, name)
         operation = self.life.begin(instance, "stop")
         if instance.status is S.TERMINATED or operation.planned:
@@ -138,12 +138,10 @@ class ComputeVms:
         return operation
 
     def note_change(self, instance: Instance, verb: str) -> Operation:
-        """Record the operation of a change that has been made already."""
+        """Record the operation of a change that has already taken effect."""
         operation = self.life.begin(instance, verb)
         self._kernel.proceed(operation, self._kernel.settings.latency.vm_change, "vm.done")
         return operation
-
-    # Building.
 
     def _build(self, place: Place, body: Mapping[str, Any]) -> Instance:
         kernel = self._kernel
@@ -192,14 +190,14 @@ class ComputeVms:
 
 
 class VmChanges:
-    """Change VMs; each verb checks the fingerprint and returns its operation."""
+    """Changes VMs; each verb checks the fingerprint and returns its operation."""
 
     def __init__(self, kernel: Kernel, vms: ComputeVms) -> None:
         self._kernel, self._vms = kernel, vms
         kernel.handlers["vm.maintained"] = self._maintained
 
     def set_metadata(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """Replace the metadata; errors: ApiError 400, 404, 412."""
+        """Replace the metadata. Raise ApiError 400, 404, 412."""
         instance = self._vms.get(zone, name)
         self._check(instance, instance.metadata, body.get("fingerprint", ""), "metadata")
         items = vm_rules.metadata(body)
@@ -210,7 +208,7 @@ class VmChanges:
         return operation
 
     def set_labels(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """Replace the labels; errors: ApiError 404, 412."""
+        """Replace the labels. Raise ApiError 404, 412."""
         instance = self._vms.get(zone, name)
         self._check(instance, instance.labels, body.get("labelFingerprint", ""), "labels")
         operation = self._vms.note_change(instance, "setLabels")
@@ -219,7 +217,7 @@ class VmChanges:
         return operation
 
     def set_tags(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """Replace the network tags; errors: ApiError 404, 412."""
+        """Replace the network tags. Raise ApiError 404, 412."""
         instance = self._vms.get(zone, name)
         self._check(instance, list(instance.tags), body.get("fingerprint", ""), "tags")
         operation = self._vms.note_change(instance, "setTags")
@@ -230,7 +228,7 @@ class VmChanges:
 
     def set_scheduling(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
         """
-        Replace the scheduling and plan the end of the run time anew; errors: ApiError 400, 404.
+        Replace the scheduling and plan the end of the run time again. Raise ApiError 400, 404.
 
         A VM stays spot or standard unless the body says otherwise.
         """

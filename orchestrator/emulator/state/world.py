@@ -1,4 +1,4 @@
-"""The local cloud as one object: both services, faults, controls, machines and the bill."""
+"""Combine the local cloud in one object: both services, faults, controls, machines and the bill."""
 
 import io
 import pickle
@@ -36,16 +36,16 @@ _SAVED = {
         Usage, FaultSpec, FaultKind,
     )
 }  # fmt: skip
-"""The classes of a state on disk."""
+"""The classes in a stored state."""
 GuestAttributes = Mapping[tuple[str, str], str]
 
 
 class LocalCloud:
     """
-    Hold one local cloud. Its public methods may be called from any thread.
+    One local cloud; its public methods are safe from any thread.
 
-    The services `tpu`, `queued`, `compute`, `changes` and `network` are for callers that hold `lock`
-    (the wire does). `kernel` is what they share.
+    The services `tpu`, `queued`, `compute`, `changes` and `network` require that the caller holds `lock`, as
+    the HTTP layer does. `kernel` is what they share.
     """
 
     def __init__(self, clock: Clock, hosts: Hosts, settings: CloudSettings) -> None:
@@ -61,8 +61,6 @@ class LocalCloud:
         self._controls = Controls(self.kernel, self.tpu, self.compute)
         self._queued_controls = QueuedControls(self.kernel, self.queued.life)
 
-    # Time and state.
-
     @property
     def version(self) -> int:
         return self.kernel.state.version
@@ -76,14 +74,15 @@ class LocalCloud:
             self.kernel.tick()
 
     def next_due(self) -> float | None:
-        """Return when the next event happens (seconds since the epoch), or None."""
+        """Return when the next event is due in seconds since the epoch, None if there is none."""
         with self.lock:
             heap = self.kernel.state.heap
             return heap[0].due if heap else None
 
     def pause(self, seconds: float) -> None:
-        """Wait while others go on: give up the lock (held once), wait, take it again and tick."""
-        # Others must be able to end what is waited for. The lock is reentrant: held twice, it would stay held.
+        """Wait without blocking other calls: release the lock (held once), wait, take it again and tick."""
+        # Others must be able to end the wait. The lock is reentrant, so if it were held twice it would stay
+        # held.
         self.lock.release()
         try:
             self.clock.wait(seconds)
@@ -94,15 +93,16 @@ class LocalCloud:
     def snapshot(self) -> bytes:
         """Return the state for `restore`; machines themselves are not part of it."""
         with self.lock:
-            # Pickle: it keeps shared objects shared (an operation is in two tables), which JSON would copy.
+            # Pickle, because it keeps shared objects shared (an operation is in two tables); JSON would copy
+            # them.
             return pickle.dumps((_FORMAT, self.kernel.state))
 
     def restore(self, data: bytes) -> None:
         """
-        Take the state of a snapshot; read only files of our own, as pickle can run code.
+        Load the state of a snapshot; only of our own files, as pickle can execute code.
 
-        No machine is booted: `machines()` and `machine_state()` say which should run. Errors:
-        LocalCloudError when the data are damaged or of another format.
+        No machine is booted: `machines()` and `machine_state()` say which should run. Raise LocalCloudError
+        if the data is damaged or of another format.
         """
         try:
             number, state = _Reader(io.BytesIO(data)).load()
@@ -113,36 +113,34 @@ class LocalCloud:
         with self.lock:
             self.kernel.state = state
 
-    # Controls.
-
     def preempt(self, name: str, notice: bool = True) -> None:
-        """Preempt a spot node or VM, with its notice or at once; errors: LocalCloudError."""
+        """Preempt a spot node or VM, with its notice or at once. Raise LocalCloudError."""
         with self._at_once():
             self._controls.preempt(name, notice=notice)
 
     def kill_worker(self, name: str, index: int) -> None:
-        """Kill one machine of a slice; its node stays READY; errors: LocalCloudError."""
+        """Kill one machine of a slice while its node stays READY. Raise LocalCloudError."""
         with self._at_once():
             self._controls.kill_worker(name, index)
 
     def set_node_state(self, name: str, state: str) -> None:
-        """Put a node into an odd state, see Controls.set_node_state; errors: LocalCloudError."""
+        """Put a node into a state, see Controls.set_node_state. Raise LocalCloudError."""
         with self._at_once():
             self._controls.set_node_state(name, state)
 
     def set_zone_state(self, zone: str, state: str) -> None:
-        """Take a zone out of the TPU API's reach, or back, see Controls.set_zone_state; errors: LocalCloudError."""
+        """Make a zone unreachable or reachable, see Controls.set_zone_state. Raise LocalCloudError."""
         with self._at_once():
             self._controls.set_zone_state(zone, state)
 
     def set_queued_state(self, name: str, state: str) -> None:
-        """Move a queued resource to a state, see QueuedControls.set_state; errors: LocalCloudError."""
+        """Move a queued resource to a state, see QueuedControls.set_state. Raise LocalCloudError."""
         with self._at_once():
             self._queued_controls.set_state(name, state)
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
-        """Hold the lock; what is due by now happens before, and what is planned for now happens with it."""
+        """Hold the lock, and tick before and after the block, so that events due now happen."""
         with self.lock:
             self.kernel.tick()
             yield
@@ -155,10 +153,10 @@ class LocalCloud:
 
     def fail_next(self, method: str, failures: Iterable[FaultSpec | str]) -> None:
         """
-        Let the next calls of *method* meet *failures*, one each, in order.
+        Make the next calls of *method* meet *failures*, one each, in order.
 
-        A string is read by FaultSpec.parse. Errors: LocalCloudError for an unknown method or
-        failure; then none is added.
+        Strings are parsed by FaultSpec.parse. Raise LocalCloudError for an unknown method or failure; then
+        none is added.
         """
         check_method(method)
         parsed = [FaultSpec.parse(method, f) if isinstance(f, str) else check(method, f) for f in failures]
@@ -170,8 +168,6 @@ class LocalCloud:
         with self.lock:
             waiting = sorted(self.kernel.state.faults.items())
             return [(method, fault) for method, faults in waiting for fault in faults]
-
-    # Machines.
 
     def machine(self, machine_id: str) -> Machine | None:
         with self.lock:
@@ -191,13 +187,13 @@ class LocalCloud:
         return None
 
     def machine_state(self, machine_id: str) -> MachineState:
-        """Return what the metadata server shows; a machine that is gone is not running."""
+        """Return what the metadata server shows; a deleted machine counts as not running."""
         with self.lock:
             self.kernel.tick()
             return self.kernel.state.flags.get(machine_id, MachineState())
 
     def guest_attributes(self, machine_id: str) -> GuestAttributes:
-        """Return (namespace, key) -> value; errors: ApiError 404 when there is no such machine."""
+        """Return (namespace, key) -> value. Raise ApiError 404 if there is no such machine."""
         with self.lock:
             found = self.kernel.state.guest.get(machine_id)
         if found is None:
@@ -205,7 +201,7 @@ class LocalCloud:
         return dict(found)
 
     def put_guest_attribute(self, machine_id: str, namespace: str, key: str, value: str) -> None:
-        """Store what a machine has written; errors: ApiError 404 when there is no such machine."""
+        """Store a guest attribute that a machine has written. Raise ApiError 404 if there is no such machine."""
         self.guest_attributes(machine_id)
         with self.lock:
             self.kernel.state.guest[machine_id][namespace, key] = value
@@ -219,7 +215,7 @@ class LocalCloud:
 
 
 class _Reader(pickle.Unpickler):
-    """Find the classes of a state by their names alone: modules move, and a state on disk stays readable."""
+    """Finds the classes of a state by name alone, so that a stored state stays readable when modules move."""
 
     def find_class(self, module: str, name: str) -> Any:
         return _SAVED[name] if name in _SAVED else super().find_class(module, name)

@@ -1,5 +1,5 @@
 """
-The Cloud Storage of the local cloud: buckets, objects, uploads.
+Emulate Cloud Storage: buckets, objects, uploads.
 
-Pure apart from the blob backend. Whoever calls from several threads holds Storage.lock.
+Pure apart from the blob backend. Callers with several threads hold Storage.lock.
 """

@@ -1,4 +1,4 @@
-"""Where bytes and records live: in memory for simulations, in a folder for the daemon."""
+"""Store bytes and records: in memory for simulations, in a folder for the daemon."""
 
 import errno
 import hashlib
@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 from orchestrator.private_folders import private_folder
 
 Record = dict[str, Any]
-PIECES = 1024  # how many one call writes: IOV_MAX on Linux
-BLOCK = 1 << 20  # bytes read at a time, so that a large blob is never held twice
+PIECES = 1024  # buffers per call: IOV_MAX on Linux
+BLOCK = 1 << 20  # bytes read at a time, so that a large blob is never in memory twice
 
 
 class OpenBlob:
-    """Bytes of a blob that stay readable when the blob is removed; they are read from the disk in blocks."""
+    """Bytes of a blob that stay readable after its removal; they are read from the disk in blocks."""
 
     def __init__(self, files: Sequence[tuple[Path, int, int]]) -> None:
         self._closing = ExitStack()
@@ -32,7 +32,7 @@ class OpenBlob:
         self.size = sum(end - start for _, start, end in self._spans)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield all bytes once, and close the files."""
+        """Yield all bytes once, then close the files."""
         with self._closing:
             for file, start, end in self._spans:
                 at = start
@@ -45,7 +45,7 @@ class OpenBlob:
 
 
 class MemoryBlobs:
-    """Keep everything in memory; what was appended in one go is never copied."""
+    """Keeps everything in memory; data appended in one call is never copied."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes | bytearray] = {}
@@ -71,11 +71,11 @@ class MemoryBlobs:
             return held if whole and isinstance(held, bytes) else bytes(view[start:end])
 
     def join(self, blob: str, parts: Sequence[str]) -> None:
-        """Make a new blob of the bytes of *parts*, in this order."""
+        """Make a new blob from the bytes of *parts*, in order."""
         self._blobs[blob] = b"".join(self._blobs[part] for part in parts)
 
     def open(self, _blob: str, _start: int, _end: int) -> OpenBlob | None:
-        """Return None: what is in memory already need not be read in blocks."""
+        """Return None: what is in memory need not be read in blocks."""
         return None
 
     def remove(self, blob: str) -> None:
@@ -96,11 +96,11 @@ class MemoryBlobs:
 
 class FolderBlobs:
     """
-    Keep everything below a folder, so that a killed process loses nothing it has acknowledged.
+    Keeps everything below a folder, so that a killed process loses nothing that it has acknowledged.
 
-    A record is written beside its place and renamed into it. Nothing is synced to the disk: a
-    killed process is survived, a power cut is not. One process at a time may own the folder.
-    A blob is a file, or, when it was joined of others, a folder with links to their files: no byte is copied.
+    A record is written to a temporary file and renamed. Nothing is synced, so it survives a killed process,
+    but not a power loss. One process at a time may own the folder. A blob is a file or, if it was joined from
+    others, a folder with hard links to their files, without copying bytes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +111,7 @@ class FolderBlobs:
         (path / "half").mkdir()
 
     def append(self, blob: str, *data: bytes) -> int:
-        """Add *data* to the end of a blob, which is created at need; return its size."""
+        """Append *data* to a blob, creating it if needed; return its size."""
         with (self._data / blob).open("ab", buffering=0) as file:
             for start in range(0, len(data), PIECES):
                 wanted = data[start : start + PIECES]
@@ -120,30 +120,30 @@ class FolderBlobs:
             return file.tell()
 
     def size(self, blob: str) -> int:
-        """Return the size in bytes; 0 for a blob that does not exist."""
+        """Return the size in bytes, 0 for a blob that does not exist."""
         try:
             return sum(path.stat().st_size for path in self._files(blob))
         except FileNotFoundError:
             return 0
 
     def read(self, blob: str, start: int, end: int) -> bytes:
-        """Return the bytes from *start* up to but not including *end*."""
+        """Return the bytes from *start* to before *end*."""
         return b"".join(OpenBlob(self._spans(blob, start, end)).pieces())
 
     def open(self, blob: str, start: int, end: int) -> OpenBlob | None:
-        """Return the bytes from *start* up to *end* for reading in blocks; None when they are few."""
+        """Return the bytes from *start* to before *end* for reading in blocks; None if there are few."""
         return OpenBlob(self._spans(blob, start, end)) if end - start > BLOCK else None
 
     def join(self, blob: str, parts: Sequence[str]) -> None:
-        """Make a new blob of the bytes of *parts*, in this order; the parts may be removed afterwards."""
+        """Make a new blob from the bytes of *parts*, in order; the parts may be removed afterwards."""
         place = self._data / blob
         place.mkdir()
         for number, path in enumerate(path for part in parts for path in self._files(part)):
-            # A joined part is never appended to, so both names may share the bytes.
+            # A joined part is never appended to again, so both names may share the file.
             os.link(path, place / f"{number:06d}")
 
     def remove(self, blob: str) -> None:
-        """Forget a blob; an unknown one is no error."""
+        """Remove a blob; an unknown one is no error."""
         place = self._data / blob
         if place.is_dir():
             shutil.rmtree(place)
@@ -151,12 +151,12 @@ class FolderBlobs:
             place.unlink(missing_ok=True)
 
     def _files(self, blob: str) -> list[Path]:
-        """Return the files that hold a blob's bytes, in order."""
+        """Return the files of a blob, in order."""
         place = self._data / blob
         return sorted(place.iterdir()) if place.is_dir() else [place]
 
     def _spans(self, blob: str, start: int, end: int) -> list[tuple[Path, int, int]]:
-        """Return which part of which file holds each of the bytes from *start* up to *end*."""
+        """Return the file ranges that hold the bytes from *start* to before *end*."""
         found, at = [], 0
         for path in self._files(blob):
             size = path.stat().st_size
@@ -170,7 +170,7 @@ class FolderBlobs:
         return [path.name for path in self._data.iterdir()]
 
     def save(self, kind: str, key: str, record: Record) -> None:
-        """Store a record under (*kind*, *key*), replacing the one before at once or not at all."""
+        """Store a record under (*kind*, *key*), replacing the previous one atomically."""
         place = self._place(kind, key)
         place.parent.mkdir(parents=True, exist_ok=True)
         half = self._path / "half" / place.name
@@ -178,21 +178,21 @@ class FolderBlobs:
         half.replace(place)
 
     def forget(self, kind: str, key: str) -> None:
-        """Drop a record; an unknown one is no error."""
+        """Delete a record; an unknown one is no error."""
         self._place(kind, key).unlink(missing_ok=True)
 
     def records(self, kind: str) -> list[Record]:
-        """Return every record of *kind*, in no order."""
+        """Return every record of *kind*, in no particular order."""
         files = sorted((self._path / kind).glob("*.json"))
         return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
     def _place(self, kind: str, key: str) -> Path:
-        # Object names may be longer than a file name and hold any character, hence the digest.
+        # A digest, since object names may be longer than a file name and contain any character.
         return self._path / kind / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 Blobs = MemoryBlobs | FolderBlobs
-"""What stores growing blobs and small JSON records. A blob counts only while a record names it."""
+"""A store of growing blobs and small JSON records; a blob exists only while a record names it."""
 
 
 def pieces(blobs: Blobs, blob: str) -> Iterator[bytes]:

@@ -1,11 +1,10 @@
 """
-What a bucket's policy allows an account: roles of Cloud Storage, with conditions.
+Evaluate a bucket's IAM policy for an account: roles of Cloud Storage, with conditions.
 
-Only the policy of the bucket itself counts. An account that it does not name is let in, as one with a
-role on the whole project is: the local cloud has no policy of the project.
-
-Of conditions (Common Expression Language) it knows resource.name, .type and .service, startsWith, endsWith,
-== != ! && || and parentheses. Anything else is refused when the policy is set: nothing is judged by halves.
+Only the bucket's own policy counts. An account that it does not name has access, as with a role on the whole
+project, since the local cloud has no project policy. Conditions (Common Expression Language) may use
+resource.name, .type and .service, startsWith, endsWith, == != ! && || and parentheses. A policy with anything
+else is refused when it is set, so that none is evaluated in part.
 """
 
 import re
@@ -30,7 +29,7 @@ ROLES: Mapping[str, frozenset[str]] = {
     "roles/storage.objectAdmin": _OBJECTS,
     "roles/storage.admin": _OBJECTS | _BUCKETS,
 }
-"""Roles and what of their permissions the local cloud asks for (docs/facts.md 3.2)."""
+"""Roles, with those of their permissions that the local cloud checks (docs/facts.md 3.2)."""
 Values = Mapping[str, str]
 Test = Callable[[Values], bool]
 MOST_OPERATORS = 12  # docs/facts.md 3.2
@@ -44,7 +43,7 @@ _ATTRIBUTES = ("resource.name", "resource.type", "resource.service")
 
 
 def check_policy(policy: Fields, *, uniform: bool) -> None:
-    """Raise 400 for a policy whose conditions would not count."""
+    """Raise 400 for a policy whose conditions Cloud Storage would ignore."""
     bindings = policy.get("bindings", [])
     if not isinstance(bindings, list) or not all(isinstance(binding, dict) for binding in bindings):
         raise invalid("bindings must be a list of objects.")
@@ -57,9 +56,9 @@ def check_policy(policy: Fields, *, uniform: bool) -> None:
 
 def check_access(bucket: Bucket, in_force: Fields, email: str, permission: str, name: str = "") -> None:
     """
-    Raise 403 unless the account *email* has the permission on the object *name*, or on the bucket itself.
+    Raise 403 unless the account *email* has the permission on the object *name* or on the bucket.
 
-    The policy *in_force* decides, which may be an older one of the bucket.
+    The policy *in_force*, possibly an older one of the bucket, decides.
     """
     member = f"serviceAccount:{email}"
     newest, mine = _of(bucket.policy, member), _of(in_force, member)
@@ -80,7 +79,7 @@ def _of(policy: Fields, member: str) -> Sequence[Fields]:
 
 
 def _applies(binding: Fields, values: Mapping[str, str]) -> bool:
-    """Say whether a binding holds for a resource; one whose condition is empty holds for none."""
+    """Return whether a binding applies to a resource; never for one with an empty condition."""
     return "condition" not in binding or (bool(text := _expression(binding)) and holds(text, values))
 
 
@@ -90,13 +89,13 @@ def _expression(binding: Mapping[str, Any]) -> str:
 
 
 def holds(expression: str, values: Values) -> bool:
-    """Evaluate a condition; raise 400 for one that is not understood."""
+    """Evaluate a condition. Raise 400 if it is not supported."""
     return compiled(expression)(values)
 
 
 @lru_cache(maxsize=256)
 def compiled(expression: str) -> Test:
-    """Return the test that an expression stands for; raise 400 for one that is not understood."""
+    """Compile an expression to a test. Raise 400 if it is not supported."""
     tokens = _tokens(expression)
     if sum(token in ("&&", "||", "!") for token in tokens) > MOST_OPERATORS:
         raise invalid(f"A condition has at most {MOST_OPERATORS} logical operators.")
@@ -122,7 +121,7 @@ def _tokens(expression: str) -> list[str]:
 
 
 class _Parser:
-    """Read an expression by its grammar: or, and, not, a comparison."""
+    """A recursive-descent parser: or, and, not, a comparison."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.rest = tokens[::1]

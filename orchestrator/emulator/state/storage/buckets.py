@@ -1,4 +1,4 @@
-"""Buckets and their IAM policies."""
+"""Model buckets and their IAM policies."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ from orchestrator.emulator.state.storage.stored import (
     without_nulls,
 )
 
-# Kept apart from the fields, or computed: gcloud's PATCH sends whole resources back.
+# Stored separately or computed; ignored here because gcloud's PATCH sends whole resources.
 _NO_FIELDS = frozenset({
     "name", "location", "project", "kind", "id", "selfLink", "timeCreated", "updated", "generation",
     "metageneration", "etag", "projectNumber", "locationType", "owner", "satisfiesPZI", "satisfiesPZS",
@@ -31,10 +31,10 @@ _SOFT_DELETE_SECONDS = str(7 * 24 * 3600)  # the default of new buckets (docs/fa
 
 class Buckets:
     """
-    Hold the buckets of all projects in one namespace.
+    The buckets of all projects, in one namespace.
 
-    *taken* are names that somebody else owns: creating one is 409 and touching one is 403. A changed policy
-    counts *policy_delay* seconds later, everywhere at once; at Google each server learns of it by itself.
+    *taken* are names of other owners: creating one is 409, accessing one is 403. A changed policy applies
+    *policy_delay* seconds later, everywhere at once; at Google each server learns of it separately.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Buckets:
         self._buckets = {r["name"]: Bucket(**r) for r in blobs.records("bucket")}
 
     def create(self, project: str, body: Mapping[str, Any]) -> Bucket:
-        """Create a bucket; raise 409 when the name is taken, by us or by others."""
+        """Create a bucket. Raise 409 if the name is taken, by us or by others."""
         wanted = without_nulls(body)
         name = stored.check_bucket_name(wanted.get("name"))
         held = self._buckets.get(name)
@@ -67,7 +67,7 @@ class Buckets:
         return self._keep(Bucket(name, project, location, now, now, self._next_generation(), fields=fields))
 
     def get(self, name: str, permission: str = "storage.buckets.get") -> Bucket:
-        """Return the bucket; raise 404 when there is none, 403 when it is somebody else's."""
+        """Return the bucket. Raise 404 if there is none, 403 if it is another owner's."""
         if name in self.taken:
             raise no_access(permission)
         if name not in self._buckets:
@@ -80,7 +80,7 @@ class Buckets:
         return [b for b in held if b.project == project and b.name.startswith(prefix)]
 
     def patch(self, name: str, body: Mapping[str, Any], asked: Preconditions) -> Bucket:
-        """Merge *body* into the bucket's fields; its location cannot change."""
+        """Merge *body* into the bucket's fields. Raise 400 for a new location, which cannot change."""
         bucket = self.get(name, "storage.buckets.update")
         asked.check_write(bucket.generation, bucket.metageneration)
         location = body.get("location")
@@ -93,7 +93,7 @@ class Buckets:
         return self._keep(newer)
 
     def delete(self, name: str, empty: bool, asked: Preconditions) -> None:
-        """Delete the bucket; raise 409 unless it is *empty*."""
+        """Delete the bucket. Raise 409 unless it is *empty*."""
         bucket = self.get(name, "storage.buckets.delete")
         asked.check_write(bucket.generation, bucket.metageneration)
         if not empty:
@@ -118,7 +118,7 @@ class Buckets:
 
     def set_policy(self, name: str, body: Mapping[str, Any]) -> Fields:
         """
-        Replace the IAM policy; raise 412 when the etag given is not the newest.
+        Replace the IAM policy. Raise 412 if the given etag is not the newest.
 
         That a stale etag is refused is documented; the status 412 is not verified.
         """
@@ -138,14 +138,14 @@ class Buckets:
         return self.policy(name)
 
     def in_force(self, bucket: Bucket) -> Fields:
-        """Return the policy that counts now: a newer one has not arrived yet."""
+        """Return the policy that applies now, which a newer one may not have replaced yet."""
         settled = self._clock.now() - self.policy_delay
         if not bucket.policies or bucket.policy_since <= settled:
             return bucket.policy
         return next((one["policy"] for one in reversed(bucket.policies) if one["since"] <= settled), {})
 
     def _settled(self, fields: Fields, now: float) -> Fields:
-        """Fill in what Cloud Storage decides by itself; refuse what is not modelled."""
+        """Complete fields that Cloud Storage sets itself. Raise 400 for what is not modelled."""
         for key in ("versioning", "softDeletePolicy", "labels", "lifecycle", "iamConfiguration"):
             if not isinstance(fields.get(key, {}), dict):
                 raise invalid(f"{key} must be an object.")

@@ -1,4 +1,4 @@
-"""One page of a listing: prefixes, delimiters, offsets and page tokens over sorted names."""
+"""Build one page of a listing: prefixes, delimiters, offsets and page tokens over sorted names."""
 
 import base64
 import binascii
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from orchestrator.emulator.state.storage.refusals import invalid
 
 PAGE_LIMIT = 1000
-_AFTER_ALL = "\U0010ffff"  # sorts behind every name with the same beginning
+_AFTER_ALL = "\U0010ffff"  # sorts after every name with the same prefix
 
 
 @dataclass(frozen=True)
 class Query:
-    """What a list request asks for; the names are those of the API in snake case."""
+    """The parameters of a list request, under the API's names in snake case."""
 
     prefix: str = ""
     delimiter: str = ""
@@ -29,7 +29,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Page:
-    """Names found on one page; *next_token* is empty on the last."""
+    """The names on one page; *next_token* is "" on the last."""
 
     names: tuple[str, ...]
     prefixes: tuple[str, ...]
@@ -38,9 +38,9 @@ class Page:
 
 def page_of(names: Sequence[str], query: Query) -> Page:
     """
-    Return one page of *names*, which are sorted; items and prefixes together fill it.
+    Return one page of *names*, which must be sorted; items and prefixes count together.
 
-    Code point order is UTF-8 byte order, which is the order of Cloud Storage.
+    Code point order equals UTF-8 byte order, which is Cloud Storage's.
     """
     limit = min(query.max_results, PAGE_LIMIT)
     matches = glob_pattern(query.match_glob) if query.match_glob else None
@@ -106,7 +106,7 @@ def _within(name: str, query: Query) -> bool:
 
 
 def _folder(name: str, query: Query) -> str:
-    """Return the name up to the first delimiter after the prefix, or nothing."""
+    """Return the name up to the first delimiter after the prefix, "" if there is none."""
     at = name.find(query.delimiter, len(query.prefix)) if query.delimiter else -1
     return name[: at + len(query.delimiter)] if at >= 0 else ""
 

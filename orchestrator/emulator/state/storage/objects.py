@@ -1,4 +1,4 @@
-"""Objects: generations, preconditions, compose, copy, listing."""
+"""Model objects: generations, preconditions, compose, copy, listing."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ _PROTECTIONS = ("temporaryHold", "eventBasedHold", "retention", "contexts")
 
 @dataclass(frozen=True)
 class Source:
-    """Name an object to read from, at one *generation* or at the newest (None)."""
+    """An object to read, at one *generation* or the newest (None)."""
 
     bucket: str
     name: str
@@ -43,10 +43,10 @@ class Source:
 
 class Objects:
     """
-    Hold the live objects of every bucket. No old generations are kept.
+    The live objects of every bucket; old generations are not kept.
 
-    *interval* is the time in seconds that must lie between two changes of one object, 0 for none: the service
-    takes about one a second. How many it lets through at once is not published; here, one.
+    *interval* is the minimum time in seconds between two changes of one object, 0 for none: the service
+    allows about one a second. How large a burst it allows is not published; here, one.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Objects:
         return name in self._objects.get(bucket, {})
 
     def get(self, bucket: str, name: str, generation: int | None = None) -> StoredObject:
-        """Return the live object; raise 404 when there is none, or none of that *generation*."""
+        """Return the live object. Raise 404 if there is none, or not of that *generation*."""
         held = self._objects.get(bucket, {}).get(name)
         if held is None or generation not in (None, held.generation):
             raise known("object missing", bucket=bucket, object=name)
@@ -86,29 +86,29 @@ class Objects:
         return self._blobs.read(held.blob, start, held.size if end is None else end)
 
     def open(self, held: StoredObject, start: int, end: int) -> OpenBlob | None:
-        """Return bytes of an object for reading in blocks, even if it is replaced; None when they are few."""
+        """Return bytes of an object for reading in blocks, even if it is replaced; None if there are few."""
         return self._blobs.open(held.blob, start, end)
 
     def check_write(self, bucket: str, name: str, asked: Preconditions) -> None:
-        """Raise 412 unless *asked* holds for the object that is there now, or for none."""
+        """Raise 412 unless *asked* holds for the present object, or for none."""
         held = self._objects.get(bucket, {}).get(name)
         asked.check_write(held.generation if held else 0, held.metageneration if held else 0)
 
     def insert(
         self, bucket: str, name: str, data: bytes, body: Mapping[str, Any], asked: Preconditions
     ) -> StoredObject:
-        """Store *data* as a new generation; see `adopt`."""
+        """Store *data* as a new generation; see `put_blob`."""
         self.check_write(bucket, name, asked)
         return self.put_blob(bucket, name, self.stage(data), body, asked)
 
     def stage(self, *data: bytes) -> str:
-        """Keep bytes in a new blob, for `adopt`. Needs no lock: nobody else knows the blob."""
+        """Store bytes in a new blob for `put_blob`; needs no lock, since no other caller knows the blob."""
         blob = uuid.uuid4().hex
         self.extend(blob, *data)
         return blob
 
     def extend(self, blob: str, *data: bytes) -> int:
-        """Add bytes to a blob that is no object's yet, and to its checksums; return its size."""
+        """Append bytes to a blob that belongs to no object yet, and to its checksums; return its size."""
         sums = (
             self._sums.setdefault(blob, Checksums()) if not self._blobs.size(blob) else self._sums.get(blob)
         )
@@ -118,7 +118,7 @@ class Objects:
         return self._blobs.append(blob, *data)
 
     def discard(self, blob: str) -> None:
-        """Drop a blob that has become no object."""
+        """Remove a blob that did not become an object."""
         self._sums.pop(blob, None)
         self._blobs.remove(blob)
 
@@ -136,9 +136,8 @@ class Objects:
         """
         Make a finished blob the newest generation of an object; a refused blob is removed.
 
-        *components* is how many parts a composed object has; such an object has no MD5. *sums* are its
-        crc32c and MD5 where they are known.
-        Raises 412 when *asked* does not hold, 400 when a checksum given in *body* is not the data's.
+        *components* is the number of parts of a composed object, which has no MD5. *sums* are its crc32c and
+        MD5 if known. Raise 412 if *asked* does not hold, 400 if a checksum in *body* does not match.
         """
         try:
             check_object_name(name)
@@ -146,7 +145,8 @@ class Objects:
             wanted = without_nulls(body)
             crc32c, md5 = sums or self.sum_up(blob)
             _check_sums(wanted, crc32c, md5)
-            # Once more: a resumable upload was checked when it began, and the object may have changed since.
+            # Checked again: a resumable upload was checked at its start, and the object may have changed
+            # since.
             self.check_write(bucket, name, asked)
         except StorageError:
             self.discard(blob)
@@ -170,7 +170,7 @@ class Objects:
         )
 
     def sum_up(self, blob: str) -> tuple[str, str]:
-        """Return the checksums of a blob; what came before a restart, or in parts, is read once more for it."""
+        """Return the checksums of a blob; one from before a restart, or in parts, is read for it."""
         known = self._sums.get(blob)
         if known is None or known.size != self._blobs.size(blob):
             known = Checksums()
@@ -180,7 +180,7 @@ class Objects:
         return known.shown()
 
     def check_rate(self, bucket: str, name: str) -> None:
-        """Raise 429 when the object has just been changed."""
+        """Raise 429 if the object was changed less than *interval* ago."""
         since = self._clock.monotonic() - self._changed.get((bucket, name), float("-inf"))
         if since < self._interval:
             raise known("rate of one object", bucket=bucket, object=name)
@@ -193,7 +193,7 @@ class Objects:
         self._changed[bucket, name] = now
 
     def patch(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> StoredObject:
-        """Merge *body* into the object's fields: a new metageneration of the same generation."""
+        """Merge *body* into the object's fields, as a new metageneration of the same generation."""
         held = self.get(bucket, name)
         self.check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
@@ -207,7 +207,7 @@ class Objects:
         self, bucket: str, name: str, generation: int | None, asked: Preconditions, *, at_once: bool = False
     ) -> None:
         """
-        Delete the object; the record goes first, so that a kill leaves no record without bytes.
+        Delete the object; the record first, so that a kill leaves no record without bytes.
 
         *at_once*: its rate is not checked.
         """
@@ -230,14 +230,14 @@ class Objects:
             raise invalid(f"The number of source components provided ({len(sources)}) must be 1 to 32.")
         parts = [self._source(source) for source in sources]
         components = sum(part.components or 1 for part in parts)
-        # gcloud sends the first component's whole resource along, with checksums that are not the result's.
+        # gcloud sends the first component's whole resource, whose checksums are not the result's.
         fields = _settable(without_nulls(body))
         return self._joined(parts, bucket, name, fields, asked, components=components)
 
     def copy(
         self, source: Source, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions
     ) -> StoredObject:
-        """Copy an object; fields given in *body* replace those of the source."""
+        """Copy an object; fields in *body* replace those of the source."""
         part = self._source(source)
         fields = {**part.fields, **_settable(without_nulls(body))}
         return self._joined([part], bucket, name, fields, asked, components=part.components)
@@ -261,7 +261,7 @@ class Objects:
         *,
         components: int | None,
     ) -> StoredObject:
-        """Make a new object of the bytes of *parts*; its checksums follow from theirs."""
+        """Make a new object from the bytes of *parts*; its checksums are computed from theirs."""
         self.check_write(bucket, name, asked)
         blob = uuid.uuid4().hex
         self._blobs.join(blob, [part.blob for part in parts])
@@ -269,8 +269,8 @@ class Objects:
         return self.put_blob(bucket, name, blob, body, asked, components=components, sums=sums)
 
     def _keep(self, newer: StoredObject) -> StoredObject:
-        """Save the record, which is the moment that the object changes, then drop the bytes it replaces."""
-        # A kill before this line leaves the old object, a kill after it the new one and an orphaned blob.
+        """Save the record, which is the moment of the change, then remove the bytes it replaces."""
+        # A kill before this line leaves the old object; after it the new one, and an orphaned blob.
         self._blobs.save("object", f"{newer.bucket}/{newer.name}", newer.as_record())
         self._change(newer.bucket, newer.name)
         held = self._objects.setdefault(newer.bucket, {}).get(newer.name)
@@ -299,7 +299,7 @@ def _check_sums(wanted: Fields, crc32c: str, md5: str | None) -> None:
 
 
 class Checksums:
-    """Compute both checksums of bytes that come piece by piece."""
+    """Computes both checksums of bytes that arrive in pieces."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -307,13 +307,13 @@ class Checksums:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def update(self, piece: bytes) -> None:
-        """Count a piece in."""
+        """Add a piece."""
         self.size += len(piece)
         self._crc.update(piece)
         self._md5.update(piece)
 
     def shown(self) -> tuple[str, str]:
-        """Return crc32c and MD5 as the API shows them."""
+        """Return crc32c and MD5 in the API's form."""
         return base64.b64encode(self._crc.digest()).decode(), base64.b64encode(self._md5.digest()).decode()
 
 
@@ -321,11 +321,12 @@ _ZEROS = bytes(BLOCK)
 
 
 def combined(parts: Sequence[StoredObject]) -> str:
-    """Return the crc32c of the bytes of all *parts* together, which are not read for it."""
+    """Return the crc32c of all *parts* joined, without reading them."""
     total = 0
     for part in parts:
         own = int.from_bytes(base64.b64decode(part.crc32c), "big")
-        # A CRC is linear: the one before, moved over as many zeros as the part has bytes, added to the part's.
+        # A CRC is linear: extend the previous one by as many zero bytes as the part has, then add the part's
+        # own.
         total = _past_zeros(total, part.size) ^ _past_zeros(0, part.size) ^ own
     return base64.b64encode(total.to_bytes(4, "big")).decode()
 

@@ -1,32 +1,32 @@
-"""What Cloud Storage answers when it refuses, with the texts of data/error_messages.csv."""
+"""Build the refusals of Cloud Storage, with the texts of data/error_messages.csv."""
 
 from orchestrator.emulator.state.api_errors import ApiError, cases, fill
 
 
 class StorageError(ApiError):
-    """Refuse a request to Cloud Storage; *reason* is the one of the JSON API."""
+    """An error of Cloud Storage; *reason* is that of the JSON API."""
 
 
 def known(case: str, **values: str) -> StorageError:
-    """Build the error of one row of the table; raise KeyError for a case that it does not have."""
+    """Return the error of one row of the table. Raise KeyError for an unknown case."""
     row = cases()["storage v1", case]
     return StorageError(row.http_status, row.reason, fill(row.message, values))
 
 
 def invalid(message: str) -> StorageError:
-    """Build a 400; the wording is ours where Google's is unknown."""
+    """Return a 400; the wording is ours where Google's is unknown."""
     return StorageError(400, "invalid", message)
 
 
 def denied(email: str, permission: str, *, on: str) -> StorageError:
-    """Build the 403 for an account without a *permission* on a bucket or an object of it (*on*)."""
+    """Return the 403 for an account without a *permission* on a bucket or an object (*on*)."""
     error = known("no access", email=email)
     message = error.message.replace("storage.objects.list", permission).replace("bucket.", f"{on}.", 1)
     return StorageError(error.status, error.reason, message)
 
 
 def no_access(permission: str) -> StorageError:
-    """Build the 403 for a caller without credentials that touches somebody else's bucket."""
+    """Return the 403 for a caller without credentials on another owner's bucket."""
     error = known("no access", email="Anonymous caller")
     message = error.message.replace("storage.objects.list", permission)
     return StorageError(error.status, error.reason, message)

@@ -1,4 +1,4 @@
-"""The whole of Cloud Storage as one value: what a daemon or a simulation constructs."""
+"""Combine all of Cloud Storage in one object, for the daemon or a simulation."""
 
 import threading
 from collections.abc import Collection
@@ -12,12 +12,12 @@ from orchestrator.emulator.state.storage.uploads import Uploads
 
 class Storage:
     """
-    Hold buckets, objects and uploads over one backend.
+    Buckets, objects and uploads over one backend.
 
-    *taken_names* are bucket names that somebody else owns, *object_interval* the seconds that lie between
-    two changes of one object (0: none), *policy_delay* those until a changed IAM policy counts. Whoever
-    serves several requests at a time holds *lock* around each; the wire layer does. Blobs that no record
-    names are leftovers of a killed process, and are removed at the start.
+    *taken_names* are bucket names of other owners, *object_interval* the minimum seconds between two changes
+    of one object (0: none), *policy_delay* those until a changed IAM policy applies. Parallel callers hold
+    *lock* around each request; the HTTP layer does. Blobs that no record names were left by a killed process,
+    and are removed at the start.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Storage:
         self.uploads = Uploads(clock, backend, self.objects)
         held = self.objects.all()
         self._generation = max((one.generation for one in held), default=0)
-        # A killed process leaves bytes without a record: they are nobody's, and would stay for ever.
+        # Bytes without a record were left by a killed process and would stay forever.
         for orphan in {*backend.blobs()} - {one.blob for one in held} - {*self.uploads.ids()}:
             backend.remove(orphan)
 
     def _next_generation(self) -> int:
-        """Return a number larger than any before: microseconds, as the real ones look."""
+        """Return a number larger than any before, in microseconds like real generations."""
         self._generation = max(self._generation + 1, int(self.clock.now() * 1_000_000))
         return self._generation

@@ -1,4 +1,4 @@
-"""Buckets, objects and preconditions as values, and the merge that PATCH means."""
+"""Define buckets, objects and preconditions as values, and PATCH's merge."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MULTI_REGIONS = ("ASIA", "EU", "US")
 @dataclass(frozen=True)
 class Bucket:
     """
-    One bucket. *fields* are the parts a client may set (labels, lifecycle, softDeletePolicy and so on).
+    One bucket; *fields* are those that a client may set (labels, lifecycle, softDeletePolicy, ...).
 
-    *policies* are those of before, each with the time `since` which it was set; the newest last.
+    *policies* are the former ones, each with the time `since` which it was set; the newest last.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Bucket:
 @dataclass(frozen=True)
 class StoredObject:
     """
-    One live object. *fields* are the parts a client may set (contentType, metadata and so on).
+    One live object; *fields* are those that a client may set (contentType, metadata, ...).
 
-    *md5* is None for a composed object; *blob* names its bytes in the backend; times are seconds.
+    *md5* is None for a composed object; *blob* names its bytes in the backend; times are in seconds.
     """
 
     bucket: str
@@ -72,13 +72,13 @@ def etag(*numbers: int) -> str:
 
 
 def rfc3339(seconds: float) -> str:
-    """Return a time of the API, in UTC with milliseconds."""
+    """Return a time in the API's form, UTC with milliseconds."""
     text = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 def without_nulls(body: Mapping[str, Any]) -> Fields:
-    """Drop explicit nulls, which clients send for "not given"."""
+    """Remove explicit nulls, which clients send for "not given"."""
     return {k: without_nulls(v) if isinstance(v, dict) else v for k, v in body.items() if v is not None}
 
 
@@ -96,7 +96,7 @@ def merged(old: Mapping[str, Any], patch: Mapping[str, Any]) -> Fields:
 
 @dataclass(frozen=True)
 class Preconditions:
-    """What must hold for a request; None means "not asked". A generation of 0 means "must not exist"."""
+    """A request's preconditions; None means "not given", generation 0 means "must not exist"."""
 
     generation: int | None = None
     generation_not: int | None = None
@@ -104,12 +104,12 @@ class Preconditions:
     metageneration_not: int | None = None
 
     def check_write(self, generation: int, metageneration: int) -> None:
-        """Raise 412 when a condition fails; both numbers are 0 for what does not exist."""
+        """Raise 412 if a condition fails; both numbers are 0 for an object that does not exist."""
         if not self._holds(generation, metageneration) or not self._changed(generation, metageneration):
             raise known("precondition")
 
     def check_read(self, generation: int, metageneration: int) -> None:
-        """Raise 412 when a match fails, and 304 when what was seen has not changed."""
+        """Raise 412 if a match fails, 304 if the object has not changed."""
         if not self._holds(generation, metageneration):
             raise known("precondition")
         if not self._changed(generation, metageneration):
@@ -124,7 +124,7 @@ class Preconditions:
 
 def check_bucket_name(name: object) -> str:
     """
-    Return the name; raise 400 unless it has 3-63 of [a-z0-9._-] and no "goog" prefix or "google".
+    Return the name. Raise 400 unless it has 3-63 of [a-z0-9._-] and no "goog" prefix or "google".
 
     The rules are from memory of the public documentation (docs/facts.md 3.2).
     """
@@ -136,7 +136,7 @@ def check_bucket_name(name: object) -> str:
 
 
 def check_object_name(name: object) -> str:
-    """Return the name; raise 400 unless it has 1-1024 bytes of UTF-8 and no line break."""
+    """Return the name. Raise 400 unless it has 1-1024 bytes of UTF-8 and no line break."""
     if not isinstance(name, str) or not name:
         raise StorageError(400, "required", "Required parameter: name")
     try:
@@ -149,7 +149,7 @@ def check_object_name(name: object) -> str:
 
 
 def check_location(location: object) -> str:
-    """Return the location in upper case, US when none is given; raise 400 when it cannot be one."""
+    """Return the location in upper case, by default US. Raise 400 if it cannot be one."""
     text = str(location or "US").upper()
     if not _LOCATION.fullmatch(text):
         raise invalid(f"The specified location constraint is not valid: {text}")

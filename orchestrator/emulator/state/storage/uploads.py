@@ -1,4 +1,4 @@
-"""Resumable uploads: bytes arrive in chunks, the session outlives a restart."""
+"""Store resumable uploads: bytes arrive in chunks, and sessions survive a restart."""
 
 import threading
 import uuid
@@ -12,12 +12,12 @@ from orchestrator.emulator.state.storage.objects import Checksums, Objects
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.stored import Preconditions, StoredObject
 
-_SESSION_SECONDS = 7 * 24 * 3600.0  # a session URL is good for one week
+_SESSION_SECONDS = 7 * 24 * 3600.0  # a session URL is valid for one week
 
 
 @dataclass(frozen=True)
 class Session:
-    """One resumable upload; its blob has the session's *id*. *done* is the record of the object it made."""
+    """One resumable upload, whose blob has the session's *id*; *done* is the record of the object it made."""
 
     id: str
     bucket: str
@@ -36,7 +36,7 @@ class Uploads:
         self._sessions: dict[str, Session] = {}
         self._parts: dict[str, set[int]] = {}
         self._busy: dict[str, threading.Lock] = {}
-        # A process killed between object and session record left a session that looks open.
+        # A process killed between writing the object and the session left a session that looks open.
         made = {held.blob: held.as_record() for held in objects.all()}
         for record in blobs.records("upload"):
             session = Session(**{**record, "asked": Preconditions(**record["asked"])})
@@ -46,7 +46,7 @@ class Uploads:
         return list(self._sessions)
 
     def start(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> Session:
-        """Open a session; raise 412 at once when *asked* cannot hold."""
+        """Start a session. Raise 412 if *asked* already fails."""
         self._objects.check_write(bucket, name, asked)
         self._drop_old()
         session = Session(uuid.uuid4().hex, bucket, name, dict(body), asked, self._clock.now())
@@ -54,18 +54,18 @@ class Uploads:
         return session
 
     def busy(self, session_id: str) -> threading.Lock:
-        """Return the lock for whoever moves bytes of one upload; that of the storage is taken inside it."""
+        """Return the lock for transferring bytes of one upload; take the storage's lock inside it."""
         return self._busy.setdefault(session_id, threading.Lock())
 
     def received(self, session_id: str) -> int:
-        """Return how many bytes are kept; raise 404 for an unknown session."""
+        """Return the number of bytes stored. Raise 404 for an unknown session."""
         return self._blobs.size(self._session(session_id).id)
 
     def append(self, session_id: str, start: int, *data: bytes) -> int:
         """
-        Add a chunk that begins at byte *start*; what is already there is skipped. Return the bytes kept.
+        Append a chunk that starts at byte *start*, skipping bytes already stored. Return the bytes stored.
 
-        A chunk beyond the end is not taken: the answer tells the client where to go on.
+        A chunk beyond the end is ignored: the answer tells the client where to continue.
         """
         held = self.received(session_id)
         if start > held or start + sum(map(len, data)) <= held:
@@ -76,11 +76,9 @@ class Uploads:
 
     def keep_part(self, session_id: str, part: int, *data: bytes) -> Checksums:
         """
-        Keep a part of an upload that is made of numbered ones, in place of an earlier one of that number.
+        Store a numbered part of an upload, replacing an earlier one of that number. Return its checksums.
 
-        Return its checksums.
-
-        Parts do not outlive a restart: their upload is begun anew then.
+        Parts do not survive a restart; the upload must then start over.
         """
         blob = self._part(self._session(session_id).id, part)
         if part in self._parts.setdefault(session_id, set()):
@@ -93,7 +91,11 @@ class Uploads:
         return sums
 
     def join(self, session_id: str, parts: Sequence[int]) -> int:
-        """Make the session's bytes of its *parts*, in this order; return how many. Raises 400 for a missing one."""
+        """
+        Make the session's bytes from its *parts*, in order; return their number.
+
+        Raise 400 for a missing part.
+        """
         session = self._session(session_id)
         if session.done:
             return int(session.done["size"])
@@ -114,9 +116,9 @@ class Uploads:
 
     def finish(self, session_id: str, total: int, sums: Mapping[str, str]) -> StoredObject:
         """
-        Make the object from *total* bytes; a finished session gives its object again.
+        Make the object from *total* bytes; a finished session returns its object again.
 
-        *sums* are checksums that the last request carried. Raises 400 when bytes are missing.
+        *sums* are checksums from the last request. Raise 400 if bytes are missing.
         """
         session = self._session(session_id)
         if session.done:
@@ -124,7 +126,7 @@ class Uploads:
         held = self._blobs.size(session_id) or self._objects.extend(session_id, b"")
         if held != total:
             raise invalid(f"The upload has {held} bytes where {total} were announced.")
-        # Refused for its rate, an upload can be ended later: its bytes stay.
+        # Before finishing: after a 429 the upload can be finished later, with its bytes intact.
         self._objects.check_rate(session.bucket, session.name)
         body = {**session.body, **sums}
         if any(session.body.get(name, given) != given for name, given in sums.items()):
@@ -138,12 +140,12 @@ class Uploads:
         return made
 
     def finished(self, session_id: str) -> StoredObject | None:
-        """Return the object as the session made it, or None while it is open."""
+        """Return the object as the session made it, None while it is open."""
         session = self._session(session_id)
         return StoredObject(**session.done) if session.done else None
 
     def cancel(self, session_id: str) -> None:
-        """Close the session and drop its bytes; a finished one keeps its object."""
+        """Close the session and remove its bytes; a finished one keeps its object."""
         session = self._session(session_id)
         self._forget(session_id)
         self._drop_parts(session_id)
