@@ -1,4 +1,4 @@
-"""What must hold in a cloud at every moment, whoever does what: I1, I2, I3 and I5 as far as a moment shows them."""
+"""Check the invariants I1, I2, I3 and I5 of tests/simulation/invariants.py at every moment."""
 
 from collections import Counter, defaultdict
 
@@ -7,18 +7,18 @@ from tests.simulation import invariants
 from tests.simulation.invariants import Live
 
 DOUBLE_SECONDS = 120.0
-"""Seconds for which an older node may stand beside the newest while its deletion is requested again."""
+"""Seconds that an older node may exist beside the newest while its deletion is requested again."""
 
 
 class Checks:
-    """Look whenever time passes; `verdict` holds what was wrong, in words."""
+    """Checks after every advance of the clock; `verdict` holds the violations as texts."""
 
     def __init__(self, cloud):
         self.cloud, self.verdict, self.double_for = cloud, [], defaultdict(float)
         self.newest, self.most_in_use, self._since = {}, Counter(), cloud.clock.monotonic()
 
     def look(self):
-        """Checks this moment."""
+        """Check the invariants now."""
         now = self.cloud.clock.monotonic()
         spent, self._since = now - self._since, now
         for name in {live.labels.get(names.DEPLOYMENT_LABEL, "") for live in self.live()}:
@@ -37,12 +37,12 @@ class Checks:
         self.newest[bucket] = newest
 
     def blame(self, problem):
-        """Note what is wrong; nothing when *problem* is empty."""
+        """Record a violation; nothing if *problem* is ""."""
         if problem and problem not in self.verdict:
             self.verdict.append(problem)
 
     def live(self, name=""):
-        """Return all machines that exist, with their labels; of one deployment with *name*."""
+        """Return all existing machines with their labels; only those of deployment *name* if given."""
         self.cloud.model.tick()
         state = self.cloud.model.kernel.state
         found = [Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in state.nodes.values()]
@@ -50,15 +50,15 @@ class Checks:
         return [one for one in found if one.name.startswith(name)]
 
     def findable(self, name, zones):
-        """Blame for machines of a deployment that a sweep of *zones* would not find (I1)."""
+        """Record machines of a deployment that a sweep of *zones* would not find (I1)."""
         self.blame(invariants.i1_findable(self.live(f"{name}-"), name, zones))
 
     def gone(self, name):
-        """Blame for machines that are there although `down` ended well (I1)."""
+        """Record machines that exist although `down` succeeded (I1)."""
         self.blame(invariants.i1_gone(self.live(f"{name}-")))
 
     def retries(self):
-        """Blame for too many asks of one kind within the last hour (I5)."""
+        """Record too many create requests of one kind within the last hour (I5)."""
         now, starts = self.cloud.clock.monotonic(), len(self.cloud.processes)
         for method in ("tpu.nodes.create", "compute.instances.insert"):
             self.blame(invariants.i5_bounded(self.cloud.asked(method), now, starts))

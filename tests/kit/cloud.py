@@ -1,8 +1,8 @@
 """
-One cloud on a virtual clock, the machines in it, and the computers of those who use it.
+Provide one cloud on a virtual clock, its machines, and the computers of its users.
 
-Everything of tpuctl is real, from the words on the command line down to the official clients. Stood in for
-are the time, the network between clients and cloud, and the machines with the way to them.
+All of tpuctl is real, from the command line to the official clients. Replaced are the time, the network
+between clients and cloud, and the machines with the connections to them.
 """
 
 import re
@@ -33,14 +33,14 @@ from tests.quick_clients import QUICK
 
 _NAME = re.compile(rb'"name": "([^"]+)"')
 STRIDE = 10.0
-"""Seconds after which the others have their turn while a command waits."""
+"""Seconds between two turns of the other actors while a command waits."""
 OWN_NOTES = ".tpuctl/"
-"""Where in the bucket tpuctl keeps what it remembers."""
+"""Prefix of tpuctl's own objects in the bucket."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """Remember one mutating call: when, which method, about what, and the status of its answer."""
+    """One mutating call: its time, method, resource, and the status of its answer."""
 
     at: float
     method: str
@@ -49,7 +49,7 @@ class Call:
 
 
 class Cloud:
-    """Hold the cloud, its clock, and the commands that run: *acting* has the innermost one last."""
+    """The cloud, its clock, and the running commands: in *acting* the innermost one is last."""
 
     current = None
 
@@ -67,22 +67,22 @@ class Cloud:
         self.checks = Checks(self)
         self.witness = Witness()
 
-    # What is there, as only a god sees it.
+    # The cloud's true state, independent of any client.
 
     def nodes(self, name=""):
-        """Return the states of the nodes whose name begins with *name*, by their names."""
+        """Return the states, by name, of the nodes whose name starts with *name*."""
         self.model.tick()
         found = self.model.kernel.state.nodes.values()
         return {n.name: n.state.name for n in found if n.name.startswith(name)}
 
     def vms(self, name=""):
-        """Return the states of the VMs whose name begins with *name*, by their names."""
+        """Return the states, by name, of the VMs whose name starts with *name*."""
         self.model.tick()
         found = self.model.kernel.state.instances.values()
         return {v.name: v.status.value for v in found if v.name.startswith(name)}
 
     def in_use(self, name=""):
-        """Return the names of the nodes that work or will: neither taken away nor being deleted."""
+        """Return the names of nodes that work or will: neither preempted nor being deleted."""
         return [n for n, state in self.nodes(name).items() if state in {"CREATING", "READY"}]
 
     def buckets(self):
@@ -94,27 +94,27 @@ class Cloud:
         return sorted(o.name for o in self.storage.objects.all() if o.name.startswith(prefix))
 
     def put_object(self, name, data):
-        """Write an object into the bucket behind everybody's back."""
+        """Write an object into the bucket without any client."""
         with self.storage.lock:
             self.storage.objects.insert(self.buckets()[0], name, data, {}, Preconditions())
 
     def mutations(self):
-        """Return (method, name) of each call so far that changed the cloud; our own notes do not count."""
+        """Return (method, name) of each call that changed the cloud, except for tpuctl's own objects."""
         return [(c.method, c.name) for c in self.log if c.status < 400 and not c.name.startswith(OWN_NOTES)]
 
     def asked(self, method):
-        """Return when a mutating method was called, however that ended."""
+        """Return the times of all calls of a mutating method, successful or not."""
         return [call.at for call in self.log if call.method == method]
 
-    # What happens behind everybody's back.
+    # Events without a client.
 
     def wait(self, seconds):
-        """Let time pass in which nobody types anything."""
+        """Advance the time while no command runs."""
         self.clock.wait(seconds)
         self.passing()
 
     def later(self, seconds, event):
-        """Plan *event* (a function) for *seconds* from now."""
+        """Call *event* in *seconds* from now."""
         self.plans.append((self.clock.monotonic() + seconds, event))
 
     def change(self, **settings):
@@ -122,7 +122,7 @@ class Cloud:
         self.model.kernel.settings = replace(self.model.kernel.settings, **settings)
 
     def passing(self):
-        """Give everybody but the command that waits their turn."""
+        """Give every actor but the waiting command its turn."""
         self.model.tick()
         now = self.clock.monotonic()
         due = [event for at, event in self.plans if at <= now]
@@ -139,7 +139,7 @@ class Cloud:
             self.acting[-1].tick()
 
     def _renew(self, process):
-        """Keep the lease of a command that waits, as its thread does; one that stands still keeps nothing."""
+        """Renew the lease of a waiting command, as its thread does, unless the command is suspended."""
         if not process.leases or process.frozen or process.dead:
             return
         self.acting.append(process)
@@ -153,7 +153,7 @@ class Cloud:
     # The network.
 
     def answer(self, request, limit):
-        """Carry one request of the command that runs now, if it is alive and has a network."""
+        """Carry one request of the running command, if it is alive and has a network."""
         if not self.acting:
             return self._dispatched(request)
         process = self.acting[-1]
@@ -169,16 +169,16 @@ class Cloud:
         response = self.distort(method, self._dispatched(request))
         self.log.append(Call(self.clock.monotonic(), method, name, response.status))
         if method == "storage.buckets.delete" and response.status < 400:
-            self.checks.newest.pop(name, None)  # The owner wanted it so.
+            self.checks.newest.pop(name, None)  # Its user deleted it, so it is not missing.
         process.after_call(f"{method} {name}")
         return response
 
     def _dispatched(self, request):
-        """Answer a request; what it and its answer say is held against Google's discovery documents."""
+        """Answer a request; compare it and its answer with Google's discovery documents."""
         return self.witness.look(request, self.inside.answer(request))
 
     def _called(self, request):
-        """Return the method of a request, and the name of what it is about."""
+        """Return the method of a request, and the name of its resource."""
         found = self.router.find(request)
         method, parts = ("batch", {}) if found is None else (found[0].__name__, found[1])
         inside = _NAME.search(request.body[:400])
@@ -188,7 +188,7 @@ class Cloud:
 
     @contextmanager
     def open(self):
-        """Be the cloud of this Python process."""
+        """Be the cloud of this Python process while the block runs."""
         Cloud.current = WIRE.cloud = self
         with ExitStack() as stack:
             stack.enter_context(one_after_the_other())
@@ -216,38 +216,38 @@ class Cloud:
         return made
 
     def _file_lock(self, *words, **options):
-        """Note whose it is: the system frees the locks of a process that is killed, Python does not."""
+        """Record the owner of a file lock: the system frees the locks of a killed process, Python does not."""
         made = FileLock(*words, **options)
         self.acting[-1].locks.append(made)
         return made
 
     def _process_ended(self, other):
-        """Say whether a holder was a command of this very computer that has ended or was killed."""
+        """Return whether a holder was a command of this computer that has ended or was killed."""
         mine = [p for p in self.processes if p.user.state == self.acting[-1].user.state and p.over]
         return any(other.id in process.holders for process in mine)
 
 
 @contextmanager
 def renewing(lease):
-    """Stand in for the thread that renews the lease: it has its turn when the command waits."""
+    """Replace the thread that renews the lease: it gets its turn when the command waits."""
     process = Cloud.current.acting[-1]
     process.leases.append(lease)
     try:
         yield
     finally:
         process.leases.remove(lease)
-        # The passes of a watch of many are left where they stood, and closed after the kill.
+        # After a kill, the passes of `watch --all` are left suspended, and closed only then.
         if not process.dead:
             lease.release()
 
 
 def opened(settings, spec, remote, **_):
-    """Open the cloud of the test instead of Google's."""
+    """Return the test's cloud instead of Google's."""
     return wired_cloud(spec, remote, lists=settings.lists)
 
 
 class CloudClock(VirtualClock):
-    """The one true time. While one waits, the others have their turn every few seconds."""
+    """The true time; while one actor waits, the others get their turn every STRIDE seconds."""
 
     def __init__(self, cloud):
         super().__init__()
@@ -261,7 +261,7 @@ class CloudClock(VirtualClock):
 
 
 class UserClock:
-    """The clock of the computer whose command runs; its time of day may be wrong."""
+    """The clock of the running command's computer, whose time of day may be wrong."""
 
     def __init__(self, cloud):
         self._user, self._clock = cloud.acting[-1].user, cloud.clock

@@ -1,8 +1,8 @@
 """
-The nodes of a fleet: slurmd, and the tasks that it starts, by the agent's own rules of claim, fence and mark.
+Provide the nodes of a fleet: slurmd, and tasks that follow the agent's own rules of claim, fence and mark.
 
-A task's own work is stood in for: steps go by in virtual time, and what is saved is committed as the agent
-commits it. `agent/task.py` and `agent/gang.py` are real, over a transport without a network.
+A task's work is replaced: steps pass in virtual time, and saves are committed as the agent does.
+`agent/task.py` and `agent/gang.py` are real, over a transport without a network.
 """
 
 import hashlib
@@ -27,26 +27,26 @@ from tests.kit.slurm import SlurmModel
 
 STEP_SECONDS, SAVE_SECONDS, SETUP_SECONDS = 10.0, 120.0, 20.0
 LEAVES = 25.0
-"""Seconds that a task which is asked to end takes for its last save."""
+"""Seconds that a task needs for its last save when it is asked to end."""
 ADDRESS = "head/address"
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 _LINE = re.compile(r"^(TPUCTL_\w+)=(.*)$", re.MULTILINE)
 
 
 class Book:
-    """Judge what tasks do: *verdict* has what was wrong, in words."""
+    """Checks what tasks do; *verdict* holds the violations as texts."""
 
     def __init__(self):
         self.verdict, self.newest, self.claims = [], {}, {}
         self.commits = self.starts = self.fenced = 0
 
     def blame(self, problem):
-        """Note what is wrong; nothing when *problem* is empty."""
+        """Record a violation; nothing if *problem* is ""."""
         if problem and problem not in self.verdict:
             self.verdict.append(problem)
 
     def begun(self, job, number, incarnation, ended):
-        """A task has claimed: a number that nobody had before, and not after its end."""
+        """Record a claim: its number must be new, and the task must not have ended."""
         self.starts += 1
         held = self.claims.setdefault((job, number), set())
         if incarnation in held:
@@ -56,7 +56,7 @@ class Book:
         held.add(incarnation)
 
     def committed(self, job, number, incarnation, step):
-        """A start has committed: none may be newer, and the newest step never goes back."""
+        """Record a commit: no newer start may exist, and the newest step never decreases."""
         self.commits += 1
         key = job, number
         if max(self.claims.get(key, {0})) > incarnation:
@@ -69,7 +69,7 @@ class Book:
 
 
 class Run:
-    """One start of a task on a machine, from the claim to the status for Slurm."""
+    """One start of a task on a machine, from the claim to the exit status for Slurm."""
 
     def __init__(self, slurmd, task):
         self.slurmd, self.task, self.fleet = slurmd, task, slurmd.fleet
@@ -80,7 +80,7 @@ class Run:
         self.environ |= {"SLURMD_NODENAME": slurmd.name, "STORAGE_EMULATOR_HOST": "http://storage"}
 
     def look(self):
-        """Go on up to now; return the status with which it has ended, None while it runs."""
+        """Advance to the present; return the exit status, None while it runs."""
         now = self.fleet.now()
         if self.begun is None:
             return self._begin() if now - self.since >= SETUP_SECONDS else None
@@ -97,7 +97,7 @@ class Run:
         return None
 
     def ask_to_end(self):
-        """Ask it to save and leave, as Slurm does before it kills."""
+        """Ask it to save and end, as Slurm does before it kills."""
         self.leaves_at = min(self.leaves_at, self.fleet.now() + LEAVES)
 
     def _begin(self):
@@ -115,7 +115,11 @@ class Run:
         return None
 
     def _commit(self, step):
-        """Commit as the agent does; return whether it may go on. Without the bucket it goes on, and saves later."""
+        """
+        Commit as the agent does; return whether it may continue.
+
+        Without the bucket it continues, and saves later.
+        """
 
         def commit():
             if self.gang.newer_incarnation() is not None:
@@ -139,14 +143,14 @@ class Run:
         if not self._commit(step):
             return agent_task.AGAIN
         if self.again:
-            return None  # It tries again until the bucket answers.
+            return None  # Retries until the bucket answers.
         self.begun.settings.layout.status.parent.mkdir(parents=True, exist_ok=True)
         self.begun.settings.layout.status.write_text(json.dumps({"phase": "done"}))
         return self.fleet.calling(self.slurmd, lambda: agent_task.finish(self.begun))
 
 
 class Slurmd:
-    """Be slurmd on one machine, and what it has started."""
+    """slurmd on one machine, and the tasks that it has started."""
 
     def __init__(self, fleet, worker):
         self.fleet, self.worker, self.id = fleet, worker, worker.id
@@ -172,7 +176,7 @@ class Slurmd:
         return any(run.task.id == task.id for run in self.runs_here)
 
     def start(self, task):
-        """Start a task; who was left from before is ended first, as the agent does."""
+        """Start a task after ending the previous one, as the agent does."""
         self.runs_here = [Run(self, task)]
 
     def stop(self, task, why):
@@ -185,7 +189,7 @@ class Slurmd:
             run.ask_to_end()
 
     def look(self):
-        """Register with the controller that the job's settings name, and let tasks go on."""
+        """Register with the controller in the job's settings, and advance the tasks."""
         if not self.answers():
             return
         controller = self.fleet.controller_of(self.worker)
@@ -204,7 +208,7 @@ class Slurmd:
 
 
 class FleetMachines:
-    """All controllers and nodes of a cloud, and what can be read of tasks in its buckets."""
+    """All controllers and nodes of a cloud, and the tasks' objects in its buckets."""
 
     def __init__(self, cloud, machines):
         self.cloud, self.machines = cloud, machines
@@ -215,10 +219,8 @@ class FleetMachines:
     def now(self):
         return self.cloud.clock.now()
 
-    # The machines.
-
     def run(self, machine_id, text):
-        """Run slurm.sh on a VM; on a new disk `head` begins with the copy of the state that the bucket holds."""
+        """Run slurm.sh on a VM; on a new disk, `head` loads the state's copy from the bucket."""
         model = self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock))
         worker = self.machines.workers[machine_id]
         fresh, bucket = text == "head" and not model.ran, worker.env["TPUCTL_BUCKET"]
@@ -230,11 +232,11 @@ class FleetMachines:
         return said
 
     def put(self, machine_id, name, data):
-        """Write a file of slurm.sh's folder on a VM."""
+        """Write a file in slurm.sh's folder on a VM."""
         self.controllers.setdefault(machine_id, SlurmModel(self.cloud.clock)).files[name] = data.decode()
 
     def controller_of(self, worker):
-        """Return the controller that runs at the address in the bucket, None without one."""
+        """Return the controller at the address in the bucket, None without one."""
         bucket = worker.env["TPUCTL_BUCKET"]
         held = self.cloud.storage.objects._objects.get(bucket, {}).get(ADDRESS)
         address = self.cloud.storage.objects.read(held).decode() if held is not None else ""
@@ -245,12 +247,12 @@ class FleetMachines:
         return found if found is not None and found.ran else None
 
     def gone(self, machine_id):
-        """Let a machine's disk be destroyed."""
+        """Destroy a machine's disk."""
         self.controllers.pop(machine_id, None)
         self.slurmds.pop(machine_id, None)
 
     def look(self):
-        """Let every node go on up to now, then the controllers look."""
+        """Advance every node to the present, then every controller."""
         for worker in self.machines.workers.values():
             known = self.slurmds.get(worker.id)
             if (
@@ -265,8 +267,6 @@ class FleetMachines:
             if controller.ran and machine_id in self.machines.workers:
                 controller.schedule()
                 self.kept[self.machines.workers[machine_id].env["TPUCTL_BUCKET"]] = controller.state()
-
-    # The bucket, as machines see it.
 
     def calling(self, slurmd, make):
         """Make calls to the bucket as a machine."""
@@ -299,12 +299,12 @@ class FleetMachines:
         return {key[:2] for key in keys if key is not None}
 
     def marks(self, job, number):
-        """Return the marks of a task's end."""
+        """Return the end marks of a task."""
         return self.names(f"{JOBS}{job}/{ENDS}{number}.")
 
 
 def machine_io(fleet):
-    """Let agents speak to the cloud of the test, without a network, processes, or pauses in real time."""
+    """Connect agents to the test's cloud, without a network, processes, or real pauses."""
 
     def send(_, method, url, headers, *, body=None, **__):
         return fleet.send(method, url, headers, body)
@@ -328,7 +328,7 @@ def machine_io(fleet):
 
 
 def environment(script, number):
-    """Return the variables that a task's script sets for the agent, as bash reads them."""
+    """Return the variables that a task's script sets for the agent, as parsed by bash."""
     found = {"TPUCTL_TASK": str(number)}
     for name, value in _LINE.findall(script.replace("$SLURM_ARRAY_TASK_ID", str(number))):
         words = shlex.split(value)

@@ -1,7 +1,8 @@
 """
-A registry in this process, which speaks the OCI distribution API, and small images made of this computer's files.
+Provide an in-process registry for the OCI distribution API, and small images.
 
-An image has bash and a few programs, their libraries, no Python, and the file /etc/image-only.
+An image is made from this computer's files: bash and a few programs, their libraries, no Python, and the file
+/etc/image-only.
 """
 
 import base64
@@ -36,7 +37,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 @cache
 def why_no_containers() -> str:
-    """Return why containers cannot run here, empty when they can; asked in a process that has no threads."""
+    """Return why containers cannot run here, "" if they can; tried in a process without threads."""
     code = "from orchestrator.emulator.machines import namespaces; print(namespaces.refused())"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -48,12 +49,12 @@ needs_containers = pytest.mark.skipif(bool(why_no_containers()), reason=WHY)
 
 
 def sha256(data: bytes) -> str:
-    """Return a digest as registries write it."""
+    """Return a digest in the form of registries."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 class Registry(ThreadingHTTPServer):
-    """Serve images; with *password* only to who gives it, by way of a token as registries do."""
+    """Serves images; with *password* only to clients that send it, through a token as registries do."""
 
     daemon_threads = True
 
@@ -73,7 +74,7 @@ class Registry(ThreadingHTTPServer):
     def push(
         self, repository: str, tag: str, layers: list[bytes], *, index: bool = True, **config: object
     ) -> str:
-        """Store an image of these layers (compressed tars) and return the digest of its name."""
+        """Store an image with these layers (compressed tars); return its digest."""
         whole = {
             "architecture": architecture(), "os": "linux", "config": {"Env": ["COLOUR=of-the-image"]},
             "rootfs": {"type": "layers", "diff_ids": [sha256(one) for one in layers]}, **config,
@@ -100,7 +101,7 @@ class Registry(ThreadingHTTPServer):
         return sha256(body)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that were killed."""
+        """Ignore errors of clients that were killed."""
 
 
 class _Requests(BaseHTTPRequestHandler):
@@ -153,7 +154,7 @@ def registry(password: str = "") -> Iterator[Registry]:
 
 
 def layer(files: Mapping[str, bytes | Path], *, links: Mapping[str, str] | None = None) -> bytes:
-    """Return a compressed tar of files by name, all executable, and of links."""
+    """Return a compressed tar of links, and of files by name, all executable."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, target in (links or {}).items():
@@ -182,6 +183,6 @@ def programs() -> bytes:
 
 
 def small_image() -> list[bytes]:
-    """Return the layers of an image in which bash runs; the second takes a file of the first away."""
+    """Return the layers of an image with bash; the second layer removes a file of the first."""
     first = layer({"etc/image-only": b"made of layers\n", "etc/taken-away": b""})
     return [programs(), first, layer({"etc/.wh.taken-away": b""})]

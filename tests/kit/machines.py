@@ -1,7 +1,7 @@
 """
-The machines of a cloud: they boot, take the code, train, save and report; and the way to them over SSH.
+Provide a cloud's machines, which boot, take the code, train, save and report, and SSH to them.
 
-Which checkpoint is complete, what it is called and who is fenced is decided by the agent's own rules.
+The agent's own rules decide which checkpoint is complete, its name, and who is fenced.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _SETTING = re.compile(rf"^(TPUCTL_(?:{_NAMES})|FLEET_[A-Z]+)=(.*)$", re.MULTILIN
 
 @dataclass
 class Worker:
-    """One machine that can run the job: what job.env tells it, and how far it is."""
+    """One machine that can run the job: its job.env and its progress."""
 
     id: str
     env: dict
@@ -50,7 +50,7 @@ class Worker:
 
 
 class Machines(NoHosts):
-    """All machines of the cloud; *saves_nothing* and *reports_nothing* choose workers that do not."""
+    """All machines of the cloud; *saves_nothing* and *reports_nothing* select workers that do not."""
 
     def __init__(self, cloud):
         super().__init__()
@@ -60,13 +60,13 @@ class Machines(NoHosts):
         self.fleet = FleetMachines(cloud, self)
         self._parsed, self._complete = {}, {}
 
-    # What the cloud does with machines.
+    # Called by the cloud.
 
     def boot(self, machine):
         self.cloud.model.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY
         ends = machine.attributes.get("worker-network-endpoints", "x")
         index = int(machine.attributes.get("agent-worker-number") or 0)
-        # Without a script of ours it is a machine that somebody else has made.
+        # A machine without our script was made without tpuctl.
         env = settings_in(machine.attributes.get("startup-script", ""))
         worker = Worker(machine.id, env, index, len(ends.split(",")) if machine.kind == "tpu" else 1)
         self.workers[machine.id] = worker
@@ -81,10 +81,10 @@ class Machines(NoHosts):
     # What machines do by themselves.
 
     def report(self):
-        """Let every machine take code that has come, go on, save and report."""
+        """Let every machine install new code, advance, save and report."""
         now = self.cloud.clock.now()
         for worker in list(self.workers.values()):
-            # A VM begins when it is told over SSH which TPU it has.
+            # A VM starts the job when it gets the TPU's address over SSH.
             told = worker.env.get("TPUCTL_RUNS_JOB") == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
             waits = told and not worker.running
             code = f"{object_names.BUNDLES}{worker.env.get('TPUCTL_BUNDLE')}.tar.gz"
@@ -110,7 +110,7 @@ class Machines(NoHosts):
         worker.running, worker.env = False, {}
 
     def say(self, name, **words):
-        """Let the workers of a deployment report *words* from now on."""
+        """Make the workers of a deployment report *words* from now on."""
         for worker in self.workers.values():
             if worker.env.get("TPUCTL_DEPLOYMENT") == name and worker.running:
                 worker.said.update(words)
@@ -152,21 +152,19 @@ class Machines(NoHosts):
         self.put(worker, place, part.text().encode())
         worker.said["committed_step"] = step
 
-    # The bucket as machines use it.
-
     def put(self, worker, name, data):
-        """Write an object as a machine does; without the bucket nothing happens."""
+        """Write an object as a machine does; does nothing while the bucket is unreachable."""
         bucket, own = self._place(worker)
         if any(b.name == bucket for b in self.cloud.storage.buckets.list("local-project")):
             self.cloud.storage.objects.insert(bucket, own + name, data, {}, Preconditions())
 
     def read(self, worker, name):
-        """Return the object of that name in the worker's bucket, or None."""
+        """Return an object of the worker's bucket, None if it does not exist."""
         bucket, own = self._place(worker)
         return self.cloud.storage.objects._objects.get(bucket, {}).get(own + name)
 
     def _place(self, worker):
-        """Return the worker's bucket, and its own folder there."""
+        """Return the worker's bucket, and its folder there."""
         return worker.env["TPUCTL_BUCKET"], worker.env.get("TPUCTL_PREFIX", "")
 
     def _names(self, bucket, own, prefix):
@@ -174,7 +172,7 @@ class Machines(NoHosts):
         return [n[len(own) :] for n in held if n.startswith(own + prefix)]
 
     def complete(self, bucket, own=""):
-        """Return (step, incarnation) of the complete checkpoints in a bucket, or in the folder *own* of it."""
+        """Return (step, incarnation) of the complete checkpoints in a bucket, or in its folder *own*."""
         held = self.cloud.storage.objects._objects.get(bucket, {})
         names = self._names(bucket, own, CHECKPOINTS)
         state = [(name, held[own + name].generation) for name in names]
@@ -200,7 +198,7 @@ class Machines(NoHosts):
 
 
 def settings_in(script):
-    """Return the settings of job.env in a script, as the machine's shell reads them."""
+    """Return the settings of job.env in a script, as parsed by the machine's shell."""
     found = {}
     for name, value in _SETTING.findall(script):
         words = shlex.split(value)
@@ -209,7 +207,7 @@ def settings_in(script):
 
 
 class Ssh:
-    """The way from a computer to the machines: *broken* says of a machine why it cannot be reached."""
+    """SSH from a computer to the machines; *broken* maps a machine to the reason why it is unreachable."""
 
     broken = staticmethod(lambda machine_id: "")
 
@@ -246,14 +244,14 @@ class Ssh:
             if fresh.get("TPUCTL_RUNS_JOB") != "1":
                 worker.env = fresh
                 continue
-            # A machine that somebody else has made learns here whose it is.
+            # An adopted machine gets its settings here.
             worker.env = worker.env or fresh
             self.cloud.machines.start(worker, restart=fresh != worker.env or "--restart" in script)
             worker.env = fresh
         return [RunResult(0) for _ in hosts]
 
     def _slurm(self, host, text):
-        """Run a word of slurm.sh on a fleet's VM; the command may be killed before it and after it."""
+        """Run a command of slurm.sh on a fleet's VM; the caller may be killed before and after it."""
         self._reach(host)
         process, words = self.cloud.acting[-1], text.split()
         process.around(f"slurm {text}", before=True)

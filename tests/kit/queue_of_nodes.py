@@ -1,4 +1,4 @@
-"""Slurm on a fleet's VM, as far as tpuctl sees it: a queue, and nodes that have a task, are idle, drained, down."""
+"""Model Slurm on a fleet's VM as tpuctl sees it: a queue, and nodes that are busy, idle, drained or down."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Task:
-    """One task: where and on which machine it runs, since when, and how often it has lost its machine."""
+    """One task: its node and machine, its start time, and how often it has lost its machine."""
 
     job: str
     number: int
@@ -17,7 +17,7 @@ class Task:
 
 
 class Queue:
-    """Give tasks to the nodes whose machines are ready, and end them after *seconds*; *silent* answers nothing."""
+    """Starts tasks on ready nodes and ends them after *seconds*; *silent* makes every call fail."""
 
     def __init__(self, cloud):
         self.cloud = cloud
@@ -28,7 +28,7 @@ class Queue:
         self.starts, self.torn = {}, []
 
     def settings(self, text):
-        """Read what the controller is started with."""
+        """Read the settings that the controller is started with."""
         found = dict(line.split("=", 1) for line in text.splitlines())
         self.name, self.size = json.loads(found["FLEET_NAME"]), int(json.loads(found["FLEET_NODES"]))
 
@@ -37,7 +37,7 @@ class Queue:
         return [f"{self.name}-{number:03d}" for number in range(1, self.size + 1)]
 
     def tick(self):
-        """Go on: lift the marks of machines that are gone, begin what waits, end what is done."""
+        """Advance: clear marks of lost machines, start waiting tasks, end finished ones."""
         now, states = self.cloud.clock.monotonic(), self.cloud.nodes()
         ready = {}
         for name, state in states.items():
@@ -49,7 +49,7 @@ class Queue:
                 del self.drained[node]
         for task in [one for one in self.tasks if one.node]:
             if states.get(task.machine) == "DELETING":
-                # Nobody may delete a machine with a task.
+                # A machine with a task must not be deleted.
                 self.torn.append((task.job, task.number, task.machine))
             elif task.machine in states and now - task.began >= self.seconds:
                 self.tasks.remove(task)

@@ -1,4 +1,4 @@
-"""Records for tests, from one flat list of values."""
+"""Build records for tests from a flat list of values."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ STORED = {
     "ssh_failed_since": "remote_failed_since",
     "ssh_next_try_at": "next_remote_at",
 }
-"""The fields whose keys in the stored record are still those of the first version."""
+"""Fields whose keys in the stored record are those of its first version."""
 
 
 def record_of(**values: Any) -> Record:

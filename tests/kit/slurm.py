@@ -1,8 +1,8 @@
 """
-A model of a fleet's Slurm in virtual time, behind the words that `engine/slurm.py` sends to slurm.sh.
+Model a fleet's Slurm in virtual time, behind the commands that `engine/slurm.py` sends to slurm.sh.
 
-It does what docs/decisions/0012 has measured of the real one; no common cases have been run on both yet. What goes
-wrong is chosen from outside: a state that is lost, a task that is forgotten, started twice, or queued again late.
+It behaves as docs/decisions/0012 has measured the real one; no common cases have run on both yet. Failures
+come from outside: a lost state, or a task that is forgotten, started twice, or requeued late.
 """
 
 import itertools
@@ -10,11 +10,11 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 HOLD = 13.0
-"""Seconds for which a task waits that was queued again: Slurm lets its credential expire (cred_expire)."""
+"""Seconds that a requeued task waits: Slurm lets its credential expire first (cred_expire)."""
 SILENT = 300.0
 """Seconds after which a node that does not answer is down (SlurmdTimeout)."""
 ENDS = (0, 1)
-"""Statuses with which a task leaves the queue; with every other one it is queued again, as with RequeueExit."""
+"""Exit statuses with which a task leaves the queue; with any other it is requeued, as with RequeueExit."""
 ENGINE = f"slurm-{'0' * 64}.tar.gz"
 
 
@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(eq=False)
 class Node:
-    """One node as the controller knows it: *slurmd* is who answers for it, None when nobody does."""
+    """One node as the controller knows it; *slurmd* is its connection, None without one."""
 
     comment: str = ""
     up: bool = False
@@ -58,7 +58,7 @@ class Node:
 
 @dataclass(eq=False)
 class SlurmModel:
-    """The controller on one VM, with its state on that VM's disk."""
+    """The controller on one VM, with its state on the VM's disk."""
 
     clock: object
     hold: float = HOLD
@@ -70,10 +70,10 @@ class SlurmModel:
     ran: bool = False
     count: itertools.count = field(default_factory=lambda: itertools.count(1))
 
-    # What is typed on the VM.
+    # Commands typed on the VM.
 
     def run(self, text):
-        """Run the words after `slurm.sh`; return what they print. Raise ValueError with what they complain of."""
+        """Run the arguments of `slurm.sh`; return the output. Raise ValueError with the error output."""
         verb, *words = shlex.split(text)
         if verb not in {"engine", "database", "head"} and not self.ran:
             raise ValueError("this machine is no fleet's controller")
@@ -127,7 +127,7 @@ class SlurmModel:
         return getattr(self, f"_call_{verb}")(*words)
 
     def _call_squeue(self, *words):
-        """Print `squeue -h -r -O COLUMNS`, whatever the columns are."""
+        """Print `squeue -h -r -O COLUMNS`; the columns are ignored."""
         columns = [one.split(":.") for one in words[words.index("-O") + 1].split(",")]
         return "".join(
             "".join(str(self._column(task, name)).rjust(int(width))[: int(width)] for name, width in columns)
@@ -145,7 +145,7 @@ class SlurmModel:
         }[column]  # fmt: skip
 
     def _waits(self, task):
-        """Return what a task still waits for: `afterok` for a good end of all tasks of an array."""
+        """Return what a task still waits for: `afterok` needs a successful end of all tasks of an array."""
         return [one for one in task.after if not self._fulfilled(*one.split(":"))]
 
     def _fulfilled(self, kind, array):
@@ -182,23 +182,23 @@ class SlurmModel:
             if not task.node and task.restarts and not task.nice:
                 task.nice = -50000
 
-    # What nodes do.
+    # Calls by nodes.
 
     def register(self, name, incarnation, slurmd):
-        """Let a node's machine come; *slurmd* is what `tests/kit/fleet.py` has of that name."""
+        """Register a node's machine; *slurmd* is the object of `tests/kit/fleet.py`."""
         node = self.nodes.get(name)
         if node is None or not self.ran:
             return False
         node.comment, node.slurmd, node.heard = str(incarnation), slurmd, self.clock.now()
         node.up, node.told_down = True, False
-        # What it should run and does not, because it is another machine, is queued again.
+        # The node is a new machine and does not run these, so they are requeued.
         for task in [one for one in self.tasks if one.node == name and not slurmd.runs(one)]:
             self.requeue(task)
         self.schedule()
         return True
 
     def ended(self, task, status, slurmd):
-        """Let a task leave, or be queued again; of one that runs elsewhere meanwhile nothing is heard."""
+        """End or requeue a task; ignored if the task runs elsewhere meanwhile."""
         task = next((one for one in self.tasks if one.id == task.id), task)
         node = self.nodes.get(task.node)
         if task not in self.tasks or node is None or node.slurmd is not slurmd:
@@ -211,17 +211,18 @@ class SlurmModel:
         self.schedule()
 
     def requeue(self, task):
-        """Put a task that ran back into the queue."""
+        """Put a running task back into the queue."""
         task.node, task.restarts, task.begin_at = "", task.restarts + 1, self.clock.now() + self.hold
 
     def schedule(self):
-        """Look for nodes that are silent, and start what waits on those that are free."""
+        """Mark silent nodes as down, and start waiting tasks on free ones."""
         now = self.clock.now()
         for name, node in self.nodes.items():
             if node.slurmd is not None and node.slurmd.answers():
                 node.heard = now
                 if not node.up and not node.told_down:
-                    # It was silent, and answers again (ReturnToService): what it runs is not known here any more.
+                    # It was silent and answers again (ReturnToService); what it runs is not known here any
+                    # more.
                     node.up = True
                     node.slurmd.stop_all("not known to the controller")
             elif node.up and now - node.heard > SILENT:
@@ -247,7 +248,7 @@ class SlurmModel:
         if slurmd is not None and slurmd.answers():
             slurmd.stop(task, why)
 
-    # Its state, of which the VM keeps a copy in the bucket.
+    # The state, of which the VM keeps a copy in the bucket.
 
     def state(self):
         """Return a copy of the state."""
@@ -256,20 +257,20 @@ class SlurmModel:
         }
 
     def recall(self, state):
-        """Begin with a copy of the state; what a node runs is known to it by the task's number of Slurm."""
+        """Load a copy of the state; a node identifies its tasks by their Slurm numbers."""
         tasks, nodes = state
         self.tasks = [replace(task) for task in tasks]
         self.nodes.update({name: replace(node) for name, node in nodes.items() if name in self.nodes})
         self.count = itertools.count(max((task.array for task in tasks), default=0) + 1)
 
-    # What goes wrong.
+    # Failures.
 
     def forget(self, task):
-        """Lose one task; what runs of it runs on."""
+        """Lose one task; its processes keep running."""
         self.tasks.remove(task)
 
     def lose_state(self):
-        """Begin anew with an empty state: all tasks are forgotten, nodes come back as they are."""
+        """Start over with an empty state: all tasks are forgotten, and nodes register again."""
         self.tasks.clear()
         for name, node in list(self.nodes.items()):
             self.nodes[name] = Node(node.comment, slurmd=node.slurmd)

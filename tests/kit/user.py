@@ -1,4 +1,4 @@
-"""A user at one computer: a folder with tpuctl.yaml, a state folder of its own, and the commands that are typed."""
+"""Provide a user at one computer: a folder with tpuctl.yaml, a state folder, and typed commands."""
 
 import json
 import os
@@ -21,16 +21,16 @@ FILE = {
     "watch": {"poll": "60s"},
 }
 PATIENCE = 4 * 3600.0
-"""Seconds of virtual time after which a command that should have ended is a failure of the test."""
+"""Seconds of virtual time after which a command that has not ended fails the test."""
 
 
 @dataclass
 class Process:
     """
-    One command: when it is killed or interrupted, and what others do while it stands still in a call.
+    One command: when it is killed or interrupted, and what others do while it is suspended in a call.
 
     *kill* is (a mutating call, "before" or "after") and *meanwhile* maps such calls to functions. A call is
-    given by its number, or by how its method and name begin.
+    given by its number, or by a prefix of its method and name.
     """
 
     user: "User"
@@ -48,17 +48,17 @@ class Process:
     over: bool = False
 
     def must_live(self):
-        """Stop for ever where the process was killed."""
+        """Raise Kill if the process was killed."""
         if self.dead:
             raise Kill(self.words)
 
     def die(self):
-        """Be killed here and now."""
+        """Kill the process here."""
         self.dead = True
         raise Kill(self.words)
 
     def before_call(self, what):
-        """Count a mutating call; be killed before it, or let others act first."""
+        """Count a mutating call; kill the process before it, or let others act first."""
         self.calls += 1
         if self._kills(what, "before"):
             self.die()
@@ -69,12 +69,12 @@ class Process:
             self.frozen = False
 
     def after_call(self, what):
-        """Be killed with the answer on its way."""
+        """Kill the process after a call, before it gets the answer."""
         if self._kills(what, "after"):
             self.die()
 
     def around(self, what, *, before):
-        """Be killed before or after what is no call of the cloud: it is not counted, but may be named."""
+        """Kill the process before or after an action that is no call; it is not counted, but may be named."""
         self.must_live()
         if self._kills(what, "before" if before else "after"):
             self.die()
@@ -84,7 +84,7 @@ class Process:
         return moment == when and (place == self.calls or what.startswith(str(place)))
 
     def tick(self):
-        """Be interrupted when it is time; a command that never ends fails the test."""
+        """Interrupt the process when its time has come; fail the test if the command never ends."""
         now = self.user.cloud.clock.monotonic()
         if self.frozen:
             return
@@ -96,7 +96,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Said:
-    """Hold how a command ended: its status (None: killed), what it printed, and how many calls it made."""
+    """The end of a command: its status (None: killed), its output, and the number of its calls."""
 
     code: int | None
     out: str
@@ -111,10 +111,10 @@ class Said:
 
 class User:
     """
-    One computer, or one more folder of the computer that it is *beside*.
+    One computer, or another folder of the computer that it is *beside*.
 
-    *offline*, *expired* and *skew* are what is wrong with its network, credentials and clock. *offline* may
-    name the API that alone is out of reach, beside the machines.
+    *offline*, *expired* and *skew* are faults of its network, credentials and clock. *offline* may name a
+    single API that is unreachable, together with the machines.
     """
 
     def __init__(self, cloud, place="home", *, beside=None, **file):
@@ -124,7 +124,7 @@ class User:
         self.skew = 0.0
         self.folder = cloud.folder / place
         self.state = beside.state if beside is not None else self.folder / "state"
-        # Whoever has several computers has brought the key of the first one to the others.
+        # All computers of a user share the first one's key.
         (self.state / "gcp").mkdir(parents=True, exist_ok=True)
         (self.state / "gcp" / RECORD_KEY).write_bytes(b"k" * 32)
         (self.folder / "src").mkdir(parents=True)
@@ -136,7 +136,7 @@ class User:
         (self.folder / "src" / name).write_text(text)
 
     def edit(self, **file):
-        """Write tpuctl.yaml; dotted keys are written with `__`."""
+        """Write tpuctl.yaml from keyword arguments; `__` stands for the dot of a nested key."""
         wanted = json.loads(json.dumps(FILE))
         for key, value in file.items():
             place = wanted
@@ -148,7 +148,7 @@ class User:
         (self.folder / "tpuctl.yaml").write_text(json.dumps(wanted))
 
     def cut_off_from(self, method):
-        """Say whether no call of this API method gets through."""
+        """Return whether calls of this API method fail on this computer."""
         return self.offline is True or bool(self.offline and method.startswith(self.offline))
 
     @property
@@ -157,11 +157,11 @@ class User:
         return self.file["name"]
 
     def run(self, *words, **options):
-        """Type one command about the deployment of this folder. Return what it said."""
+        """Type one command about the deployment of this folder; return its end."""
         return self.type(*words, "--file", str(self.folder / "tpuctl.yaml"), **options)
 
     def type(self, *words, kill=(), meanwhile=None, interrupt=None, patience=PATIENCE):
-        """Type one command; *interrupt* presses Ctrl-C after that many seconds. Return what it said."""
+        """Type one command; *interrupt* presses Ctrl-C after that many seconds. Return its end."""
         cloud, now = self.cloud, self.cloud.clock.monotonic()
         process = Process(self, words, kill, dict(meanwhile or {}), ends_at=now + patience)
         process.interrupt_at = now + interrupt if interrupt is not None else float("inf")
@@ -181,7 +181,8 @@ class User:
         finally:
             process.over = True
             cloud.acting.remove(process)
-            # Who was killed has put nothing back; the next one's Ctrl-C would go to the dead.
+            # A killed command does not restore its handlers, and the next one's Ctrl-C would reach the wrong
+            # process.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         if process.dead:
@@ -190,7 +191,7 @@ class User:
         return Said(code, out.getvalue(), err.getvalue(), process.calls)
 
     def _environment(self):
-        # Without the cache each user would pack uv for its machines anew: two seconds of computing.
+        # A shared cache: otherwise each user would pack uv for its machines again, which takes 2 s.
         kept = {
             key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME") if key in os.environ
         }
@@ -198,15 +199,15 @@ class User:
         return {**kept, **state, "NO_GCE_CHECK": "true", "GOOGLE_APPLICATION_CREDENTIALS": "/nonexistent"}
 
     def up(self, *words, **options):
-        """Type `tpuctl up` and expect that it ends well."""
+        """Type `tpuctl up` and expect success."""
         return self._well("up", *words, **options)
 
     def down(self, *words, **options):
-        """Type `tpuctl down --yes` and expect that it ends well."""
+        """Type `tpuctl down --yes` and expect success."""
         return self._well("down", "--yes", *words, **options)
 
     def watch(self, seconds, *words, **options):
-        """Type `tpuctl watch` and press Ctrl-C after some time; return what it said."""
+        """Type `tpuctl watch` and press Ctrl-C after *seconds*; return its end."""
         return self.run("watch", *words, interrupt=seconds, patience=seconds + PATIENCE, **options)
 
     def _well(self, *words, **options):

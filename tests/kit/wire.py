@@ -1,7 +1,7 @@
 """
-The one way from Google's clients to the clouds of the tests: no network, nothing that costs and changes nothing.
+Connect Google's clients to the tests' clouds without a network.
 
-To make the clients costs 60 ms, so all tests of a process share them, and whichever cloud is at work answers.
+Creating the clients takes 60 ms, so all tests of a process share them, and the active cloud answers.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
 
 
 class Wire:
-    """What the clients speak over; *cloud* is whoever answers a request now, within a limit in seconds."""
+    """The clients' transport; *cloud* answers the requests, within a limit in seconds."""
 
     cloud = None
 
@@ -29,7 +29,7 @@ WIRE = Wire()
 
 
 class WiredClients(Clients):
-    """Google's clients, each with its session answered by the cloud that is at work."""
+    """Google's clients, with sessions that the active cloud answers."""
 
     def _local_only(self, client, session):
         shorten(session, WIRE.answer)
@@ -38,7 +38,7 @@ class WiredClients(Clients):
 
 @cache
 def clients(read_retry=0.0):
-    """Return the clients that all tests share; those that repeat reads for *read_retry* seconds are others."""
+    """Return the shared clients; those with another *read_retry*, in seconds, are separate."""
     return WiredClients(CloudSettings(PROJECT, BASE, read_retry=read_retry))
 
 
