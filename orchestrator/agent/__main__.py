@@ -157,6 +157,7 @@ def _stop(layout: Layout, hold: Optional[str]) -> int:
         say("no agent is running")
         return 0
     with contextlib.suppress(ProcessLookupError):
+        # SIGUSR1 asks for a stop; SIGTERM would mean that the machine is preempted.
         os.kill(pid, signal.SIGUSR1)
     return 0
 

@@ -72,6 +72,7 @@ class Agent:
             return 1
         finally:
             with contextlib.suppress(OSError):
+                # If this fails, the file is harmless: its start time fits no later process.
                 self._settings.layout.pid.unlink()
         return 0
 

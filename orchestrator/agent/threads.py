@@ -107,6 +107,7 @@ def each(
             try:
                 returned[number] = call(item)
             except BaseException as error:
+                # BaseException too, because the caller's thread raises it again.
                 failed.append(error)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, len(items)))]

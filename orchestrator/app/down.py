@@ -279,6 +279,7 @@ def _forget(session: Session, spent: Spending | None, *, delete_data: bool) -> N
     """Delete local files of what was deleted, with the data or only with the machines; keep the bill."""
     if spent is not None:
         try:
+            # Before the folder with the record is deleted, after which only the bill tells the cost.
             keep_bill(session, spent)
         except TpuctlError as error:
             session.reporter.say(f"what it has cost could not be kept: {error.message}", style="warning")
@@ -286,4 +287,5 @@ def _forget(session: Session, spent: Spending | None, *, delete_data: bool) -> N
         included_file(session.choice.cloud, session.project, session.spec).unlink(missing_ok=True)
         shutil.rmtree(session.folder, ignore_errors=True)
     else:
+        # The record stays with the data; the key only opened machines that no longer exist.
         forget_key(session.folder)

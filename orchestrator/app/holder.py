@@ -22,6 +22,7 @@ def process_ended(holder: Holder) -> bool:
     if not holder.boot or (holder.boot, holder.space) != _system() or holder.pid <= 0:
         return False
     try:
+        # Signal 0 sends nothing and only checks that the process exists.
         os.kill(holder.pid, 0)
     except ProcessLookupError:
         return True

@@ -166,6 +166,7 @@ def _pack(root: Path, entries: Sequence[SourceEntry], out_dir: Path, more: Mappi
                     tar.addfile(info, io.BytesIO(data))
         _refuse(keys)
         digest = hashing.sha256.hexdigest()
+        # After the search for keys, so that a bundle with a key never gets its name.
         Path(temporary).replace(out_dir / f"{digest}.tar.gz")
     finally:
         Path(temporary).unlink(missing_ok=True)

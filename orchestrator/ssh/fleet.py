@@ -91,6 +91,7 @@ class Ssh:
                 connection.cancel()
             raise
         finally:
+            # Without waiting: after an interrupt, threads end as their connections close.
             pool.shutdown(wait=False, cancel_futures=True)
         if faults:
             raise _together(faults)

@@ -58,6 +58,7 @@ def _create(path: Path) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text)
             file.flush()
+            # Synced before it gets its name: a key damaged by a power loss would lock us out of the machines.
             os.fsync(file.fileno())
         # A link fails if the file exists; a rename would replace a key that another process already uses.
         os.link(temporary, path)

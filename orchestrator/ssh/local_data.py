@@ -168,6 +168,7 @@ def send(store: Store, files: Sequence[DataFile], sent: Callable[[DataFile], Non
         for _ in pool.map(send_one, files):
             pass
     finally:
+        # After the first failure, started uploads finish and the others are dropped.
         pool.shutdown(cancel_futures=True)
 
 

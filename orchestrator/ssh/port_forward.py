@@ -89,6 +89,7 @@ class Tunnel:
         self._target: ForwardTarget | None = None
         self.refused = threading.Event()
         self._listener = socket.socket()
+        # The port of a tunnel that has just ended is in TIME_WAIT.
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._listener.bind((HERE, port))
@@ -112,6 +113,7 @@ class Tunnel:
     def close(self) -> None:
         """Stop listening."""
         with contextlib.suppress(OSError):
+            # Wakes the thread in `accept`, which closing alone does not.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
@@ -123,6 +125,7 @@ class Tunnel:
 
     def _carry(self, client: socket.socket, peer: tuple[str, int]) -> None:
         """Copy in both directions until both sides have ended."""
+        # Read once, because `lead` may change it while this connection lasts.
         target = self._target
         with contextlib.closing(client):
             if target is None:

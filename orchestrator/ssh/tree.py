@@ -93,6 +93,7 @@ def fetch_tree(
                 raise failed(connection, why, str(target)) from error
             listener.join()
             done.changed = _changed(connection, exit_code(connection, channel), _words(said), target)
+        # Only now, when tar has ended and its exit status is known.
         part.rename(target)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)

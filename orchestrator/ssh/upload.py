@@ -144,6 +144,7 @@ def _push(connection: "Connection", data: Bundle, digest: str, root: str, progre
     channel = connection.execute(elevated(_PUSH, _RECEIVE, root, digest, f"{connection.settings.push:g}"))
     answers = read(connection, channel)
     said = b""
+    # Login scripts may print first, so wait for the script's own answer before sending.
     while not _lines(said) & {b"tpuctl-have", b"tpuctl-send"} and (piece := next(answers, b"")):
         said = _more(connection, said, piece)
     if b"tpuctl-send" in _lines(said):

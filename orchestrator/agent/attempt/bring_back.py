@@ -107,6 +107,7 @@ def bring_outputs_back(parts: Parts) -> None:
     if not files:
         return
     temporary = folder / f"{RESTORING}outputs"
+    # An agent that was killed may have left a part of a file here.
     shutil.rmtree(str(temporary), ignore_errors=True)
     temporary.mkdir()
     start, count = f"{SavedPlace.CHECKPOINTS.value}/", 0

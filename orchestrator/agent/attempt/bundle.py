@@ -67,6 +67,7 @@ def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:
         raise TransientError(f"gs://{bucket.name}/{name} is not there yet")
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".tmp-{digest}"
+    # An agent that was killed may have left a part of the bundle here.
     shutil.rmtree(str(temporary), ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=str(folder)) as place:
         archive = Path(place) / "bundle.tar.gz"

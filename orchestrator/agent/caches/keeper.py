@@ -182,6 +182,7 @@ class CacheKeeper:
             number, part = numbered
             _yield_to_the_job()
             packed = pack(part, folder / str(number), paths, self._may_go_on)
+            # Pieces are named by content, so one that an earlier try or another machine has sent is the same.
             if self._bucket.stat(packed.piece.object) is None:
                 sent = self._bucket.upload(packed.piece.object, packed.path, packed.piece.size)
                 if sent != packed.piece.sha256:

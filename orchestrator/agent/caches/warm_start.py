@@ -219,6 +219,7 @@ class Caches:
         self, cache: Cache, manifest: CacheManifest, staged: Mapping[str, Path], generation: int
     ) -> None:
         """Move everything to its place; after a kill in between, the next start sees the mark and starts over."""
+        # Before the first move: after a kill, the next start removes the packages and restores them again.
         self.remember(cache.name, {"moving": True})
         for name, place in cache.places.items():
             parts = [staged[name] / f"p{number}" for number in range(len(manifest.pieces))]
@@ -243,6 +244,8 @@ class Caches:
         for member in members:
             source = prefix / member.partition("/")[2]
             target = self._settings.layout.root / IMAGE_FILES / member
+            # Never over an existing target: after an interrupted try, only that is still the image's own
+            # file.
             if os.path.lexists(str(source)) and not os.path.lexists(str(target)):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(str(source), str(target))

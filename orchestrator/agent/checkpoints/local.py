@@ -215,6 +215,7 @@ class LocalCheckpoints:
         for name in unit.files:
             if (source / name).exists():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
+                # Renames only, so that a kill in between deletes nothing.
                 (source / name).rename(target / name)
         return target
 

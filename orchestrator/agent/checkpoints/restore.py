@@ -156,6 +156,8 @@ class Restorer:
         if manifest.folder == ".":
             for file in manifest.files:
                 (target / file.name).parent.mkdir(parents=True, exist_ok=True)
+                # The checkpoint folder itself cannot be renamed. After a kill in between, the next restore
+                # finds the difference and starts over.
                 (temporary / file.name).replace(target / file.name)
             shutil.rmtree(str(temporary))
         else:

@@ -33,6 +33,7 @@ def remove(root: Path) -> None:
         found = docker(asked, os.environ).split()
         if found:
             docker(["rm", "--force", *found], os.environ)
+        # After the removal: a kill before this line makes the next agent look again.
         mark.unlink()
     except (AgentError, OSError) as error:
         say(f"containers of the job cannot be removed: {error}")

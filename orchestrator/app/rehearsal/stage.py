@@ -245,6 +245,7 @@ def interruptible() -> Iterator[None]:
 def undisturbed() -> Iterator[None]:
     """Ignore the terminal's signals in the block and in the commands that it starts."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # Child processes inherit ignored signals, so the clean-up's commands run to their end, too.
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield

@@ -74,6 +74,7 @@ def _forked(call: Callable[[], int]) -> int:
         except OSError as error:
             os.write(2, f"docker: Error response from daemon: {error}\n".encode())
         finally:
+            # _exit, since the child must not run the parent's exit handlers or flush its buffers.
             os._exit(code)
     for number in PASSED:
         signal.signal(number, lambda passed, _frame: _kill(child, passed))
@@ -248,6 +249,7 @@ def _init(config: dict[str, Any]) -> None:
 def _execute(config: dict[str, Any]) -> None:
     """Exec the command. Never returns."""
     for number in PASSED:
+        # exec keeps ignored signals ignored, and the command must start with the defaults.
         signal.signal(number, signal.SIG_DFL)
     words, environment = config["command"], config["environment"]
     try:

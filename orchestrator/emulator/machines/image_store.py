@@ -92,6 +92,7 @@ class ImageStore:
                     unpack(archive, folder)
                     archive.unlink()
                 target = self._layers / pulled.config_digest.removeprefix("sha256:")
+                # Left by a pull that was killed before it wrote the image's record.
                 namespaces.delete(target)
                 folder.rename(target)
             image = Image(pulled.config_digest, (str(target),), pulled.config)
@@ -110,6 +111,7 @@ class ImageStore:
 
     def remove(self, image: Image) -> None:
         """Delete an image and the layers that no other one needs."""
+        # The record first: after a kill, layers without a record only take up space.
         self._file(image).unlink(missing_ok=True)
         needed = {folder for one in self.all() for folder in one.lowers}
         for folder in set(image.lowers) - needed:
@@ -134,6 +136,7 @@ class ImageStore:
     def _write(self, image: Image) -> None:
         new = self._file(image).with_suffix(".new")
         new.write_text(json.dumps(asdict(image)))
+        # A rename, so that a kill leaves the old record or the new one.
         new.replace(self._file(image))
 
     def _file(self, image: Image) -> Path:

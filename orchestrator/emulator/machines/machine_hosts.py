@@ -92,6 +92,7 @@ class MachineHosts(ABC):
         if child is not None:
             # Reap it: otherwise it stays a zombie as long as the daemon lives.
             child.wait()
+        # After the kill: the pid file is how a later daemon finds a machine that still runs.
         self._pid_file(machine_id).unlink(missing_ok=True)
         self._stopped(machine_id)
 
@@ -108,6 +109,7 @@ class MachineHosts(ABC):
         while folder.exists():
             trash.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):
+                # A rename frees the name at once; deleting a large disk takes long.
                 folder.rename(trash / f"{machine_id}.{os.urandom(4).hex()}")
         self._sweep()
 

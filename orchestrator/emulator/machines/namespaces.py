@@ -96,6 +96,7 @@ def inside(folder: Path, call: Callable[[], None]) -> str:
             call()
         except BaseException as error:
             os.write(writer, f"{type(error).__name__}: {error}"[:500].encode())
+            # _exit, since the child must not run the parent's exit handlers or flush its buffers.
             os._exit(1)
         os._exit(0)
     os.close(writer)

@@ -239,6 +239,7 @@ def unix_listening(folder: Path, name: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _short(folder) as path:
         place = f"{path}/{name}"
+        # The socket of a dead daemon would make `bind` fail.
         Path(place).unlink(missing_ok=True)
         listener.bind(place)
         # Before it listens, so that no other user can connect in between.

@@ -107,6 +107,7 @@ class FolderBlobs:
         self._path = path
         self._data = path / "blobs"
         private_folder(self._data)
+        # Records that a killed process had begun to write.
         shutil.rmtree(path / "half", ignore_errors=True)
         (path / "half").mkdir()
 
@@ -175,6 +176,7 @@ class FolderBlobs:
         place.parent.mkdir(parents=True, exist_ok=True)
         half = self._path / "half" / place.name
         half.write_text(json.dumps(record), encoding="utf-8")
+        # The rename is the moment of the change: a kill leaves the old record or the new one.
         half.replace(place)
 
     def forget(self, kind: str, key: str) -> None:
