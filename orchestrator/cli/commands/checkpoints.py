@@ -55,9 +55,9 @@ def fetch(
     """
     Copy the newest complete checkpoint, the model, from the bucket to a new folder of this computer.
 
-    It works while the job runs and after `tpuctl down`. Each file is compared with the sha256 that was noted
-    when it was saved, where one was; the folder appears when all are right. Run it again after an interrupt,
-    and it goes on. With --unclaimed it copies files that the job saved and that no checkpoint contains:
+    It works while the job runs and after `tpuctl down`. Each file is compared with the sha256 recorded
+    at its save, if there is one; the folder appears when all are right. Run it again after an interrupt,
+    and it continues. With --unclaimed it copies files that the job saved and that no checkpoint contains:
     tpuctl keeps them before it lets a machine go. NAME is a deployment that this computer has brought up;
     without it, the one of the deployment file.
     """

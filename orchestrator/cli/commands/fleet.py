@@ -263,7 +263,7 @@ def cancel(choice: Choice, which: str, user: str | None) -> None:
 @which_argument
 @user_option
 def retry(choice: Choice, which: str, user: str | None) -> None:
-    """Queue again what has failed or was cancelled; it goes on from its checkpoint. All else is left alone."""
+    """Queue failed and cancelled tasks again; they resume from their checkpoints. Others are not touched."""
     from orchestrator.app.fleet import jobs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter

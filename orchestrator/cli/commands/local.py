@@ -149,7 +149,7 @@ def reset(as_json: bool) -> None:
 )
 @json_option
 def status(as_json: bool) -> None:
-    """Show address, machines, faults that nobody met yet, and what it would have cost."""
+    """Show address, machines, pending faults, and what it would have cost."""
     from orchestrator.app.local import local_status
     from orchestrator.cli.views import local as view
 
@@ -159,7 +159,7 @@ def status(as_json: bool) -> None:
 @command.command("env", cls=Command)
 @json_option
 def env(as_json: bool) -> None:
-    """Print what points other tools at it: eval "$(tpuctl local env)"."""
+    """Print the variables that point other tools to it: eval "$(tpuctl local env)"."""
     from orchestrator.app.local import local_environment
     from orchestrator.cli.views import local as view
 

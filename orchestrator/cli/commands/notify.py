@@ -9,7 +9,7 @@ from orchestrator.cli.options import Command, deployment_options
 
 @click.group("notify", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Tell people: webhooks, other services, programs of this computer (`notify` in the deployment file)."""
+    """Send notifications to webhooks, other services and local programs (`notify` in the deployment file)."""
 
 
 @command.command("test", cls=Command)

@@ -8,7 +8,7 @@ from orchestrator.cli.options import Command, cloud_option, json_option
 
 @click.group("prices")
 def command() -> None:
-    """Read the prices of TPUs anew; the shipped tables are used until then."""
+    """Update the prices of TPUs; until then the shipped tables are used."""
 
 
 @command.command("refresh", cls=Command)

@@ -19,9 +19,9 @@ def command(
     choice: Choice, watch: bool, everything: bool, wide: bool, fresh: bool, once: bool, name: str | None
 ) -> None:
     """
-    Show bucket, VM, TPU and job. Changes nothing of them.
+    Show bucket, VM, TPU and job. Changes nothing.
 
-    While somebody watches the deployment, its last look is shown and how old that is; otherwise, and with
+    While a watcher runs, its last observation is shown with its age; otherwise, and with
     --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one
     of the deployment file, and without a file all that are known here.
 

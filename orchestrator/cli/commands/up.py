@@ -24,7 +24,7 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
 
     Run it again at any time: what is right is left alone, new code is pushed. When the job runs, `up`
     leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
-    or nothing, when something has moved since.
+    or nothing, if something has changed since.
 
     Before machines are made it shows the price. On a terminal it asks once, unless --yes or --json is given;
     without a terminal (CI, cron) it goes on, as it does on the local cloud, where nothing is billed. A PLAN was
