@@ -147,8 +147,7 @@ class Container:
         with tempfile.TemporaryDirectory(prefix="tpuctl-docker-") as folder:
             config: Dict[str, Any] = {}
             if is_googles(name):
-                # The token is in a file readable by root only, during the pull: never in a command line or a
-                # log.
+                # The token is in a file readable by root only, during the pull: never in a command line or a log.
                 token = self._tokens.headers()["Authorization"].partition(" ")[2]
                 auth = base64.b64encode(f"oauth2accesstoken:{token}".encode()).decode()
                 config = {"auths": {host_of(name): {"auth": auth}}}

@@ -155,8 +155,7 @@ class HeartbeatWriter:
             try:
                 write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
             finally:
-                # Read before the first write overwrites it: a machine that lost its disk learns its past from
-                # it.
+                # Read before the first write overwrites it: a machine that lost its disk learns its past from it.
                 self._status.inherit(self._read_before(bound))
                 time.sleep(self._rest())  # sooner, the bucket answers 429
                 changes, body = self._status.changes, self._status.body()

@@ -135,8 +135,7 @@ class LogShipper:
                 names = [
                     name.rsplit("/", 1)[-1].split(".")[0] for name in self._bucket.list(self._prefix, seconds)
                 ]
-                # Continue after the segments of an earlier agent of this worker; they must not be
-                # overwritten.
+                # Continue after the segments of an earlier agent of this worker; they must not be overwritten.
                 self._next = max((int(name) for name in names if name.isdigit()), default=-1) + 1
             full, growing = self._log.waiting()
             for segment in full:

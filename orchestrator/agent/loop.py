@@ -179,8 +179,7 @@ class Agent:
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
             record = records.StartRecord()
-        # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it
-        # was.
+        # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it was.
         held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
         played = max(record.attempt, _count(held.get("attempt")))
         self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))

@@ -82,8 +82,7 @@ class Pace:
         with self._lock:
             reported = max(RESOLUTION, median(self._reported)) if self._reported else None
             stall = max(RESOLUTION, median(self._stalls)) if self._stalls else None
-        # A job may report the time of a write that ran in a thread beside the training, so the shorter one
-        # counts.
+        # A job may report the time of a write that ran in a thread beside the training, so the shorter one counts.
         if stall is not None and (reported is None or stall < reported):
             return stall, "measured"
         if reported is not None:

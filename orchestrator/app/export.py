@@ -70,8 +70,7 @@ def _hand_over(spec: Spec, project: str, folder: Path, source: Path, to: Target,
             hint="change it for the export, by --set", changed="nothing was written",
         )  # fmt: skip
     with TemporaryDirectory() as place:
-        # Built for every target, so that a key in the code is refused here even if the target sends it
-        # itself.
+        # Built for every target, so that a key in the code is refused here even if the target sends it itself.
         code = build(source, Path(place))
         if to == "skypilot":
             files, steps = (

@@ -154,8 +154,7 @@ def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
             wheel.NAME: (wheel.build(), 0o600),
             wheel.LOCK: (wheel.lock(), 0o600),
             "tpuctl.yaml": (document_of(spec).encode(), 0o600),
-            # The private key leaves this computer only here and only for the VM, never for the job's
-            # machines.
+            # The private key leaves this computer only here and only for the VM, never for the job's machines.
             "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
             RECORD_KEY: (session.key, 0o600),
             **_parts(session, parts),

@@ -131,8 +131,7 @@ class Session:
 
         address, fresh = ensure_running()
         if fresh:
-            # Observing a deleted deployment must not leave a daemon running; with a machine in it the cloud
-            # stays.
+            # Observing a deleted deployment must not leave a daemon running; with a machine in it the cloud stays.
             atexit.register(self._stop_local)
             self.reporter.say(f"local cloud started at {address.endpoint} (to stop it: tpuctl local stop)")
         return address

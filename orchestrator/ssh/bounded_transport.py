@@ -56,8 +56,7 @@ def _within(feed: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
 
     def take(channel: Any, message: Any) -> None:
         feed(channel, message)
-        # Unread bytes of both streams. Twice the window, so that a peer which miscounts slightly is not cut
-        # off.
+        # Unread bytes of both streams. Twice the window, so that a peer which miscounts slightly is not cut off.
         if len(channel.in_buffer) + len(channel.in_stderr_buffer) > 2 * channel.in_window_size:
             raise FloodError("the machine sends more than the agreed window")
 

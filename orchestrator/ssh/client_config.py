@@ -68,8 +68,7 @@ def _block(one: NamedHost, settings: SshSettings, known_hosts: Path) -> str:
             changed="nothing was written", code="TPU-101",
         )  # fmt: skip
     values = {
-        # OpenSSH reads known_hosts after the ProxyCommand has connected, and that command writes the file
-        # first.
+        # OpenSSH reads known_hosts after the ProxyCommand has connected, and that command writes the file first.
         "ProxyCommand": proxy.replace("%", "%%"),
         "User": settings.user, "IdentityFile": plain_path(settings.key), "IdentitiesOnly": "yes",
         "HostKeyAlias": own, "UserKnownHostsFile": plain_path(known_hosts / own),

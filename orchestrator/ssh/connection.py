@@ -188,8 +188,7 @@ class Connection:
             self.host.address,
             user=self.settings.user,
             port=self.host.port,
-            # An empty config: the user's ~/.ssh/config may set proxies, agents and other keys for this
-            # address.
+            # An empty config: the user's ~/.ssh/config may set proxies, agents and other keys for this address.
             config=fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig()),
             forward_agent=False,
             connect_kwargs={

@@ -85,8 +85,7 @@ class Ssh:
             futures = [pool.submit(work, connection) for connection in connections]
             faults = [error for future in futures if (error := future.exception()) is not None]
         except BaseException:
-            # Python joins its threads at exit, and a thread cannot be interrupted; closing its connection
-            # ends it.
+            # Python joins its threads at exit, and a thread cannot be interrupted; closing its connection ends it.
             for connection in connections:
                 connection.cancel()
             raise

@@ -58,8 +58,7 @@ def pinned(
     if host.host_keys and folder is not None:
         if before and not set(before) & set(host.host_keys):
             # New keys are normal for a machine recreated under its old name, or when its owner publishes
-            # others. What is published through Google's API is more trustworthy than our copy, so this only
-            # warns.
+            # others. What is published through Google's API is more trustworthy than our copy, so this only warns.
             warn(
                 f"{host.name} publishes other host keys than before, now {fingerprint(keys[0])}: expected if "
                 "the machine was recreated, otherwise somebody on it, or in the project, has changed them"

@@ -39,8 +39,7 @@ class ServerLine:
                 (host.address, host.port), self._seconds
             )
             self._sock.settimeout(self._seconds)
-            # An SSH server sends its version first. An empty answer means that it boots or has too many
-            # clients.
+            # An SSH server sends its version first. An empty answer means that it boots or has too many clients.
             self._greeting = self._sock.recv(_CHUNK)
         except (OSError, EOFError) as error:
             fault = self._fault(getattr(error, "strerror", "") or "no answer (it may still be booting)")

@@ -84,8 +84,7 @@ def fetch_tree(
             try:
                 done = unpack(stream, part, progress)
             except (tarfile.TarError, *UNFORESEEN) as error:
-                # A stream that has not ended may never end, so it is cut; otherwise wait for tar's own
-                # message.
+                # A stream that has not ended may never end, so it is cut; otherwise wait for tar's own message.
                 if not stream.over:
                     channel.close()
                 listener.join()

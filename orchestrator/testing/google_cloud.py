@@ -26,8 +26,8 @@ class GoogleCloud:
     """
     An empty cloud. Machines have states only and boot nothing; time passes only by `advance`.
 
-    *settings* are those of the local cloud, for example `stockouts={"us-central1-a"}`, `quotas={("CPUS", "us-
-    central1"): 8}` or `denied_permissions={"tpu.nodes.create"}`.
+    *settings* are those of the local cloud, for example `stockouts={"us-central1-a"}`, `quotas={("CPUS",
+    "us-central1"): 8}` or `denied_permissions={"tpu.nodes.create"}`.
     """
 
     def __init__(self, project: str = PROJECT, **settings: Any) -> None:

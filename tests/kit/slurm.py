@@ -221,8 +221,7 @@ class SlurmModel:
             if node.slurmd is not None and node.slurmd.answers():
                 node.heard = now
                 if not node.up and not node.told_down:
-                    # It was silent and answers again (ReturnToService); what it runs is not known here any
-                    # more.
+                    # It was silent and answers again (ReturnToService); what it runs is not known here any more.
                     node.up = True
                     node.slurmd.stop_all("not known to the controller")
             elif node.up and now - node.heard > SILENT:

@@ -44,13 +44,11 @@ class Finish:
         """
         parts, since = self._parts, self._player.record.trains_since
         if parts.settings.worker and parts.committer.saved_nothing():
-            # Worker 0 looks for a complete checkpoint once this worker reports its end, so commit our part
-            # first.
+            # Worker 0 looks for a complete checkpoint once this worker reports its end, so commit our part first.
             if not first_ended(parts, attempt):
                 return None
             parts.patiently("commit an empty part", parts.committer.follow_first)
-        # Only after every worker has committed its part does a list of the bucket show whether it is
-        # complete.
+        # Only after every worker has committed its part does a list of the bucket show whether it is complete.
         if not all_ended(parts, attempt, outcome.reason):
             return None
         newest = parts.patiently("look for checkpoints", self._committed)
@@ -87,8 +85,7 @@ class Finish:
         notice = ending.kind is EndingKind.NOTICE
         committed = self._parts.status.get("committed_step")
         if not notice:
-            # The report's step may be outdated by another worker's commit, so spend up to 10 s on a fresh
-            # answer.
+            # The report's step may be outdated by another worker's commit, so spend up to 10 s on a fresh answer.
             with contextlib.suppress(AgentError, OSError):
                 newest = self._parts.catalogue.newest(10.0)
                 committed = newest.step if newest is not None else None

@@ -174,8 +174,7 @@ class Player:
             parts.log.line(f"--- {note} ---")
         parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
         self._remember(starts=self.record.starts + 1)
-        # Reported before the start: a machine that loses its disk learns from the bucket that the job had
-        # started.
+        # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.
         with contextlib.suppress(AgentError, OSError):
             parts.heartbeat_writer.report(5.0, at_once=True)
         # Beyond the target the count is only a guess: with a proven step the job would be done.
@@ -192,8 +191,7 @@ class Player:
         if outcome.verdict is JobVerdict.OVERTAKEN:
             return outcome
         if outcome.code == 0:
-            # Before the commit, which may take long: an agent killed in it must not run the finished job
-            # again.
+            # Before the commit, which may take long: an agent killed in it must not run the finished job again.
             self._remember(finished=outcome.reason, reached=self._follower.reached)
         return conclude(parts, attempt, outcome)
 

@@ -170,8 +170,7 @@ class Rescue:
                 manifest = self._with(manifest, brought, skipped)
                 if time.monotonic() - self._written >= SPACING:
                     self._write(manifest, call)
-        # `complete` only in the last write: after a kill before it, the next agent continues from the partial
-        # one.
+        # `complete` only in the last write: after a kill before it, the next agent continues from the partial one.
         manifest = replace(self._with(manifest, brought, skipped), complete=True)
         self._write(manifest, call)
         say(f"unclaimed/: {len(brought)} files, {manifest.size} bytes, {len(skipped)} not brought")

@@ -54,8 +54,7 @@ class Cache:
 
 def image_prefix(layout: Layout, environ: Mapping[str, str]) -> Dict[str, Path]:
     """Return where pip installs without an environment, {} for a distribution's own Python. Raise AgentError."""
-    # /usr holds the distribution's packages, which only apt may change. An own Python is below the root
-    # folder.
+    # /usr holds the distribution's packages, which only apt may change. An own Python is below the root folder.
     prefix = Path(_ask(layout, environ)["prefix"])
     return {} if environ.get(PYTHON) or str(prefix) in ("/", "/usr") else {PREFIX: prefix.resolve()}
 

@@ -244,8 +244,7 @@ class Caches:
         for member in members:
             source = prefix / member.partition("/")[2]
             target = self._settings.layout.root / IMAGE_FILES / member
-            # Never over an existing target: after an interrupted try, only that is still the image's own
-            # file.
+            # Never over an existing target: after an interrupted try, only that is still the image's own file.
             if os.path.lexists(str(source)) and not os.path.lexists(str(target)):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(str(source), str(target))

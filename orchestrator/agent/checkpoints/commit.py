@@ -296,8 +296,7 @@ class Committer:
                 return True
         except TornError as error:
             say(str(error))
-        # Another worker may be resuming from a complete checkpoint now, so only an incomplete one may be
-        # deleted.
+        # Another worker may be resuming from a complete checkpoint now, so only an incomplete one may be deleted.
         if self._catalogue.completed(step, self._settings.incarnation) is not None:
             return True
         self._fence()

@@ -260,8 +260,7 @@ class LocalCheckpoints:
             return judged
         if self.at_rest and (judged.rest < LONG or self._in_order):
             return judged
-        # Some programs save more often than we poll. A save that proves itself complete is copied all the
-        # same.
+        # Some programs save more often than we poll. A save that proves itself complete is copied all the same.
         if judged.rest == QUIET and held.changes >= RESTLESS:
             return judged
         # A save without a known format counts as whole if each one is a new file of the same size: a file

@@ -87,8 +87,7 @@ class Restorer:
         # A repeated call may find the result of its own first try.
         held = self._bucket.read(name)
         if held is not None:
-            # Copy, then delete: after a kill in between the checkpoint is found torn again, and nothing is
-            # lost.
+            # Copy, then delete: after a kill in between the checkpoint is found torn again, and nothing is lost.
             self._bucket.write(f"{name}.torn-{int(time.time())}", held.data)
             self._bucket.delete(name, held.generation)
 

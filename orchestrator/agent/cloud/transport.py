@@ -145,8 +145,7 @@ def retrying(call: Callable[[float], T], seconds: float) -> T:
             return call(max(1.0, end - time.monotonic()))
         except TransientError:
             failures += 1
-            # Full jitter, so that the machines of a slice do not all retry at the same moment after an
-            # outage.
+            # Full jitter, so that the machines of a slice do not all retry at the same moment after an outage.
             pause = PAUSES.after(failures, _dice.random())
             if time.monotonic() + pause >= end:
                 raise

@@ -47,8 +47,7 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
             return living
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
-                # Not SIGTERM: the job's grace is over, and a survivor would write over the next start's
-                # files.
+                # Not SIGTERM: the job's grace is over, and a survivor would write over the next start's files.
                 os.kill(pid, signal.SIGKILL)
         time.sleep(PAUSE)  # Killed processes take real time to end, and there is no notification for orphans.
 

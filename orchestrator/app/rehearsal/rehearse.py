@@ -134,8 +134,7 @@ class _Run:
         if compare:
             stage.scene("The job, undisturbed")
             unbroken = self._life((), None)
-            # It failed without an injected failure, which says nothing about recovery, so a second run is
-            # useless.
+            # It failed without an injected failure, which says nothing about recovery, so a second run is useless.
             if not unbroken.done:
                 return judge_crash(unbroken)
             stage.run("down", "--yes", "--delete-data", *stage.flags)

@@ -1,9 +1,9 @@
 """
 Refuse requests that a browser sends for a web page, which is never a client of the local cloud.
 
-A page reaches loopback with the rights of the computer's user. Its requests show their origin (Origin, Sec-
-Fetch-Site: fetch.spec.whatwg.org), they name the page's host if its DNS points to loopback, and the browser
-asks before it sends them (CORS), unless their body is text, a form or without a type.
+A page reaches loopback with the rights of the computer's user. Its requests show their origin (Origin,
+Sec-Fetch-Site: fetch.spec.whatwg.org), they name the page's host if its DNS points to loopback, and the
+browser asks before it sends them (CORS), unless their body is text, a form or without a type.
 """
 
 from collections.abc import Collection, Mapping

@@ -68,8 +68,7 @@ def machine_environment(
         **dict.fromkeys(("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"), settings.proxy),
         **dict.fromkeys(("no_proxy", "NO_PROXY"), NO_PROXY),
         **dict.fromkeys(("CURL_CA_BUNDLE", "SSL_CERT_FILE"), str(authorities)),
-        # TensorFlow accepts any value. google-auth obeys only "true", so here it still finds the machine's
-        # token.
+        # TensorFlow accepts any value. google-auth obeys only "true", so here it still finds the machine's token.
         "NO_GCE_CHECK": "True",
         **(devices if machine.kind == "tpu" else {}),
     }

@@ -69,8 +69,9 @@ class FaultSpec:
         """
         Parse `drop-answer`, `stuck`, `unreachable`, `latency:SECONDS` or a case name. Raise LocalCloudError.
 
-        For a queued resource's creation also `no-capacity`, `no-capacity:SECONDS`, `fall-back`, `late-
-        failure`, `never-active`. For a node's creation also `mute`, `born:HEALTH`, `late-ready:SECONDS`.
+        For a queued resource's creation also `no-capacity`, `no-capacity:SECONDS`, `fall-back`,
+        `late-failure`, `never-active`. For a node's creation also `mute`, `born:HEALTH`,
+        `late-ready:SECONDS`.
         """
         check_method(method)
         word = text.partition(":")[0]

@@ -13,9 +13,9 @@ class Machine:
     *id* is unique for the life of the machine and safe as a folder name: for a TPU worker
     `tpu-<zone>-<node>-<numeric id>-w<index>`, for a VM `vm-<zone>-<name>-<numeric id>`. *address* is the
     machine's own loopback address (127.x.y.z), which the API shows as its internal IP. *attributes* are the
-    instance attributes in the metadata server (user metadata plus the platform's, for example agent-worker-
-    number). A *private* machine has no external address. A *silent* one boots and never runs its startup
-    script. *disks* are the folders of its data disks, in the order of their devices.
+    instance attributes in the metadata server (user metadata plus the platform's, for example
+    agent-worker-number). A *private* machine has no external address. A *silent* one boots and never runs its
+    startup script. *disks* are the folders of its data disks, in the order of their devices.
     """
 
     id: str

@@ -81,8 +81,7 @@ class LocalCloud:
 
     def pause(self, seconds: float) -> None:
         """Wait without blocking other calls: release the lock (held once), wait, take it again and tick."""
-        # Others must be able to end the wait. The lock is reentrant, so if it were held twice it would stay
-        # held.
+        # Others must be able to end the wait. The lock is reentrant, so if it were held twice it would stay held.
         self.lock.release()
         try:
             self.clock.wait(seconds)
@@ -93,8 +92,7 @@ class LocalCloud:
     def snapshot(self) -> bytes:
         """Return the state for `restore`; machines themselves are not part of it."""
         with self.lock:
-            # Pickle, because it keeps shared objects shared (an operation is in two tables); JSON would copy
-            # them.
+            # Pickle, because it keeps shared objects shared (an operation is in two tables); JSON would copy them.
             return pickle.dumps((_FORMAT, self.kernel.state))
 
     def restore(self, data: bytes) -> None:

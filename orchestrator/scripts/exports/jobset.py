@@ -247,8 +247,7 @@ def _pod(spec: Spec, host: JobHost, accelerator: Accelerator, digest: str) -> di
     return {
         "metadata": {"annotations": {"gke-gcsfuse/volumes": "true"}},
         "spec": {
-            # If a pod restarted by itself, JobSet would see no failure and the slice would wait for it
-            # forever.
+            # If a pod restarted by itself, JobSet would see no failure and the slice would wait for it forever.
             "restartPolicy": "Never",
             "serviceAccountName": spec.name,
             "terminationGracePeriodSeconds": grace(spec) + 5,

@@ -145,8 +145,7 @@ class Objects:
             wanted = without_nulls(body)
             crc32c, md5 = sums or self.sum_up(blob)
             _check_sums(wanted, crc32c, md5)
-            # Checked again: a resumable upload was checked at its start, and the object may have changed
-            # since.
+            # Checked again: a resumable upload was checked at its start, and the object may have changed since.
             self.check_write(bucket, name, asked)
         except StorageError:
             self.discard(blob)
@@ -325,8 +324,7 @@ def combined(parts: Sequence[StoredObject]) -> str:
     total = 0
     for part in parts:
         own = int.from_bytes(base64.b64decode(part.crc32c), "big")
-        # A CRC is linear: extend the previous one by as many zero bytes as the part has, then add the part's
-        # own.
+        # A CRC is linear: extend the previous one by as many zero bytes as the part has, then add the part's own.
         total = _past_zeros(total, part.size) ^ _past_zeros(0, part.size) ^ own
     return base64.b64encode(total.to_bytes(4, "big")).decode()
 
