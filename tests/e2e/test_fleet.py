@@ -1,9 +1,7 @@
 """A fleet on machines that are real processes, with the Slurm of the distribution's packages."""
 
 import json
-import shutil
 import signal
-import subprocess
 
 import pytest
 
@@ -33,15 +31,7 @@ for step in range(int(os.environ["TPUCTL_RESUME_STEP"] or 0) + 1, 9):
 """
 
 
-def packages() -> bool:
-    """Say whether this computer can fetch Slurm's packages."""
-    words = ["apt-get", "download", "--print-uris", "-qq", "slurmctld"]
-    if shutil.which("apt-get") is None:
-        return False
-    return subprocess.run(words, check=False, capture_output=True).returncode == 0
-
-
-@pytest.mark.skipif(not packages(), reason="needs apt-get with Slurm's packages")
+@pytest.mark.usefixtures("slurm_packages")
 def test_a_task_whose_machine_is_lost_goes_on_from_its_checkpoint_on_another_node(stage):
     """Up, submit, a machine lost without notice, the result, and down: nothing is left."""
     go = stage.work / "GO"

@@ -5,8 +5,6 @@ import signal
 
 import pytest
 
-from tests.e2e.test_fleet import packages
-
 pytestmark = pytest.mark.e2e
 FLEET = """\
 name: e2e
@@ -71,7 +69,7 @@ def unbroken() -> dict[int, int]:
     return found
 
 
-@pytest.mark.skipif(not packages(), reason="needs apt-get with Slurm's packages")
+@pytest.mark.usefixtures("slurm_packages")
 def test_a_lost_slice_ends_the_attempt_on_all_and_they_start_together_from_one_checkpoint(stage):
     """Two slices are two workers of one job; the lost one comes back as another TPU."""
     go = stage.work / "GO"

@@ -14,9 +14,11 @@ import pytest
 
 from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
 from orchestrator.emulator.start_options import Options, save_options
+from tests.e2e.conftest import slurm_packages
 from tests.e2e.stage import Stage
 from tests.recipes.kit import VENVS
 
+__all__ = ["slurm_packages", "stage"]
 HERE = Path(__file__).parent
 OURS = version_of(base_interpreter())
 TOO_LARGE = {

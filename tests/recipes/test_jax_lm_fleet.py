@@ -7,7 +7,6 @@ import time
 import pytest
 
 from tests.e2e.stage import Stage
-from tests.e2e.test_fleet import packages
 from tests.recipes.jax_lm import settings
 from tests.recipes.kit import copy, held, hold, hold_at, losses
 from tests.recipes.life import RUN_SECONDS
@@ -47,7 +46,7 @@ def printed(stage: Stage, folder: str, worker: int) -> dict[int, str]:
     return losses(b"".join(stage.read(name) for name in names).decode(errors="replace"))
 
 
-@pytest.mark.skipif(not packages(), reason="needs apt-get with Slurm's packages")
+@pytest.mark.usefixtures("slurm_packages")
 def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(stage):
     """Both slices start together from the newest save; how long that takes is printed."""
     copy("jax-lm", stage.work / "jax-lm")
