@@ -91,7 +91,7 @@ class Parts:
 
 
 def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
-    """Create the parts."""
+    """Create the parts of one agent from its settings and environment."""
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata)

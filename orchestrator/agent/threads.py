@@ -65,7 +65,7 @@ class Repeater(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Repeat until `end`."""
+        """Call *step* until `end`; an exception is reported and ends nothing."""
         while not self._ended.is_set():
             try:
                 self._step()

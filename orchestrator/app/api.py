@@ -184,7 +184,7 @@ class _Screen:
         self._stop: Callable[[], None] = lambda: None
 
     def show(self, result: Pass, usd: float) -> None:
-        """Report the progress of the job."""
+        """Call *on_progress* with the progress of the slowest worker, once a worker has reported."""
         beats = result.world.known_beats
         if beats and self._on_progress is not None:
             last = min(beats, key=lambda beat: beat.step or 0)

@@ -82,7 +82,7 @@ class Aside(Reporter):
         self._reporter = reporter
 
     def __call__(self, event: Event) -> None:
-        """Report an event as one line."""
+        """Report an event as one line, indented."""
         self.say(event.text)
 
     def say(self, text: str, *, style: Style = "") -> None:

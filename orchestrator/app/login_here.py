@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def credentials_file() -> Path:
-    """Return the path of the application default credentials."""
+    """Return GOOGLE_APPLICATION_CREDENTIALS, else the path of gcloud's application default credentials."""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     return Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
 

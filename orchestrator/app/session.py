@@ -161,7 +161,6 @@ class Session:
         return SshSettings(SSH_USER, key.path, ROOT, known, source=source, warn=self._warn)
 
     def _warn(self, text: str) -> None:
-        """Report a warning at once."""
         self.reporter(Event(self.clock.now(), "failure", text))
 
     @cached_property

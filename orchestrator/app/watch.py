@@ -98,7 +98,7 @@ class Publication:
             self._out.curve = read_curve(session.cloud.store)
 
     def after(self, result: Pass) -> None:
-        """Publish one pass."""
+        """Publish one pass: its status, the points of the curve, and the metrics."""
         session, record, world = self._session, self._session.records.current, result.world
         observation = Observation(world, record, session.cost(record, world.observed_at), result.plan)
         body = body_of(session, observation, loop_of(session.holder, 0.0))

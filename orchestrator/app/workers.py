@@ -64,7 +64,7 @@ def _in_job(session: Session, line: str | None, *, on_vm: bool) -> str | None:
 
 
 def look(session: Session) -> World:
-    """Observe the cloud now."""
+    """Return the world as a pass would observe it now. Costs several calls."""
     return observe(
         session.cloud, session.spec, session.records.current, session.blueprint.bucket, session.clock.now()
     )

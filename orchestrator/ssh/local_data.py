@@ -60,7 +60,7 @@ class DataSet:
 
     @property
     def size(self) -> int:
-        """Bytes of its files on this computer."""
+        """Return the bytes of its files on this computer."""
         return sum(file.size for file in self.files)
 
 

@@ -24,7 +24,7 @@ class Watchdog:
         self._thread.start()
 
     def touch(self) -> None:
-        """Reset the stall timer."""
+        """Reset the stall timer; safe to call from any thread."""
         self._answered_at = monotonic()
 
     def remaining(self) -> float | None:

@@ -18,7 +18,6 @@ class Checks:
         self.newest, self.most_in_use, self._since = {}, Counter(), cloud.clock.monotonic()
 
     def look(self):
-        """Check the invariants now."""
         now = self.cloud.clock.monotonic()
         spent, self._since = now - self._since, now
         for name in {live.labels.get(names.DEPLOYMENT_LABEL, "") for live in self.live()}:

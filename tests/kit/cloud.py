@@ -86,11 +86,9 @@ class Cloud:
         return [n for n, state in self.nodes(name).items() if state in {"CREATING", "READY"}]
 
     def buckets(self):
-        """Return the names of all buckets."""
         return [b.name for b in self.storage.buckets.list(PROJECT)]
 
     def objects(self, prefix=""):
-        """Return the names of all objects under *prefix*."""
         return sorted(o.name for o in self.storage.objects.all() if o.name.startswith(prefix))
 
     def put_object(self, name, data):

@@ -278,7 +278,6 @@ class FleetMachines:
             self._caller = None
 
     def send(self, method, url, headers, body):
-        """Carry one request of a machine."""
         if self._caller is not None and self._caller.cut_off:
             raise TransientError("the network is down")
         target = "/" + url.partition("://")[2].partition("/")[2]
@@ -299,7 +298,6 @@ class FleetMachines:
         return {key[:2] for key in keys if key is not None}
 
     def marks(self, job, number):
-        """Return the end marks of a task."""
         return self.names(f"{JOBS}{job}/{ENDS}{number}.")
 
 

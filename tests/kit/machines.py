@@ -106,7 +106,6 @@ class Machines(NoHosts):
         self.put(worker, f"{GANG}{worker.incarnation}/000001.json", b"{}")
 
     def end(self, worker):
-        """Stop the job for good."""
         worker.running, worker.env = False, {}
 
     def say(self, name, **words):

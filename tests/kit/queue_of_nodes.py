@@ -33,7 +33,6 @@ class Queue:
         self.name, self.size = json.loads(found["FLEET_NAME"]), int(json.loads(found["FLEET_NODES"]))
 
     def nodes(self):
-        """Return the names of the nodes."""
         return [f"{self.name}-{number:03d}" for number in range(1, self.size + 1)]
 
     def tick(self):

@@ -250,7 +250,6 @@ class SlurmModel:
     # The state, of which the VM keeps a copy in the bucket.
 
     def state(self):
-        """Return a copy of the state."""
         return [replace(task) for task in self.tasks], {
             n: replace(o, slurmd=None) for n, o in self.nodes.items()
         }

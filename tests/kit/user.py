@@ -53,7 +53,6 @@ class Process:
             raise Kill(self.words)
 
     def die(self):
-        """Kill the process here."""
         self.dead = True
         raise Kill(self.words)
 
@@ -105,7 +104,6 @@ class Said:
 
     @property
     def document(self):
-        """Return the JSON document on stdout."""
         return json.loads(self.out)
 
 
@@ -132,7 +130,6 @@ class User:
         self.edit(**file)
 
     def write(self, name, text):
-        """Write a file of the training code."""
         (self.folder / "src" / name).write_text(text)
 
     def edit(self, **file):
@@ -153,7 +150,6 @@ class User:
 
     @property
     def deployment(self):
-        """Return the name of the deployment in the file."""
         return self.file["name"]
 
     def run(self, *words, **options):

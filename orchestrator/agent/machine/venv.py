@@ -76,7 +76,7 @@ def install_command(layout: Layout, agent: Path) -> None:
 
 
 def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
-    """Return the PATH of setup and job."""
+    """Return the PATH of setup and job, with our folder of programs first."""
     own = [str(layout.root / "python/bin")] if environ.get(PYTHON) else []
     return os.pathsep.join([str(layout.programs), *own, environ.get("PATH") or os.defpath])
 

@@ -42,7 +42,7 @@ PROGRAM_SECONDS = 10.0
 
 
 def look_at_computer(cloud: str) -> Computer:
-    """Return the facts about this computer."""
+    """Return the facts about this computer; only version queries of programs are started."""
     folder = state_path(cloud)
     programs = {name: _version(name, words) for name, words in PROGRAMS.items()}
     keys = sorted(folder.glob("*/*/id_ed25519"))
@@ -127,7 +127,6 @@ def _nearest(folder: Path) -> Path:
 
 
 def _known(folder: Path, now: float) -> tuple[KnownDeployment, ...]:
-    """Return the deployments known to this computer."""
     return tuple(_one(path, now) for path in sorted(folder.glob(f"*/*/{SPEC_FILE}")))
 
 

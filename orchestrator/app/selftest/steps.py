@@ -218,7 +218,6 @@ class Run:
         return self._run_command([*words[:flags], *own, *words[flags:]])
 
     def _output(self, *words: str) -> str:
-        """Run a command and return its stdout."""
         with redirect_stdout(StringIO()) as out:
             self._do(*words)
         return out.getvalue()

@@ -36,7 +36,7 @@ def body(checked: Checked) -> dict[str, Any]:
 
 
 def show(checked: Checked, *, as_json: bool) -> None:
-    """Print the findings to stdout."""
+    """Print the findings to stdout, as text or JSON."""
     if as_json:
         print_json("check", {"name": checked.name, **body(checked)})
         return

@@ -167,7 +167,7 @@ def show_down(down: FleetDown, *, as_json: bool) -> None:
 
 
 def show_submitted(done: Submitted, *, as_json: bool) -> None:
-    """Print what was submitted."""
+    """Print the job and its number of tasks, or for a dry run what would be sent."""
     if as_json:
         body = {"job": done.name, "tasks": done.tasks, "ended": done.ended}
         more = {"dry_run": True, "files": done.files, "bytes": done.bytes, "usd": done.usd}
@@ -191,7 +191,7 @@ def _count(count: int, noun: str) -> str:
 
 
 def show_cancelled(which: str, tasks: int, *, as_json: bool) -> None:
-    """Print what was cancelled."""
+    """Print how many tasks were cancelled."""
     if as_json:
         print_json("fleet-cancel", {"job": which, "tasks": tasks})
     else:

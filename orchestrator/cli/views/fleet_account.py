@@ -248,7 +248,7 @@ def cost_sentences(account: Account) -> list[str]:
     """Return notes about the sums."""
     found, lines = account.bill, list[str]()
     if account.incomplete:
-        lines.append("At least: a price or a node's record is not known, and remaining out.")
+        lines.append("At least: what has an unknown price or an unreadable record is left out.")
     elif found.ondemand_usd > found.usd > 0:
         saved = found.ondemand_usd - found.usd
         lines.append(

@@ -34,7 +34,7 @@ class LiveLine:
         self._live = Live(self, console=console, refresh_per_second=REFRESH, transient=True)
 
     def start(self) -> None:
-        """Start drawing."""
+        """Start drawing, REFRESH times a second."""
         self._live.start()
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ class JobLines:
     numbered: bool
 
     def show(self, incarnation: int, worker: int, line: str) -> None:
-        """Print one line."""
+        """Print one line; control characters pass only with *raw*."""
         if self.as_json:
             click.echo(json.dumps({"incarnation": incarnation, "worker": worker, "line": line}))
             return

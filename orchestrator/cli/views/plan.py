@@ -54,7 +54,7 @@ def show(found: Foreseen, *, as_json: bool, scripts: bool = False, verbose: bool
 def render(
     preview: Preview, console: Console, *, source: str = "", scripts: bool = False, verbose: bool = False
 ) -> None:
-    """Print the plan on *console*."""
+    """Print the plan on *console*; *scripts* adds the rendered scripts, *verbose* labels and scopes."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
     console.print(_price_line(preview), style="bold", markup=False, width=width)

@@ -27,7 +27,7 @@ NO_LOOP = "preempted TPUs will not be replaced"
 
 
 def show(body: dict[str, Any], *, unbilled: bool, wide: bool, as_json: bool) -> None:
-    """Print a status once."""
+    """Print a status once, as text or JSON."""
     if as_json:
         print_json("status", body)
         return
@@ -205,7 +205,7 @@ def _workers(body: dict[str, Any], *, wide: bool) -> list[str]:
 
 
 def worker_line(worker: dict[str, Any]) -> str:
-    """Return what one worker has reported."""
+    """Return one line with a worker's phase, step, loss, checkpoint, last heartbeat and message."""
     parts = [f"worker {worker['worker']}: {worker['phase']}"]
     if worker["step"] is not None:
         parts.append(f"step {worker['step']}")

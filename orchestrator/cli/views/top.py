@@ -237,7 +237,6 @@ def table(rows: list[dict[str, Any]], width: int, *, colour: bool = False) -> st
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return a deployment's cells."""
     count, usd = row["preemptions"], row["cost_usd"]
     return (
         row["name"], row["problem"] or row["outcome"] or row["tpu"] or "-", _brief(row["job"]),

@@ -31,7 +31,7 @@ def show(found: Rehearsed, settings: Sequence[str], *, as_json: bool) -> None:
 
 
 def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
-    """Return the verdict as lines of text."""
+    """Return the verdict, its reasons and the recoveries, as lines of text."""
     lines = ["", f"{verdict.word.value}: {_headline(verdict)}"]
     if verdict.crash is not None:
         lines += _crash(verdict.crash)

@@ -37,7 +37,6 @@ class Request:
 
     @property
     def length(self) -> int:
-        """Return the number of bytes of the body."""
         return sum(map(len, self.pieces))
 
     @property

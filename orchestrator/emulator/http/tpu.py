@@ -289,7 +289,6 @@ class Catalog(_Answers):
         return Response.of({"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}})
 
     def reserved(self, call: Call) -> Response:
-        """Answer ListReservations of v2alpha1."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         found = reservations.in_zone(self._cloud.kernel, call.zone)
         return self._listed(call.request, "reservations", found, self._reservation, _NAME)

@@ -43,7 +43,6 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def main(words: list[str]) -> int:
-    """Run the container and return its exit status."""
     folder = Path(words[0])
     config = json.loads((folder / "config.json").read_text())
     with locked(folder.parents[1]):

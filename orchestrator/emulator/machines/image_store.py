@@ -54,7 +54,6 @@ class ImageStore:
             folder.mkdir(parents=True, exist_ok=True)
 
     def all(self) -> list[Image]:
-        """Return every image."""
         found = [json.loads(path.read_text()) for path in sorted(self._images.glob("*.json"))]
         return [
             Image(

@@ -182,7 +182,6 @@ class _TerminalProtocol(asyncio.StreamReaderProtocol):
     """
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the output."""
         super().connection_lost(None)
 
 

@@ -306,7 +306,6 @@ class Checksums:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def update(self, piece: bytes) -> None:
-        """Add a piece."""
         self.size += len(piece)
         self._crc.update(piece)
         self._md5.update(piece)
