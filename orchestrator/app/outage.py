@@ -1,4 +1,4 @@
-"""A cloud that does not answer somebody who looks again and again: said once, counted, and asked less often."""
+"""Report an outage of the cloud once while a command polls it, and poll less often until it ends."""
 
 from collections.abc import Callable
 

@@ -1,1 +1,1 @@
-"""A fleet: a VM with Slurm's controller, and TPUs that are its nodes, each kept alive as any deployment is."""
+"""Run a fleet: a VM with Slurm's controller, and TPUs as its nodes, each kept alive like any deployment."""

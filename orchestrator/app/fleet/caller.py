@@ -1,8 +1,8 @@
 """
-Who asks: the login that jobs of a fleet belong to, and whether a job is the caller's.
+Identify the caller: the login that a fleet's jobs belong to.
 
-This keeps people from using each other's share by accident. It is no border: whoever may write the bucket may
-write anything there.
+This keeps users from using each other's share by accident. It is no security boundary: whoever may write to
+the bucket can write anything there.
 """
 
 from orchestrator.app.choice import Choice
@@ -14,10 +14,10 @@ from orchestrator.planning.fleet_team import Team
 
 def caller(choice: Choice, team: Team, named: str | None) -> str:
     """
-    Return the login of the caller; empty for a fleet without users.
+    Return the caller's login, "" for a fleet without users.
 
-    It is that of the credentials, on the local cloud the one *named*. Raise UsageError for one that has no share,
-    or that is named but somebody else's.
+    It is that of the credentials; on the local cloud the one *named*. Raise UsageError for a login without a
+    share, and for a *named* one that is not the caller's.
     """
     if not team.users:
         if named:
@@ -45,7 +45,7 @@ def caller(choice: Choice, team: Team, named: str | None) -> str:
 
 
 def check_owner(choice: Choice, team: Team, named: str | None, order: Order) -> None:
-    """Raise UsageError when a job belongs to somebody else."""
+    """Raise UsageError if a job belongs to another user."""
     if not team.users or choice.account_override:
         return
     login = caller(choice, team, named)

@@ -1,4 +1,4 @@
-"""Take down a fleet, or nodes that are too many."""
+"""Delete a fleet, or surplus nodes."""
 
 import shutil
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def end_node(fleet: Fleet, name: str, controller: Controller) -> Down:
 
 @dataclass(frozen=True)
 class FleetDown:
-    """Hold how each part ended; *bucket* is the one whose data stays, empty without one."""
+    """The result for each part; *bucket* is the one whose data stays, "" if none."""
 
     name: str
     nodes: int
@@ -39,7 +39,7 @@ class FleetDown:
     idle_cloud_stopped: bool = False
 
     def raise_leftovers(self) -> None:
-        """Raise LeftoverError when something remains."""
+        """Raise LeftoverError if something is left."""
         if self.leftovers:
             what = "; ".join(f"{name}: {why}" for name, why in self.leftovers.items())
             raise LeftoverError(
@@ -52,9 +52,9 @@ def fleet_down(
     approve: Callable[[str, bool], None], *, delete_data: bool = False,
 ) -> FleetDown:  # fmt: skip
     """
-    Delete all nodes, then VM and, with *delete_data*, the bucket; lists by label prove that each is gone.
+    Delete all nodes, then VM and, with *delete_data*, the bucket; lists by label prove each deletion.
 
-    *approve* is given the fleet's name and whether data goes, before anything does, and may raise.
+    *approve* gets the fleet's name and whether data is deleted, before anything is, and may raise.
     """
     fleet = Fleet(choice, reporter, reporter_of, forgiving=True)
     leftovers, elsewhere = {}, []
@@ -70,14 +70,14 @@ def fleet_down(
     approve(fleet.spec.name, delete_data)
     _end_loop(fleet)
     if fleet.head.records.current.job.bundle:
-        # First of all: from here on no watch, wherever it runs, asks for another node.
+        # First: from here on no watch, wherever it runs, requests another node.
         with fleet.head.holding_lease("down"):
             Sweep(fleet.head.deployment).begin()
     nowhere = Controller("", fleet.port, "")
     ends = for_each({name: partial(end_node, fleet, name, nowhere) for name in names})
     leftovers |= {name: why for name, end in ends.items() if (why := _remaining(end))}
     if leftovers:
-        # The VM and the bucket stay until no node needs them: the next `down` finds all of it again.
+        # VM and bucket stay while a node still needs them; the next `down` finds all of it again.
         return FleetDown(fleet.spec.name, len(names), leftovers, fleet.bucket)
     head = take_down(choice, reporter, lambda *_: None, delete_data=delete_data, session=fleet.head)
     why = _remaining(head)
@@ -91,7 +91,7 @@ def fleet_down(
 
 
 def _end_loop(fleet: Fleet) -> None:
-    """End the loop on the VM first: it would hold each node for a moment. Without an answer the leases do it."""
+    """Stop the loop on the VM first, since it would hold each node's lease for a moment; report a failure."""
     if fleet.spec.watch.on_vm and isinstance(look(fleet.head).vm, Present):
         try:
             take_back(fleet.choice, fleet.reporter, fleet.head)

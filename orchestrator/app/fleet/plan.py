@@ -1,4 +1,4 @@
-"""Say what a fleet would cost and whether the project may have so many TPUs; nothing is changed."""
+"""Compute what a fleet costs and whether the project's quota allows it, without changes."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from orchestrator.planning.fleet_size import Fit, fit
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """Hold the price, and how many nodes the quota has room for; *unknown* says why that is not known."""
+    """The price, and the number of nodes within the quota; *unknown* says why that is not known."""
 
     price: FleetPrice
     fit: Fit | None
@@ -23,7 +23,7 @@ class FleetPlan:
 
 
 def fleet_plan(choice: Choice, reporter: Reporter) -> FleetPlan:
-    """Compare the fleet with the project's quota of its zones, and price it."""
+    """Compare the fleet with the project's quota in its zones, and price it."""
     fleet = fleet_to_read(choice, reporter)
     spec, price = fleet.spec, fleet.price()
     found = taken(spec, fleet.head.catalog)

@@ -1,4 +1,4 @@
-"""What tasks have printed and saved, read from the bucket."""
+"""Read what tasks have printed and saved from the bucket."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from orchestrator.planning.fleet import Order
 
 
 def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], reporter: Reporter) -> bool:
-    """Give each line of worker 0 to *show*, with task and number of the start; return whether there was any."""
+    """Pass each line of worker 0 to *show*, with task and start number; return whether there was any."""
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.store
@@ -43,7 +43,7 @@ def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], 
 
 @dataclass(frozen=True)
 class FetchedTask:
-    """Say what was copied of one task into which folder; *number* is the step or the incarnation, by *kind*."""
+    """What was downloaded for one task to which folder; *number* is the step or the incarnation, by *kind*."""
 
     task: int
     kind: str
@@ -55,9 +55,9 @@ def fetch_results(
     choice: Choice, which: str, output: Path | None, reporter: Reporter, *, unclaimed_files: bool = False
 ) -> list[FetchedTask]:
     """
-    Copy the newest checkpoint of a task, or of each task that has one, below a new folder.
+    Download the newest checkpoint of a task, or of each task that has one, below a new folder.
 
-    With *unclaimed_files* it is what no checkpoint contains.
+    With *unclaimed_files* it is the files that no checkpoint contains.
     """
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
@@ -92,7 +92,7 @@ def _unclaimed(store: Store) -> tuple[int, Parcel] | None:
 
 
 def _raise_nothing(fleet: Fleet, which: str, order: Order, *, unclaimed_files: bool) -> None:
-    """Raise NotFoundError, which names the command for what there is instead."""
+    """Raise NotFoundError that names the command for what exists instead."""
     if unclaimed_files:
         raise NotFoundError(f"{which} has no unclaimed files", hint=NO_JOB, changed="nothing was written")
     name, number = job_and_task(which)
