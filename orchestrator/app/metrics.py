@@ -120,7 +120,7 @@ class Metrics:
             self._gauges[name].labels(self._name, *labels).set(value)
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving and free the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -53,7 +53,7 @@ class Jumps:
             return jump
 
     def give(self, jump: Jump) -> None:
-        """Return a connection. The last user's return closes it after IDLE_SECONDS, or at once if it is broken."""
+        """Give a connection back; after the last user it closes in IDLE_SECONDS, or at once if it is broken."""
         with self._lock:
             self._users[jump] -= 1
             if self._users[jump] > 0:

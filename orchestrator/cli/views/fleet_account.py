@@ -245,7 +245,7 @@ def show_cost(account: Account, *, as_json: bool) -> None:
 
 
 def cost_sentences(account: Account) -> list[str]:
-    """Return notes about the sums."""
+    """Return notes on the sums: what is missing, saved compared with on demand, and the budget."""
     found, lines = account.bill, list[str]()
     if account.incomplete:
         lines.append("At least: what has an unknown price or an unreadable record is left out.")
