@@ -35,6 +35,7 @@ class MachineRoom:
 
     def notice(self, machine_id: str) -> None:
         """Show `preempted` to the machine and press its power button."""
+        # Metadata first, so that its long-polls see the preemption before the shutdown script runs.
         self.metadata.changed(machine_id)
         self._hosts.notice(machine_id)
 
@@ -42,6 +43,7 @@ class MachineRoom:
         self.metadata.changed(machine_id)
 
     def stop(self, machine_id: str) -> None:
+        # Served until the kill: a guest whose metadata server closes takes the daemon for dead.
         self._hosts.stop(machine_id)
         self._unserve(machine_id)
 

@@ -98,6 +98,7 @@ class QueuedLife:
     def _current(self, *tag: object) -> QueuedResource | None:
         zone, name, *_ = tag
         found = self._kernel.state.queued.get((str(zone), str(name)))
+        # The tag changes with each state, so events planned for an earlier one find nothing.
         return found if found and found.tag == tag else None
 
     def _accepted(self, operation_name: str, *tag: object) -> None:
@@ -130,6 +131,7 @@ class QueuedLife:
         if found is None:
             return
         for wanted in found.wanted:
+            # Free when it was requested, but a plain node may have taken the name since.
             if (wanted.zone, wanted.name) in kernel.state.nodes:
                 place = Place(wanted.zone, wanted.name)
                 taken = tpu_case("already exists").error(**kernel.values(place))
@@ -153,6 +155,7 @@ class QueuedLife:
         elif fate is FaultKind.LATE_FAILURE:
             found.error = INTERNAL
             self.suspend(found, Initiator.SERVICE)
+        # The capacity may be lost during provisioning; then it waits again.
         elif fate is FaultKind.FALL_BACK or not self._stocked(found):
             found.fate = None
             self.wait(found)
@@ -177,6 +180,7 @@ class QueuedLife:
     def _swept(self, *tag: object) -> None:
         found = self._current(*tag)
         if found:
+            # A node with an open operation is removed when that ends.
             self._drop([n for n in self.members(found) if not self._kernel.open_on(n.numeric_id)])
             self._settle(found)
 
@@ -240,6 +244,7 @@ class QueuedLife:
     def _drop(self, nodes: Sequence[Node]) -> None:
         """Remove nodes on behalf of their queued resource, which is therefore not notified."""
         for node in nodes:
+            # First, so that `vanish` does not notify the queued resource.
             node.queued = ""
             for operation in self._kernel.open_on(node.numeric_id):
                 self._kernel.finish(operation, None if operation.verb == "delete" else node_rules.CANCELLED)

@@ -221,6 +221,7 @@ class TpuNodes:
         out = kernel.settings.out_of_stock(node.zone, spot=node.spot)
         if verb == "start" and out and operation.planned is None:
             operation.planned = tpu_case("stockout on start").operation_error(**kernel.values(place))
+        # A deletion that is going to fail leaves the node's state as it is.
         if meanwhile and not (operation.planned and verb == "delete"):
             node.enter(meanwhile)
         kernel.proceed(
@@ -230,6 +231,7 @@ class TpuNodes:
 
     def _current(self, zone: str, name: str, epoch: int) -> Node | None:
         node = self._kernel.state.nodes.get((zone, name))
+        # Each change of state has a new epoch, so events planned before it find nothing.
         return node if node and node.epoch == epoch else None
 
     def _created(self, operation_name: str, zone: str, name: str, epoch: int) -> None:

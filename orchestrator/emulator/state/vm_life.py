@@ -104,6 +104,7 @@ class VmLife:
 
     def _current(self, zone: str, name: str, epoch: int) -> Instance | None:
         instance = self._kernel.state.instances.get((zone, name))
+        # Each change of status has a new epoch, so events planned before it find nothing.
         return instance if instance and instance.epoch == epoch else None
 
     def _staging(self, zone: str, name: str, epoch: int) -> None:
@@ -178,6 +179,7 @@ class VmLife:
             and instance.deadline is not None
             and instance.deadline <= self._kernel.state.time
         )
+        # Since this event was planned, the deadline may have moved, or a new VM may have taken the name.
         if instance and due and instance.numeric_id == numeric_id and instance.status in _UP:
             verb = instance.action.value.lower()
             operation = self.begin(instance, verb, user="system")

@@ -215,6 +215,7 @@ class Objects:
             self.check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
         self._change(bucket, name)
+        # A kill after this line leaves orphaned bytes, which the next start removes.
         self._blobs.forget("object", f"{bucket}/{name}")
         del self._objects[bucket][name]
         names = self._names[bucket]

@@ -136,6 +136,7 @@ class Uploads:
         except StorageError:
             self._forget(session_id)
             raise
+        # After the object: the next start recognises a kill in between by the blob's name.
         self._keep(replace(session, done=made.as_record()))
         return made
 
