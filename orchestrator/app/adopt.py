@@ -45,8 +45,8 @@ def adopt(
     """
     Adopt the TPU *name* and start the job on it, after checks and after *approve*, which may raise.
 
-    *zone* restricts the search; None means all zones of the file. *at_down* says what `down` does with the
-    TPU: keep, delete or ask. Raise UsageError if the TPU does not fit the deployment.
+    *zone* restricts the search; None means all zones of the file. *at_down* is what `down` does with the
+    TPU: "keep", "delete", or "yes" to ask. Raise UsageError if the TPU does not fit the deployment.
     """
     session = Session(choice, reporter)
     with reporter:
