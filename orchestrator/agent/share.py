@@ -1,8 +1,8 @@
 """
-The machines that work on one task: Slurm starts it on one of them, and the others follow.
+Run one task on several machines: Slurm starts it on one of them, and the others follow.
 
-The one that was started, worker 0 of all, writes into the folder of each node which share of the task it has.
-Every other machine looks there, and runs the same agent with the same claim for as long as worker 0 reports.
+The machine that Slurm started, worker 0 of all, writes each node's share of the task into that node's folder.
+Every other machine reads it there, and runs the same agent with the same claim as long as worker 0 reports.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from orchestrator.contract.replacing import write_atomically
 
 VARIABLE = "TPUCTL_SHARE"
 NODE_FOLDER = "TPUCTL_NODE_FOLDER"
-"""On machines that follow: the share, and the folder of their node in the bucket."""
+"""Set on machines that follow: the share, and their node's folder in the bucket."""
 MEGASCALE_PORT = "8081"
-"""Port of libtpu's coordinator of slices, as Ray (ray.util.tpu) and GKE have it."""
+"""Port of libtpu's coordinator of slices, as in Ray (ray.util.tpu) and GKE."""
 SILENT = 30.0
-"""Seconds at least, or four heartbeats, after which worker 0 of a task counts as gone."""
+"""Seconds (or four heartbeats, if that is longer) after which worker 0 of a task counts as lost."""
 STUCK = 120.0
-"""Seconds after which an agent that was asked to leave is ended; the next start clears what its job left."""
+"""Seconds after which an agent that was asked to end is killed; the next start clears what its job left."""
 WELL = ("done", "unclaimed")
 
 
 @dataclass(frozen=True)
 class Share:
     """
-    Say what one node does for a task: it is slice number *slice* of *slices*, from 0.
+    One node's share of a task: slice number *slice* of *slices*, from 0.
 
-    *incarnation* is the task's, *coordinator* the address of worker 0 of all, *at* when that one claimed the task.
+    *incarnation* is the task's, *coordinator* the address of worker 0 of all, *at* the time of its claim.
     """
 
     job: str
@@ -58,7 +58,7 @@ class Share:
     at: float
 
     def variables(self, environ: Mapping[str, str]) -> Dict[str, str]:
-        """Return what the agent and its job find in their environment on this machine of the node."""
+        """Return the environment variables for agent and job on this machine of the node."""
         hosts = environ.get("TPUCTL_WORKER_HOSTS", "")
         own, count = int(environ.get("TPUCTL_WORKER_ID") or 0), int(environ.get("TPUCTL_WORKERS") or 1)
         found = {
@@ -81,7 +81,7 @@ class Share:
 
 
 def bucket_of(environ: Mapping[str, str], prefix: str) -> JobBucket:
-    """Return what lies below *prefix* in the fleet's bucket."""
+    """Return the part of the fleet's bucket below *prefix*."""
     return JobBucket.from_environ(
         environ["TPUCTL_BUCKET"], dict(environ, TPUCTL_PREFIX=prefix), Metadata.from_environ(environ)
     )
@@ -89,9 +89,9 @@ def bucket_of(environ: Mapping[str, str], prefix: str) -> JobBucket:
 
 def give_out(environ: Mapping[str, str], settings: Settings, incarnation: int, at: float) -> Share:
     """
-    Tell all machines of the task what they have to do; return the share of this one, which Slurm has started.
+    Write the shares for all machines of the task; return that of this machine, which Slurm has started.
 
-    Raises AgentError when a later start has one of the nodes already: then this one is over.
+    Raise AgentError if a later start already has one of the nodes: then this one is over.
     """
     mine = environ.get("SLURMD_NODENAME", "")
     others = [name for name in node_list(environ.get("SLURM_JOB_NODELIST", "")) if name != mine]
@@ -107,21 +107,21 @@ def give_out(environ: Mapping[str, str], settings: Settings, incarnation: int, a
 def _write(bucket: JobBucket, node: str, share: Share) -> None:
     held = bucket.read(SHARE)
     before = _share(held.data) if held is not None else None
-    # A machine that was cut off, and wakes up here after Slurm has given its nodes away.
+    # A machine that was cut off may resume here after Slurm has given its nodes to another start.
     if before is not None and before.at > share.at:
         raise AgentError(f"{node} has begun with {before.job}/{before.task} since")
     data = json.dumps(asdict(share)).encode()
     try:
         bucket.write(SHARE, data, held.generation if held is not None else 0)
     except PreconditionError as error:
-        # Perhaps it was written, and only the answer was lost.
+        # The write may have succeeded and only its answer was lost.
         held = bucket.read(SHARE)
         if held is None or held.data != data:
             raise AgentError(f"another task has begun on {node} at this moment") from error
 
 
 def given(environ: Mapping[str, str]) -> Optional[Share]:
-    """Return the share that this process was started for, None where Slurm has started it."""
+    """Return the share that this process was started for, None if Slurm started it."""
     return _share(environ[VARIABLE].encode()) if environ.get(VARIABLE) else None
 
 
@@ -134,7 +134,7 @@ def _share(data: bytes) -> Optional[Share]:
 
 
 class Worker0:
-    """Watch from another machine of the node's task whether worker 0 still works on it."""
+    """Observes, from another machine of the task, whether worker 0 still works on it."""
 
     def __init__(self, environ: Mapping[str, str], node: str) -> None:
         self._environ = environ
@@ -144,7 +144,7 @@ class Worker0:
         self._task = ("", self._node)
 
     def look(self) -> Tuple[Optional[Share], str]:
-        """Return the node's share, and why worker 0 does not work on it, empty while it does."""
+        """Return the node's share, and why worker 0 does not work on it, "" while it does."""
         held = self._node.read(SHARE)
         share = _share(held.data) if held is not None else None
         if share is None:
@@ -154,7 +154,7 @@ class Worker0:
             self._task = (folder, bucket_of(self._environ, folder))
         report = self._task[1].read(heartbeat_name(share.incarnation, 0))
         now = (share, report.generation if report is not None else 0)
-        # Generations and not times: the clocks of two machines need not agree.
+        # Generations instead of times, because the clocks of two machines may differ.
         if now != self._newest:
             self._newest, self._since = now, time.monotonic()
         said = (json_value(report.data) or {}) if report is not None else {}
@@ -167,29 +167,29 @@ class Worker0:
 
 
 def leave_with(worker0: Worker0, share: Share, poll: float) -> None:
-    """From a thread of its own, ask this agent to stop as Slurm asks worker 0, once that one has stopped."""
+    """Stop this agent in a thread, as Slurm stops worker 0, once worker 0 has stopped."""
 
     def watch() -> None:
         while True:
-            # A thread of its own that ends with the process: nothing else wakes it.
+            # In a thread that ends with the process; it has no event to wait for.
             time.sleep(poll)
             try:
                 now, why = worker0.look()
             except (AgentError, OSError) as error:
                 say(f"looking for worker 0: {error}")
                 continue
-            # After a good end of worker 0 the others end by themselves, and may still bring files.
+            # After a successful end of worker 0 the others end by themselves, and may still upload files.
             if now != share or (why and why not in WELL):
                 say(f"leaving {share.job}/{share.task}: worker 0: {why or 'another task'}")
                 os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(STUCK)  # The process ends meanwhile, and this thread with it.
+                time.sleep(STUCK)  # Usually the process, and this thread with it, ends during this sleep.
                 os._exit(1)
 
     threading.Thread(target=watch, name="worker 0", daemon=True).start()
 
 
 def follow(environ: Mapping[str, str]) -> int:
-    """Run this machine's share of each task that its node has one of. Never returns."""
+    """Run this machine's share of each task of its node. Never returns."""
     settings = read_settings(environ)
     worker0, own = Worker0(environ, environ["TPUCTL_PREFIX"]), int(environ.get("TPUCTL_WORKER_ID") or 0)
     while True:
@@ -200,23 +200,23 @@ def follow(environ: Mapping[str, str]) -> int:
                 _run(environ, settings, share)
         except (AgentError, OSError) as error:
             say(f"looking for a task to follow: {error}")
-        # It lives as long as the machine, whose end is a signal.
+        # Runs as long as the machine; a signal ends it.
         time.sleep(settings.poll)
 
 
 def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> None:
-    """Run the script that Slurm runs on worker 0, with what Slurm tells it there."""
+    """Run Slurm's script for worker 0 with the environment that Slurm gives it there."""
     held = bucket_of(environ, "").read(f"{ORDERS}{share.job}.json")
     order = (json_value(held.data) or {}).get("order", {}) if held is not None else {}
     if not isinstance(order, dict) or not isinstance(order.get("script"), str):
         raise AgentError(f"the job {share.job} cannot be read")
-    # Where Slurm has its copies: by this path the script finds the machine's folder.
+    # In the folder where Slurm keeps its copies, as the script derives the machine's folder from its path.
     script = settings.layout.root / "slurm" / "spool" / "share" / "slurm_script"
     script.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(script, order["script"])
     subprocess.run(
         ["bash", str(script)], check=False, stdin=subprocess.DEVNULL,
-        # A task outlives a restart of the agent that keeps this node, as it does where Slurm has started it.
+        # A session of its own: a task survives a restart of this node's agent, as one started by Slurm does.
         start_new_session=True,
         env={
             "PATH": environ["PATH"], "HOME": environ.get("HOME", "/root"),

@@ -1,5 +1,5 @@
 """
-Move large files between disk and bucket in parts, several at a time and in bounded memory.
+Transfer large files between disk and bucket in parts, several at a time, with bounded memory.
 
 Protocol: Cloud Storage JSON API, ranged reads of one generation, and `compose` (docs/facts.md 3.1).
 """
@@ -26,30 +26,30 @@ from orchestrator.contract.machine_errors import AgentError, PreconditionError, 
 SMALLEST_PART, LARGEST_PART = 8 << 20, 32 << 20
 MOST_STREAMS = 16
 AHEAD = 2
-"""Parts in memory beside those that travel: one is read or hashed while the others are sent."""
+"""Parts in memory besides those being transferred: one is read or hashed while others are sent."""
 SOURCES = 32
-"""Objects that one compose takes (docs/facts.md 3.1)."""
+"""Maximum number of source objects of one compose (docs/facts.md 3.1)."""
 PARTS = ".tpuctl-parts/"
-"""What the names of an upload's parts have behind the name of the file that they become."""
+"""Infix between the name of a file and the names of its upload's parts."""
 REPLACED = 3
-"""How often a download begins anew because the object was replaced meanwhile."""
+"""Times that a download restarts because the object was replaced meanwhile."""
 POLYNOMIAL = 0x82F63B78
-"""That of CRC-32C, its lowest power first."""
+"""The polynomial of CRC-32C, lowest power first."""
 
 PART_SECONDS, SWEEP_SECONDS = 90.0, 10.0
-"""How long one part is tried, and how long each step of tidying up."""
+"""Seconds to try one part, and one step of the clean-up."""
 ABANDONED = 24 * 3600.0
 
 T = TypeVar("T")
 
 
 def part_size(size: int) -> int:
-    """Return the bytes of one part of a file of *size* bytes: large files have larger parts, not more memory."""
+    """Return the part size in bytes for a file of *size* bytes; larger files have larger parts."""
     return min(LARGEST_PART, max(SMALLEST_PART, -(-size // SOURCES)))
 
 
 class Streams:
-    """Make the calls that move parts: of all files together *most* at a time, in threads that begin as needed."""
+    """Runs transfers of parts, at most *most* at a time for all files together, in threads made on demand."""
 
     def __init__(self, most: int = 0) -> None:
         self._most = most or min(MOST_STREAMS, max(4, os.cpu_count() or 1))
@@ -60,15 +60,16 @@ class Streams:
 
     def in_order(self, count: int, prepared: Callable[[int], Callable[[], T]]) -> Generator[T, None, None]:
         """
-        Yield what the calls return that *prepared* makes of 0 to *count* - 1, in this order; raise what one raises.
+        Yield the results of the calls that *prepared* returns for 0 to *count* - 1, in order.
 
-        A call is prepared when there is room for its part, which is held until the next result is asked for.
-        When it ends early, what has begun is waited for.
+        Raise what a call raises. A call is prepared when there is room for its part, which is released when
+        the next result is requested. If the generator ends early, started calls are waited for.
         """
         waiting: Deque[Future[T]] = deque()
         try:
             for number in range(count):
-                # Who has a part under way lets it out before he waits for room: so nobody waits for another.
+                # A caller with a part in progress first yields it before waiting for room, which prevents a
+                # deadlock.
                 while not self._room.acquire(blocking=not waiting):
                     yield waiting[0].result()
                     self._let_out(waiting)
@@ -78,7 +79,7 @@ class Streams:
                     self._room.release()
                     raise
                 waiting.append(self._begin(call))
-                # Else the part would stay in memory here too.
+                # Otherwise this frame would keep the part in memory.
                 del call
             while waiting:
                 yield waiting[0].result()
@@ -101,7 +102,7 @@ class Streams:
         with self._lock:
             if self._threads < self._most:
                 self._threads += 1
-                # The end of the process does not wait for them: a notice leaves no time to end a transfer.
+                # Daemon threads: a notice leaves no time to finish transfers when the process ends.
                 threading.Thread(target=self._work, name="stream", daemon=True).start()
         return future
 
@@ -113,42 +114,42 @@ class Streams:
                     future.set_result(call())
                 except BaseException as error:
                     future.set_exception(error)
-            # Else the part would stay in memory until the next call comes.
+            # Otherwise the part would stay in memory until the next call.
             del future, call
 
 
 class ReplacedError(AgentError):
-    """Say that the generation which is read is gone."""
+    """The generation being read does not exist any more."""
 
 
 class BucketCalls(Protocol):
-    """What transfers need of a bucket: calls that retry within their time."""
+    """The calls to a bucket that transfers need; each retries within its time."""
 
     def stat(self, name: str) -> Optional[Dict[str, Any]]:
-        """Return the object's resource, or None when it is not there."""
+        """Return the object's resource, None if it does not exist."""
 
     def read_range(self, name: str, generation: str, start: int, end: int, size: int) -> bytes:
-        """Return bytes of one generation of an object of *size* bytes. Raises ReplacedError when it is gone."""
+        """Return bytes of one generation of an object of *size* bytes. Raise ReplacedError if it is gone."""
 
     def insert(self, name: str, data: bytes, if_generation: Optional[int], seconds: float) -> Dict[str, Any]:
-        """Write an object, check what the bucket says of it, and return its resource."""
+        """Write an object, verify the bucket's checksum, and return its resource."""
 
     def compose(self, name: str, body: Dict[str, Any], if_generation: int) -> Optional[Dict[str, Any]]:
-        """Join objects and return what has become of them; None when one is not there."""
+        """Join objects and return the result's resource; None if a source is missing."""
 
     def objects(self, prefix: str, seconds: float) -> List[Dict[str, Any]]:
         """Return the resources of all objects under *prefix*."""
 
     def delete(self, name: str, if_generation: Optional[int], seconds: float) -> None:
-        """Delete an object; one that is gone is fine."""
+        """Delete an object; a missing one is no error."""
 
 
 def download(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: int, kind: str) -> str:
     """
-    Write an object of *size* bytes to a file and return its digest; *kind* is a name that hashlib knows.
+    Download an object of *size* bytes to a file; return its digest, of hashlib's kind *kind*.
 
-    All bytes are of one generation: when the object is replaced meanwhile, all begins anew. Raises TornError
-    when it is not there or has another size.
+    All bytes are of one generation; if the object is replaced meanwhile, the download restarts. Raise
+    TornError if it does not exist or has another size.
     """
     for _ in range(REPLACED):
         held = bucket.stat(name)
@@ -179,17 +180,17 @@ def _of_generation(
 
             return bring
 
-        # Closed before the file is: nothing may be written under a number that another file has by then.
+        # Ended before the file is closed: a late write must not go to a reused file descriptor.
         with contextlib.closing(streams.in_order(-(-size // part), prepared)) as parts:
             for data in parts:
                 digest.update(data)
-        # The caller renames the file: without it the name could outlive a loss of power, and the bytes not.
+        # The caller renames the file; without fsync the name could survive a power loss and the bytes not.
         os.fsync(file.fileno())
     return digest.hexdigest()
 
 
 def check_range(reply: Reply, generation: str, start: int, end: int, size: int) -> None:
-    """Raise ReplacedError or TransientError unless the answer holds just these bytes of this generation."""
+    """Raise ReplacedError or TransientError unless the answer has exactly these bytes of this generation."""
     if reply.status == 404 or reply.headers.get("x-goog-generation", generation) != generation:
         raise ReplacedError(f"generation {generation} is gone")
     shown = reply.headers.get("content-range", "")
@@ -207,7 +208,7 @@ def _write_at(file: int, data: bytes, start: int) -> None:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """Name a part that lies in the bucket; *crc* is the bucket's CRC-32C of it, None where it shows none."""
+    """An uploaded part; *crc* is the bucket's CRC-32C of it, None if the bucket shows none."""
 
     name: str
     generation: str
@@ -216,7 +217,7 @@ class StoredPart:
 
     @classmethod
     def of(cls, name: str, resource: Dict[str, Any]) -> StoredPart:
-        """Read the part's resource."""
+        """Parse the part's resource."""
         shown = resource.get("crc32c")
         crc = int.from_bytes(base64.b64decode(shown), "big") if shown else None
         return cls(name, str(resource["generation"]), int(resource["size"]), crc)
@@ -224,12 +225,12 @@ class StoredPart:
 
 def upload(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: int) -> str:
     """
-    Send a file in parts, let the bucket join them, and return the sha256 of what was sent.
+    Upload a file in parts, let the bucket join them, and return the sha256 of what was sent.
 
-    The object appears whole or not at all. A process that is killed leaves parts, which count for nothing: a
-    later upload of that name removes them, and so does whatever removes the object's folder.
+    The object appears whole or not at all. A killed process leaves parts, which are ignored: a later upload
+    of that name deletes them, and so does whatever deletes the object's folder.
     """
-    # Never two uploads under one name: the parts of another process are not taken for ours.
+    # A unique folder, so that another process's parts are never taken for ours.
     mine = f"{name}{PARTS}{uuid.uuid4().hex[:12]}/"
     held = bucket.stat(name)
     before = int(held["generation"]) if held is not None else 0
@@ -241,7 +242,7 @@ def upload(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: i
             parts = _joined(bucket, streams, f"{mine}{level}-", parts)
         _join(bucket, name, parts, before)
     finally:
-        # The bucket itself removes the parts that it has joined; this is for the rest.
+        # The bucket deletes the parts that it joins; this deletes the rest.
         with contextlib.suppress(AgentError):
             _sweep(bucket, f"{name}{PARTS}", mine)
     return digest
@@ -254,7 +255,7 @@ def _send(
     with path.open("rb") as file:
 
         def prepared(number: int) -> Callable[[], StoredPart]:
-            # Read once: what is hashed is what is sent, though the file may change meanwhile.
+            # Read once, so that the hashed bytes are the sent ones even if the file changes.
             wanted = min(part, size - number * part)
             data = file.read(wanted)
             if len(data) != wanted:
@@ -267,7 +268,7 @@ def _send(
 
 
 def _joined(bucket: BucketCalls, streams: Streams, start: str, parts: List[StoredPart]) -> List[StoredPart]:
-    """Join each group of as many parts as one call takes."""
+    """Join the parts in groups as large as one call allows."""
 
     def prepared(number: int) -> Callable[[], StoredPart]:
         group = parts[number * SOURCES : (number + 1) * SOURCES]
@@ -277,9 +278,9 @@ def _joined(bucket: BucketCalls, streams: Streams, start: str, parts: List[Store
 
 
 def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) -> StoredPart:
-    """Compose an object whose generation was *before*. A call that is repeated may meet its own success."""
+    """Compose an object whose generation was *before*; a repeated call may find its own result."""
     sources = [{"name": one.name, "generation": one.generation} for one in parts]
-    # The parts go with the call that makes them needless: killed after it, nothing of them is left.
+    # The same call deletes the parts, so that a kill after it leaves none.
     body = {"sourceObjects": sources, "destination": {}, "deleteSourceObjects": True}
     refused: AgentError = TransientError(f"{name}: a part of it is gone")
     try:
@@ -290,7 +291,7 @@ def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) 
     size, crc = sum(one.size for one in parts), joined_crc(parts)
     if found is not None:
         one = StoredPart.of(name, found)
-        # Composed objects have no md5; where the bucket shows no sums at all, the size has to do.
+        # Composed objects have no md5; if the bucket shows no checksums at all, compare the size.
         if one.size == size and (one.crc == crc or (made and None in (crc, one.crc))):
             return one
     if made is None:
@@ -299,14 +300,14 @@ def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) 
 
 
 def _sweep(bucket: BucketCalls, prefix: str, mine: str) -> None:
-    """Delete our parts, and those of an upload that nobody can be at any more."""
+    """Delete our parts, and those of uploads that are too old to be in progress."""
     for item in bucket.objects(prefix, SWEEP_SECONDS):
         if item["name"].startswith(mine) or time.time() - seconds_of(item["updated"]) > ABANDONED:
             bucket.delete(item["name"], int(item["generation"]), SWEEP_SECONDS)
 
 
 def joined_crc(parts: Sequence[StoredPart]) -> Optional[int]:
-    """Return the CRC-32C of all parts together, None when that of one is not known."""
+    """Return the CRC-32C of all parts joined, None if that of one is unknown."""
     total = 0
     for one in parts:
         if one.crc is None:
@@ -316,7 +317,7 @@ def joined_crc(parts: Sequence[StoredPart]) -> Optional[int]:
 
 
 def _times(one: int, other: int) -> int:
-    """Multiply two polynomials over GF(2), modulo that of CRC-32C; the lowest power is the highest bit."""
+    """Multiply two polynomials over GF(2) modulo CRC-32C's; the lowest power is the highest bit."""
     product = 0
     for bit in range(31, -1, -1):
         if one >> bit & 1:

@@ -1,4 +1,4 @@
-"""What a fleet has done and what it has cost, read back from the bucket: for queue, cost, results and report."""
+"""Read back from the bucket what a fleet has done and cost, for queue, cost, results and report."""
 
 from dataclasses import replace
 from functools import partial
@@ -28,13 +28,13 @@ from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.results_table import ResultsTable, results_table
 
 MOST_TABLES = 10
-"""Jobs whose results the report shows, the newest."""
+"""Jobs whose results the report shows, the newest ones."""
 NODES_SECONDS = 30.0
-"""Seconds for which the records of nodes serve who looks again: each is a read."""
+"""Seconds for which the records of nodes are reused; each is a read."""
 
 
 class Accounts:
-    """Look at a fleet again and again; what cannot have changed is not read anew."""
+    """Reads a fleet's account repeatedly; what cannot have changed is not read again."""
 
     def __init__(self, choice: Choice, reporter: Reporter) -> None:
         self.fleet = fleet_to_read(choice, reporter)
@@ -42,7 +42,7 @@ class Accounts:
         self._facts: tuple[float, list[NodeFacts], tuple[str, ...], int] = (0.0, [], (), 0)
 
     def look(self) -> Account:
-        """Return what is known now."""
+        """Return the present account."""
         head = self.fleet.head
         now = head.clock.now()
         if not self._facts[0] or now - self._facts[0] >= NODES_SECONDS:
@@ -61,19 +61,19 @@ class Accounts:
 
 
 class QueueLooks:
-    """Look at the queue again and again: at all jobs, or at the one of that name."""
+    """Reads the queue repeatedly: all jobs, or the one of a name."""
 
     def __init__(self, choice: Choice, reporter: Reporter, name: str | None) -> None:
         self._accounts, self._name = Accounts(choice, reporter), name
         self.clock = self._accounts.fleet.head.clock
 
     def look(self) -> tuple[Queue, Account]:
-        """Return what Slurm and the bucket say now."""
+        """Return the queue and the account from Slurm and the bucket."""
         return queue(self._accounts.fleet, self._name), self._accounts.look()
 
 
 def reckon(accounts: Accounts) -> None:
-    """Write down whose budget is spent, so that no more of their tasks begin; nothing where nobody has one."""
+    """Record which users' budgets are used up, so that no more of their tasks start."""
     store = accounts.fleet.head.cloud.store
     team = fleet_orders.read_team(store)
     if any(one.budget_usd is not None for one in team.users.values()):
@@ -87,12 +87,12 @@ def reckon(accounts: Accounts) -> None:
 
 
 def account(choice: Choice, reporter: Reporter) -> Account:
-    """Return what a fleet has done and cost up to now; nothing is changed."""
+    """Return what a fleet has done and cost so far, without changes."""
     return Accounts(choice, reporter).look()
 
 
 def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable, str]:
-    """Return the table of one job's results, and the file that the job wants it in, empty without one."""
+    """Return the table of one job's results, and the file for it in the job's settings ("" if none)."""
     accounts = Accounts(choice, reporter)
     order = submitted_order(accounts.fleet.head.store, name)
     found = accounts.look()
@@ -100,7 +100,7 @@ def results(choice: Choice, name: str, reporter: Reporter) -> tuple[ResultsTable
 
 
 def table_of(fleet: Fleet, found: Account, name: str) -> ResultsTable:
-    """Return the table of one job: parameters, state, cost, and the values that its tasks have left."""
+    """Return the table of one job: parameters, state, cost, and the values from its tasks' result files."""
     job = found.job(name)
     return results_table(job, found.bill, found.at_work, read_collected(fleet.head.store, job.order))
 
@@ -133,7 +133,7 @@ def _facts(session: Session) -> tuple[NodeFacts, int]:
             ready[span.name] = beat.timings["spawned"]
 
     def rate(span: Span) -> tuple[float | None, float | None]:
-        # An hour of exactly this span: the same tables and rules as of any bill.
+        # Price exactly one hour of this span, with the same tables and rules as any bill.
         hour = replace(record, spans=(replace(span, since=0.0, until=3600.0),), disks=())
         parts = [
             None if (one := spending(spec, session.catalog, hour, (), 3600.0)).unknown else one.usd
@@ -157,12 +157,12 @@ def _vm(head: Session, now: float) -> Amount:
 
 
 def write_fleet_report(choice: Choice, output: Path | None, reporter: Reporter) -> tuple[Path, Account]:
-    """Write the page to *output*, by default NAME-report.html; return where it is and what it tells."""
+    """Write the page to *output*, by default NAME-report.html; return its path and the account."""
     accounts = Accounts(choice, reporter)
     found = accounts.look()
     shown = [job for job in found.jobs if any(job.order.parameters) or job.order.collect]
     tables = [table_of(accounts.fleet, found, job.order.name) for job in shown[-MOST_TABLES:]]
     path = output or Path(f"{found.name}-report.html")
-    # Whole or not at all: a browser may have the old page open and renew it now.
+    # Atomically, since a browser may reload the page at any moment.
     write_atomically(path, fleet_page(found, tables).encode())
     return path, found

@@ -1,4 +1,4 @@
-"""Jobs of a fleet: written into the bucket first, queued by Slurm, read back from the bucket."""
+"""Write a fleet's jobs into the bucket, queue them in Slurm, and read them back."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,10 @@ NO_JOB = "see: tpuctl fleet queue"
 @dataclass(frozen=True)
 class Submitted:
     """
-    Hold what was submitted: the job and how many tasks, of which some may have *ended* before.
+    The result of a submission: the job and its number of tasks, of which some may have *ended* before.
 
-    With *dry_run* nothing was sent: *files* and *bytes* of code and data would be. *usd* is what the tasks cost if
-    each takes the time that was given, None when that or the price is not known.
+    With *dry_run* nothing was sent: *files* and *bytes* are those of code and data. *usd* is the cost if each
+    task takes the given time, None if that or the price is unknown.
     """
 
     name: str
@@ -54,10 +54,10 @@ def submit(
     user: str | None = None, priority: str | None = None,
 ) -> Submitted:  # fmt: skip
     """
-    Send code and data, write the job into the bucket, and queue its tasks under the login of the caller.
+    Send code and data, write the job into the bucket, and queue its tasks under the caller's login.
 
-    The same file again changes nothing, and goes on where a submission was killed. With *dry_run* it is judged
-    and counted only; *takes* is how many seconds a task is expected to take.
+    Submitting the same file again changes nothing, or continues an interrupted submission. *dry_run* only
+    checks and counts; *takes* is the expected duration of a task in seconds.
     """
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
@@ -70,7 +70,7 @@ def submit(
             changed="nothing was submitted", code="TPU-101",
         )  # fmt: skip
     for name in wanted.after:
-        # Only what exists can be waited for, so that no two jobs wait for each other.
+        # Only existing jobs can be waited for, so that no two jobs wait for each other.
         submitted_order(fleet.head.store, name)
     spec = task_spec(fleet.spec, fleet.bucket, wanted.name, wanted.job)
     if choice.cloud == "local":
@@ -78,7 +78,7 @@ def submit(
     sets = read_data(file, spec, choice.cloud, reporter)
     folder = fleet.head.folder / "jobs"
     private_folder(folder)
-    # Neither the job's file nor the table that `fleet results` writes is code: the same job stays the same.
+    # The job's file and the table of `fleet results` are no code, so the same job stays the same.
     written = [f"/{name}" for name in (file.name, wanted.into) if name]
     bundle = build(source_folder(file, spec), folder, more=with_code(sets), written=written)
     target = MachineTarget(
@@ -114,7 +114,7 @@ def submit(
 
 
 def _check_slices(spec: Spec, wanted: JobFile) -> None:
-    """Raise UsageError when the fleet can never give a task its slices."""
+    """Raise UsageError if the fleet can never provide a task's slices."""
     least, most = wanted.slices
     why, hint = "", ""
     if least > nodes(spec):
@@ -140,7 +140,7 @@ class Queue:
 
 
 def queue(fleet: Fleet, name: str | None) -> Queue:
-    """Return all jobs, or the one of that name."""
+    """Return all jobs, or the one named *name*."""
     store = fleet.head.store
     found = fleet_orders.read_all(store) if name is None else fleet.with_those_before(name)
     known = {order.name: order for order in found}
@@ -167,7 +167,7 @@ def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = No
     order = submitted_order(store, name)
     check_owner(choice, fleet_orders.read_team(store), user, order)
     numbers = task_numbers(order, number)
-    # First in the bucket: what Slurm then forgets, or has not been told, is not submitted again.
+    # In the bucket first, so that Slurm's queue is not filled up again with cancelled tasks.
     fleet_orders.change(
         store, name, lambda one: replace(one, cancelled=tuple(sorted({*one.cancelled, *numbers})))
     )
@@ -178,7 +178,7 @@ def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = No
 
 
 def retry(choice: Choice, which: str, reporter: Reporter, user: str | None = None) -> tuple[int, ...]:
-    """Queue again what has failed or was cancelled of a job, or that task (JOB/3); return those tasks."""
+    """Queue the failed and cancelled tasks of a job, or that task (JOB/3), again; return them."""
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     store = fleet.head.cloud.store
@@ -193,13 +193,13 @@ def retry(choice: Choice, which: str, reporter: Reporter, user: str | None = Non
         store, name, lambda one: replace(one, cancelled=tuple(n for n in one.cancelled if n not in again))
     )
     with leaving("the tasks may run again", "run the same command again to see them queued"):
-        # Also without any: a `retry` that was killed has set them aside, and nothing else.
+        # Even for none: a killed `retry` may have reset them without queueing.
         fleet.submit_missing(slurm, name)
     return again
 
 
 def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool, user: str | None = None) -> bool:
-    """Hold a job, so that no task of it begins, or release it; return whether that was a change."""
+    """Hold a job, so that none of its tasks starts, or release it; return whether that changed anything."""
     fleet = fleet_to_read(choice, reporter)
     store = fleet.head.cloud.store
     before = submitted_order(store, name)
@@ -211,17 +211,17 @@ def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool, user: str
 
 
 def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:
-    """Return the fleet for a command that changes none of its machines."""
+    """Return the fleet for a command that does not change its machines."""
     return Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
 
 
 def task_store(fleet: Fleet, job: str, number: int) -> Store:
-    """Return what a task has in the bucket."""
+    """Return the task's folder of the bucket."""
     return fleet.head.store.below(task_folder(job, number))
 
 
 def submitted_order(store: Store, name: str) -> Order:
-    """Return a job as it was submitted. Raise UsageError where there is none of that name."""
+    """Return a job as submitted. Raise UsageError if there is none of that name."""
     order = fleet_orders.read(store, name)
     if order is None:
         raise UsageError(
@@ -231,7 +231,7 @@ def submitted_order(store: Store, name: str) -> Order:
 
 
 def job_and_task(text: str) -> tuple[str, int | None]:
-    """Return job and task of JOB or JOB/3."""
+    """Parse JOB or JOB/3. Raise UsageError."""
     found = re.fullmatch(r"([a-z][-a-z0-9]*)(?:/(\d{1,5}))?", text)
     if found is None:
         raise UsageError(
@@ -242,7 +242,7 @@ def job_and_task(text: str) -> tuple[str, int | None]:
 
 
 def task_numbers(order: Order, number: int | None) -> Sequence[int]:
-    """Return all tasks of a job, or the one asked for. Raise UsageError for one that it does not have."""
+    """Return all tasks of a job, or the given one. Raise UsageError if it does not exist."""
     if number is None:
         return range(len(order.parameters))
     if number >= len(order.parameters):

@@ -1,4 +1,4 @@
-"""A fleet: a VM with Slurm's controller, and TPUs that are its nodes, each kept alive as any deployment is."""
+"""Open the sessions of a fleet: of the VM with Slurm's controller, and of each TPU, a deployment of its own."""
 
 import hashlib
 import re
@@ -54,12 +54,12 @@ BOOT_SECONDS = 240.0
 LOOK_SECONDS = 2.0
 LIST_SECONDS = 3.0
 LOCAL_PORTS = range(20_000, 60_000, 128)
-"""Machines of local clouds share the computer's ports: each fleet has some of its own."""
+"""First port of each fleet on a local cloud, whose machines share the computer's ports."""
 
 
 @dataclass(frozen=True)
 class FleetPrice:
-    """Hold what an hour costs: of the VM, and of each of *nodes* nodes; and the seconds until ttl ends it."""
+    """The hourly price of the VM and of each of *nodes* nodes, and the seconds until ttl ends the fleet."""
 
     spec: Spec
     head: Hourly
@@ -69,18 +69,18 @@ class FleetPrice:
 
 
 class EventsOnly(Reporter):
-    """Pass on what happens to a node; what is the same for each of a hundred is for the fleet to say."""
+    """Passes on a node's events; what would be the same for every node is reported by the fleet."""
 
     def __init__(self, onward: Reporter) -> None:
         self._onward = onward
 
     def __call__(self, event: Event) -> None:
-        """Pass it on."""
+        """Pass the event on."""
         self._onward(event)
 
 
 class Fleet:
-    """Hold the sessions of a fleet: of its *head*, which has bucket and VM, and of its nodes."""
+    """The sessions of a fleet: of its *head*, with bucket and VM, and of its nodes."""
 
     def __init__(
         self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter], *,
@@ -96,7 +96,7 @@ class Fleet:
         self.bucket = self.head.blueprint.bucket
 
     def _session(self, reporter: Reporter, spec: Spec) -> Session:
-        # Its code is slurm.sh, and not what lies beside the fleet's file.
+        # A node's code is slurm.sh, not what is beside the fleet's file.
         return Session(
             self.choice, reporter, spec, self._code / "tpuctl.yaml", forgiving=self._forgiving,
             only_looks=self._only_looks, lists=self._lists, together=self.together,
@@ -111,7 +111,7 @@ class Fleet:
         return LOCAL_PORTS[int.from_bytes(mark[:4], "big") % len(LOCAL_PORTS)]
 
     def known(self) -> list[str]:
-        """Return the names of the nodes that this computer has brought up, also of those that are too many now."""
+        """Return the names of the nodes that this computer has brought up, including surplus ones."""
         parent = self.head.folder.parent
         found = [path for path in known_files(self.choice.cloud) if path.parent.parent == parent]
         return [
@@ -120,13 +120,13 @@ class Fleet:
         ]  # fmt: skip
 
     def in_bucket(self) -> list[str]:
-        """Return the names of all nodes that have ever kept a record, whatever computer has brought them up."""
+        """Return the names of all nodes that ever stored a record, brought up by any computer."""
         try:
             held = self.head.store.list(NODES)
         except NotFoundError:
             return []
         found = dict.fromkeys(one.name[len(NODES) :].partition("/")[0] for one in held)
-        # Machines write here too: what is no name of a node of ours means nothing.
+        # Machines may write here too, so names that are no node's are ignored.
         return [name for name in found if re.fullmatch(rf"{re.escape(self.spec.name)}-\d{{3}}", name)]
 
     def node(self, name: str, controller: Controller) -> Session:
@@ -135,7 +135,7 @@ class Fleet:
         return self._session(self.reporter_of(name), spec)
 
     def path_of(self, name: str) -> Path:
-        """Return where the spec of a node is kept."""
+        """Return the path of a node's stored spec."""
         return self.head.folder.parent / name / SPEC_FILE
 
     def life(self, name: str) -> NodeLife:
@@ -149,8 +149,8 @@ class Fleet:
         return NodeLife.UP if record.job.bundle else NodeLife.LEAVING
 
     def began(self) -> float:
-        """Return when the fleet was brought up, in seconds since the epoch; 0 once it is being taken down."""
-        # Read anew: another process may be taking it down.
+        """Return when the fleet was brought up in seconds since the epoch; 0 once it is being deleted."""
+        # Read again, as another process may be deleting the fleet.
         path, clock = self.head.folder / "record.json", self.head.clock
         records = RecordStore(path, self.head.store, self.spec.name, self.head.key, clock.now)
         record = records.load(forgiving=True)
@@ -158,16 +158,16 @@ class Fleet:
 
     @property
     def _code(self) -> Path:
-        """Return the folder with the code of every node; it is the same for all fleets."""
+        """Return the folder with the code of every node, the same for all fleets."""
         return state_folder(self.choice.cloud) / "fleet-code"
 
     def write_code(self) -> None:
-        """Put what nodes run where it is sent from."""
+        """Write the nodes' code to the folder from which it is sent."""
         private_folder(self._code)
         private_file(self._code / "slurm.sh", shipped("slurm.sh"))
 
     def slurm(self) -> Slurm:
-        """Return Slurm on the VM. Raise UsageError where there is no VM that runs."""
+        """Return Slurm on the VM. Raise UsageError if no VM is running."""
         world = look(self.head)
         if isinstance(world.vm, Absent) or (
             isinstance(world.vm, Present) and world.vm.value.state is not VmState.RUNNING
@@ -179,7 +179,7 @@ class Fleet:
         return Slurm(self.head.cloud.remote, vm_host(self.head.cloud, world))
 
     def start_slurm(self, patience: float = BOOT_SECONDS) -> Controller:
-        """Bring Slurm to the VM and start its controller; for *patience* seconds wait for a VM that boots."""
+        """Install Slurm on the VM and start its controller; wait up to *patience* seconds for a booting VM."""
         script, end = shipped("slurm.sh"), self.head.clock.now() + patience
         while True:
             try:
@@ -187,7 +187,7 @@ class Fleet:
                 engine = slurm.engine(script)
                 break
             except (RemoteError, NotFoundError) as error:
-                # A strange key is refused for ever; everything else may be the end of the boot.
+                # An unknown host key stays refused; any other error may come from the boot.
                 if isinstance(error, HostKeyError) or self.head.clock.now() > end:
                     raise
                 self.reporter.now(f"waiting for the VM: {error.message}")
@@ -195,21 +195,21 @@ class Fleet:
         vm = look(self.head).vm
         if not isinstance(vm, Present):
             raise RemoteError("the VM is not in sight", hint="run: tpuctl fleet up")
-        # On a VM that was made again it begins with the copy of its state in the bucket (slurm.sh).
+        # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
         controller = Controller(vm.value.internal_ip, self.port, engine)
         team = fleet_orders.read_team(self.head.store)
         slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, team)
         return controller
 
     def controller(self) -> Controller:
-        """Return where Slurm is, as far as the bucket and the VM tell."""
+        """Return the controller's address from bucket and VM, as far as known."""
         vm = look(self.head).vm
         names = [one.name[len(ENGINE) :] for one in self.head.store.list(f"{ENGINE}slurm-")]
         address = vm.value.internal_ip if isinstance(vm, Present) else ""
         return Controller(address, self.port, next(iter(names), ""))
 
     def price(self) -> FleetPrice:
-        """Return what an hour of the whole fleet costs."""
+        """Return the hourly price of the whole fleet."""
         catalog, zone = self.head.catalog, self.spec.tpu.zones[0]
         one = hourly(replace(self.spec, vm="none"), catalog, zone)
         both = hourly(self.spec, catalog, zone)
@@ -235,10 +235,10 @@ class Fleet:
         dropped = [order for order in orders.values() if order.cancelled and only in ("", order.name)]
         under = {name: team.options(orders[name]) for name in gates}
         queued = slurm.queue() if gates or dropped else ()
-        # Whoever cancelled them was killed before Slurm heard of it, or Slurm was told to queue them meanwhile.
+        # The `cancel` was killed before it told Slurm, or Slurm was told to queue them meanwhile.
         slurm.cancel(cancelled(dropped, queued))
         if stray := strays(under, queued):
-            # They were queued before there were users, or priorities: what waits has nothing to lose.
+            # Queued before there were users or priorities; waiting tasks lose nothing by being queued again.
             slurm.cancel(stray)
             queued = tuple(one for one in queued if one not in stray)
         for name, allowed in gates.items():
@@ -270,7 +270,7 @@ def _part_of(path: Path, fleet: str) -> bool:
 
 
 def for_each(work: dict[str, Callable[[], object]]) -> dict[str, object]:
-    """Do all of it side by side; return what each returned, or the TpuctlError that it raised."""
+    """Call all of *work* in parallel; return each result, or the TpuctlError that it raised."""
 
     def safe(call: Callable[[], object]) -> object:
         try:

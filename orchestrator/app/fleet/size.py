@@ -1,4 +1,4 @@
-"""Let a fleet grow and shrink with its queue."""
+"""Grow and shrink a fleet with its queue."""
 
 import threading
 from collections.abc import Callable
@@ -21,17 +21,17 @@ from orchestrator.planning.fleet_size import FleetNode, NodeLife, SlurmNode, fre
 
 
 class NodeWatch(Protocol):
-    """Watch nodes, each as a deployment of its own."""
+    """A watch of nodes, each as a deployment of its own."""
 
     def follow(self, path: Path) -> None:
-        """Watch the node whose spec is stored at *path* too."""
+        """Also watch the node whose spec is stored at *path*."""
 
     def leave(self, name: str) -> None:
-        """Watch a node no more; its lease is free then."""
+        """Stop watching a node and release its lease."""
 
 
 class Sizing:
-    """Change the number of nodes as the queue wants it: look, decide, act; never two things at once with a node."""
+    """Changes the number of nodes to match the queue, with at most one action per node at a time."""
 
     def __init__(self, fleet: Fleet, watching: NodeWatch) -> None:
         self._fleet, self._watching = fleet, watching
@@ -43,7 +43,11 @@ class Sizing:
         fleet.write_code()
 
     def look(self, slurm: Slurm) -> None:
-        """Do what the queue wants now; nothing, and raise TpuctlError, when Slurm or the bucket does not answer."""
+        """
+        Start what the queue needs now.
+
+        Raise TpuctlError, with no changes, if Slurm or bucket does not answer.
+        """
         fleet = self._fleet
         if not (began := fleet.began()):
             return
@@ -52,8 +56,8 @@ class Sizing:
         self._free = free_since(self._free, sights, now)
         with self._lock:
             busy = set(self._busy)
-        # Of one that Slurm does not know nothing is known: a task could not begin there. What is being changed
-        # counts as up, which is right for what comes; what goes is one of these for a minute only.
+        # A node that Slurm does not know cannot start a task. One that is being created counts as up, which
+        # is right; one that is being deleted counts for a minute only.
         nodes = [
             FleetNode(
                 name, NodeLife.UP if name in busy else fleet.life(name), sights[name], self._free.get(name)
@@ -76,7 +80,7 @@ class Sizing:
                 self._do(name, call)
 
     def end(self) -> None:
-        """Begin nothing more; what has begun ends first."""
+        """Start nothing more, and wait for what has started."""
         self._pool.shutdown(cancel_futures=True)
 
     def _do(self, name: str, call: Callable[[], None]) -> None:
@@ -94,7 +98,7 @@ class Sizing:
         try:
             call()
         except (*FAULTS, OSError) as fault:
-            # Whatever it is, the next look finds the node as it is now.
+            # Any error: the next look finds the node's actual state.
             why = as_error(fault).message
             if self._said.get(name) != why:
                 self._fleet.reporter.say(f"{name}: {why}", style="warning")

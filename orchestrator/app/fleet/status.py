@@ -1,4 +1,4 @@
-"""Say what exists of a fleet."""
+"""Determine what exists of a fleet."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from orchestrator.planning.fleet_size import NodeLife, wanted_nodes
 
 @dataclass(frozen=True)
 class NodeRow:
-    """Say of one node: the state and zone of its TPU, what Slurm says of it, and which task it has."""
+    """One node: the state and zone of its TPU, its state in Slurm, and its task."""
 
     name: str
     tpu: str
@@ -36,9 +36,9 @@ class NodeRow:
 @dataclass(frozen=True)
 class UserRow:
     """
-    Say of one user: the share of the fleet, seconds of nodes so far, tasks, and what they cost.
+    One user: share of the fleet, node seconds so far, tasks, and their cost.
 
-    *budget_usd* is None without one; *held* says that it is used up.
+    *budget_usd* is None without a budget; *held* means that it is used up.
     """
 
     login: str
@@ -55,11 +55,11 @@ class UserRow:
 @dataclass(frozen=True)
 class FleetStatus:
     """
-    Hold the state of VM, nodes and queue; *trouble* is why Slurm did not answer.
+    The state of VM, nodes and queue; *trouble* is why Slurm did not answer.
 
-    *up* nodes exist or are asked for, *wanted* is how many the queue wants (None: not known). *node_usd_hour* is
-    what a node costs, idle or not, None without a known price.
-    *watch* says where it is watched from: `vm`, `elsewhere`, or nothing when nobody does.
+    *up* nodes exist or are requested, *wanted* is how many the queue needs (None: unknown). *node_usd_hour*
+    is the price of a node, idle or not, None if unknown. *watch* is where the watcher runs: `vm`,
+    `elsewhere`, or "" for nowhere.
     """
 
     name: str
@@ -78,7 +78,7 @@ class FleetStatus:
 
 
 def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
-    """Return what exists; nothing is changed."""
+    """Return what exists, without changes."""
     fleet = Fleet(choice, reporter, lambda _: Reporter(), only_looks=True)
     world = look(fleet.head)
     vm = world.vm.value.state.value if isinstance(world.vm, Present) else (

@@ -35,16 +35,16 @@ def fleet_up(
     show_price: Callable[[FleetPrice], None],
 ) -> FleetUp:  # fmt: skip
     """
-    Bring up VM, Slurm and all nodes side by side; what is right stays.
+    Bring up VM, Slurm and all nodes in parallel; what is right stays.
 
-    *show_price* comes before anything is made, and may raise. Nodes that the file does not want any more go. With
-    `fleet.min_idle` it is as many nodes as the queue wants now.
+    *show_price* is called before anything is created and may raise. Surplus nodes are deleted. With
+    `fleet.min_idle` there are as many nodes as the queue needs now.
     """
     fleet = Fleet(choice, reporter, lambda name: EventsOnly(reporter_of(name)))
     show_price(fleet.price())
     fleet.write_code()
     bring_up(choice, reporter, session=fleet.head)
-    # From now on it counts for everybody, and for the watch of another computer.
+    # From here on it applies to all users, and to a watch on another computer.
     fleet_orders.write_team(fleet.head.cloud.store, team_of(fleet.spec.fleet))
     reporter.now("Slurm is brought to the VM")
     controller = fleet.start_slurm()
@@ -61,7 +61,7 @@ def fleet_up(
     reckon(Accounts(choice, reporter))
     slurm = fleet.slurm()
     for name, held in slurm.sights().items():
-        # A watch that was killed had begun to let it go.
+        # A killed watch had started to drain it.
         if held.going and name in wanted:
             slurm.undrain(name)
     fleet.submit_missing(slurm)

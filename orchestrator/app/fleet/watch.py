@@ -26,11 +26,11 @@ from orchestrator.planning.fleet import Controller
 
 TEND_SECONDS = 15.0
 RECKON_SECONDS = 60.0
-"""Between two looks at what users have spent: all that jobs have done is read for it."""
+"""Seconds between two sums of the users' spending, each of which reads the history of all jobs."""
 
 
 class Losses:
-    """Remember which machines of nodes are lost until Slurm has heard it."""
+    """Collects lost machines of nodes until Slurm has been told."""
 
     def __init__(self) -> None:
         self._lost: set[tuple[str, int]] = set()
@@ -39,7 +39,7 @@ class Losses:
         self.wake = threading.Event()
 
     def take(self, node: str, result: Pass) -> None:
-        """Note what a pass deletes: that machine does no work any more."""
+        """Record the machine that a pass deletes and that therefore does no more work."""
         for change in result.plan.changes:
             if change.kind is Kind.NODE and change.verb is Verb.DELETE:
                 number = names.incarnation_of(change.name, {})
@@ -49,7 +49,7 @@ class Losses:
                         self.wake.set()
 
     def report(self, slurm: Slurm) -> None:
-        """Say all of it to Slurm. Raise TpuctlError with what is left kept for the next time."""
+        """Report all of them to Slurm. Raise TpuctlError; the rest is kept for the next call."""
         with self._lock:
             waiting = sorted(self._lost)
         for node, number in waiting:
@@ -60,7 +60,7 @@ class Losses:
 
 
 class _NodeScreen:
-    """Show nothing of a node's job, which is Slurm; only what is lost."""
+    """Shows nothing of a node's job, which is Slurm, except lost machines."""
 
     def __init__(self, node: str, losses: Losses) -> None:
         self._node, self._losses = node, losses
@@ -73,7 +73,7 @@ class _NodeScreen:
 
 
 class FleetWatch(WatchAll[Reporter]):
-    """Watch all nodes and the VM of one fleet, and give Slurm what it cannot know or has forgotten."""
+    """Watches all nodes and the VM of one fleet, and tells Slurm what it cannot know or has forgotten."""
 
     def __init__(
         self, choice: Choice, reporter: Reporter, reporter_of: Callable[[str], Reporter], *,
@@ -98,7 +98,7 @@ class FleetWatch(WatchAll[Reporter]):
         for_each({one: partial(self._count, one) for one in known if one not in self.names})
 
     def run(self) -> None:
-        """Make passes, and look after the queue beside them; the loop on the VM stops that when all has ended."""
+        """Run passes, and tend the queue in parallel; the loop on the VM stops that VM when all has ended."""
         if self._loop and over(self._fleet.head):
             return
         try:
@@ -107,7 +107,7 @@ class FleetWatch(WatchAll[Reporter]):
             if self._sizing is not None:
                 self._sizing.end()
         if self._loop and not self.stopped and not any(one.error for one in self.ended):
-            # By what all have cost together, as before.
+            # By their common cost, as before.
             spec = self._fleet.spec
             head = Session(self._choice, self._reporter, spec, together=self._together.get(spec.name))
             run(turn(head, _NodeScreen("", self._losses), None, threading.Event(), loop=True))
@@ -118,12 +118,12 @@ class FleetWatch(WatchAll[Reporter]):
 
     def _note(self, member: Member, end: Pass | TpuctlError) -> None:
         super()._note(member, end)
-        # Somebody works on the fleet, and may change which nodes it has: cron begins anew, with all of them.
+        # Another command may change the set of nodes; end here, so that cron restarts with the new set.
         if self._loop and isinstance(end, LeaseHeldError):
             self.stop()
 
     def _tend(self) -> None:
-        """Look after the queue."""
+        """Tend the queue."""
         try:
             slurm = self._fleet.slurm()
             self._losses.report(slurm)
@@ -137,7 +137,7 @@ class FleetWatch(WatchAll[Reporter]):
                 self._sizing.look(slurm)
             self._said = ""
         except (*FAULTS, OSError) as fault:
-            # The VM may be on its way back; what was not said now is said then.
+            # The VM may be coming back; what was not reported now is reported then.
             error = as_error(fault)
             if error.message != self._said:
                 self._reporter.say(f"the queue: {error.message}", style="warning")
@@ -146,10 +146,10 @@ class FleetWatch(WatchAll[Reporter]):
                 self._losses.wake.set()
 
     def _bring_slurm(self) -> bool:
-        """Bring Slurm to a VM that was made again, or has lost what it needs; say whether it runs."""
+        """Install Slurm on a VM that was recreated or lacks its files; return whether it runs."""
         try:
             controller = self._fleet.start_slurm(patience=0.0)
         except TpuctlError:
-            return False  # The next look says why Slurm does not answer.
+            return False  # The next call reports why Slurm does not answer.
         self._reporter.say(f"the queue is at {controller.address}:{controller.port} again")
         return True
