@@ -80,47 +80,69 @@ def take_down(
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
         session.holding_lease("down", take_over=take_over),
     ):
-        bucket = session.blueprint.bucket
         sweep = Sweep(session.deployment, under_lease=take_over is None)
-        with reporter:
-            adopted = sweep.adopted()
-            returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
-            has_data, data_goes, has_machines = _announce(session, sweep, returning, delete_data=delete_data)
-            strays = _elsewhere(session, sweep)
-        # Before the approval; once the machines are deleted, the record has no open spans to sum up.
-        sweep.spares_adopted = True
-        sweep.approved = frozenset(node.name for node in adopted)
-        # Adopted machines stay billed unless the answer was to delete them.
-        saved, spent = _end_of_costs(session, sweep.approved), _spent(session)
-        if spent is None and has_machines:
-            session.reporter.say("  what it has cost is not known: no look at its machines is recorded")
-        approve(session.spec.name, data_goes)
-        returned = _given_back(adopted, keep, at_down)
-        if returned:
-            with reporter:
-                troubles = give_back(session.deployment, sweep, returned)
-            for text in troubles:
-                reporter.say(f"  {text}")
-            for node in returned:
-                command = deletion_command(node, session.project)
-                reporter.say(
-                    f"  {_kind(node)} {node.name} is yours again, and billed. To delete it: {command}"
-                )
+        found = _announce(session, sweep, at_down, delete_data=delete_data)
+        approve(session.spec.name, found.data_goes)
+        _give_back(session, sweep, _given_back(found.adopted, keep, at_down))
         reporter.now("everything that carries our label is being deleted")
         with reporter:
-            ours = delete_all(sweep, bucket if delete_data else "")
+            left = delete_all(sweep, session.blueprint.bucket if delete_data else "")
         # Only if lists prove that everything is deleted: leftovers are found by these files alone.
-        if not ours:
-            _forget(session, spent if delete_data else None, delete_data=delete_data)
-    foreign = [Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays]
-    leftovers = (*ours, *foreign)
-    stays = f"{bucket}/{session.spec.bucket.prefix}".rstrip("/")
-    commands = [*(["tpuctl down"] if ours else []), *(deletion_command(n, session.project) for n in strays)]
+        if not left:
+            _forget(session, found.spent if delete_data else None, delete_data=delete_data)
+    # The local cloud stops with its last deployment, unless it was started by `local start`.
+    stops = alone and not left and not found.strays and choice.cloud == "local" and stop_if_idle()
+    return _result(session, found, left, idle_cloud_stopped=stops)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """
+    Hold what there is before anything goes, and what its end saves an hour, in USD.
+
+    *strays* carry our label in zones that neither file nor record names. *spent* is None where it is not known.
+    """
+
+    has_data: bool
+    data_goes: bool
+    adopted: tuple[Node | Vm, ...]
+    strays: tuple[Node | Vm, ...]
+    saved_usd_hour: float
+    spent: Spending | None
+
+
+def _announce(session: Session, sweep: Sweep, at_down: str, *, delete_data: bool) -> _Found:
+    """Say what goes, what is given back and what stays; from here on *sweep* spares what was adopted."""
+    with session.reporter:
+        adopted = sweep.adopted()
+        returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
+        has_machines = _announce_machines(session, sweep, returning)
+        has_data, data_goes = _announce_data(session, delete_data=delete_data)
+        if not has_machines:
+            session.reporter.say("  there are no machines")
+        strays = _elsewhere(session, sweep)
+    sweep.spares_adopted = True
+    sweep.approved = frozenset(node.name for node in adopted)
+    # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
+    # stay billed unless the answer is to delete them.
+    saved, spent = _end_of_costs(session, sweep.approved), _spent(session)
+    if spent is None and has_machines:
+        session.reporter.say("  what it has cost is not known: no look at its machines is recorded")
+    return _Found(has_data, data_goes, tuple(adopted), strays, saved, spent)
+
+
+def _result(
+    session: Session, found: _Found, left: Sequence[Leftover], *, idle_cloud_stopped: bool
+) -> Down:  # fmt: skip
+    foreign = [
+        Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in found.strays
+    ]
+    stays = f"{session.blueprint.bucket}/{session.spec.bucket.prefix}".rstrip("/")
+    again = ["tpuctl down"] if left else []
     return Down(
-        session.spec.name, leftovers, stays if has_data and not data_goes else "", saved, spent,
-        tuple(commands),
-        # The local cloud stops with its last deployment, unless it was started by `local start`.
-        idle_cloud_stopped=alone and not leftovers and choice.cloud == "local" and stop_if_idle(),
+        session.spec.name, (*left, *foreign), stays if found.has_data and not found.data_goes else "",
+        found.saved_usd_hour, found.spent,
+        (*again, *(deletion_command(one, session.project) for one in found.strays)), idle_cloud_stopped,
     )  # fmt: skip
 
 
@@ -134,6 +156,19 @@ def _given_back(
     unsaid = [node for node, word in said if word not in (*names.AT_DOWN, names.ADOPTING)]
     returned = [node for node, word in said if word in ("keep", names.ADOPTING)]
     return returned + (unsaid if unsaid and keep(unsaid) else [])
+
+
+def _give_back(session: Session, sweep: Sweep, machines: Sequence[Node | Vm]) -> None:
+    """Give adopted *machines* back, and say how each is deleted: its owner pays for it from now on."""
+    if not machines:
+        return
+    with session.reporter:
+        troubles = give_back(session.deployment, sweep, machines)
+    for text in troubles:
+        session.reporter.say(f"  {text}")
+    for one in machines:
+        command = deletion_command(one, session.project)
+        session.reporter.say(f"  {_kind(one)} {one.name} is yours again, and billed. To delete it: {command}")
 
 
 def give_back(deployment: Deployment, sweep: Sweep, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
@@ -171,39 +206,35 @@ def delete_all(sweep: Sweep, bucket: str = "") -> list[Leftover]:
     return leftovers
 
 
-def _announce(
-    session: Session, sweep: Sweep, returning: Container[str], *, delete_data: bool
-) -> tuple[bool, bool, bool]:
-    """
-    Report what will be deleted and what stays; the machines in *returning* are given back.
-
-    Return whether there may be a bucket, whether its data is deleted, and whether there are machines.
-    """
+def _announce_machines(session: Session, sweep: Sweep, returning: Container[str]) -> bool:
+    """Name each machine, and say which of them, those *returning*, are given back; return whether there are any."""
     found = sweep.find()
     for item in found:
         what = f"{item.kind} {item.name} {item.zone} {item.state}"
         session.reporter.say(f"  {what}, is given back" if item.name in returning else f"- {what}")
+    return bool(found)
+
+
+def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
+    """Say what becomes of the bucket; return whether there may be one, and whether its data goes."""
     bucket = session.blueprint.bucket
     place = f"gs://{bucket}/{names.prefix_of(session.spec)}"
     # An unreadable bucket counts as existing: its data must not be lost because of an Unknown.
     sight = session.deployment.cloud.buckets.observe(bucket)
-    there = not isinstance(sight, Absent)
+    if isinstance(sight, Absent):
+        session.reporter.say(f"  there is no bucket {bucket}")
+        return False, False
     lent = isinstance(sight, Present) and names.is_given_back(sight.value.labels)
     # The deployment's folder in a shared bucket is ours, whoever owns the bucket.
-    goes = there and delete_data and (bool(session.spec.bucket.prefix) or not lent)
-    if there:
-        again = ": it was adopted, and is yours again" if lent and delete_data else ""
-        if session.spec.bucket.prefix:
-            going, staying = f"- the data in {place}", f"  the data in {place} is kept"
-        else:
-            going, staying = f"- bucket {bucket} with all its data", f"  bucket {bucket} is kept{again}"
-        session.reporter.say(going if goes else staying)
-        _name_unclaimed(session, delete_data=goes)
+    goes = delete_data and (bool(session.spec.bucket.prefix) or not lent)
+    again = ": it was adopted, and is yours again" if lent and delete_data else ""
+    if session.spec.bucket.prefix:
+        going, staying = f"- the data in {place}", f"  the data in {place} is kept"
     else:
-        session.reporter.say(f"  there is no bucket {bucket}")
-    if not found:
-        session.reporter.say("  there are no machines")
-    return there, goes, bool(found)
+        going, staying = f"- bucket {bucket} with all its data", f"  bucket {bucket} is kept{again}"
+    session.reporter.say(going if goes else staying)
+    _name_unclaimed(session, delete_data=goes)
+    return True, goes
 
 
 def _elsewhere(session: Session, sweep: Sweep) -> tuple[Node | Vm, ...]:

@@ -21,6 +21,7 @@ from orchestrator.domain.observation import (
 from orchestrator.domain.plan import MAKING, Change, Kind, Verb
 from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, newest_incarnation
+from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.loop import wait_until
 from orchestrator.engine.observe import FAULTS, as_error, poll, zones_to_look_at
@@ -78,6 +79,22 @@ class Leftover:
     state: str
 
 
+def _known_machines(spec: Spec, record: Record) -> set[str]:
+    """Return the names of what exists by the record: a first list without it may be older than the machine."""
+    asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.rivals)
+    accepted = {names.node_name(spec, one.incarnation) for one in asked_for if one.accepted}
+    billed = {span.name for span in record.spans if span.until is None}
+    return billed | (accepted - {span.name for span in record.spans})
+
+
+def _unanswered_until(record: Record) -> float:
+    """Return when a creation whose answer was lost can no longer take effect, in seconds since the epoch; or 0."""
+    unsure = [rival.requested_at for rival in record.race.rivals if not rival.accepted]
+    if not record.node.accepted and not record.refusals and record.node.requested_at > 0:
+        unsure.append(record.node.requested_at)
+    return max(unsure) + CONFIRMED_AFTER if unsure else 0.0
+
+
 class Sweep:
     """
     Find and delete the machines of one deployment by their label, whatever the record says.
@@ -89,11 +106,11 @@ class Sweep:
 
     def __init__(self, deployment: Deployment, *, under_lease: bool = True) -> None:
         spec, record = deployment.spec, deployment.records.current
-        self._under_lease = under_lease
+        self.deployment = deployment
         self.spares_adopted = False
         self.approved: frozenset[str] = frozenset()
         self.given_back: frozenset[str] = frozenset()
-        self.deployment = deployment
+        self._under_lease = under_lease
         self._spec = spec
         self._cloud = deployment.cloud
         self._records = deployment.records
@@ -108,21 +125,15 @@ class Sweep:
         )
         vm_zones = () if spec.vm == "none" else (names.vm_zone(spec),)
         self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, record), *vm_zones)))
-        self._asked: dict[str, float] = {}
+        # What may be there although a list does not show it, and the time when all of it has shown itself.
+        self._known = _known_machines(spec, record)
         self._coming = [o for o in record.operations if o.verb in MAKING]
+        self._settled = _unanswered_until(record)
+        # What the lists and our own calls have shown since.
+        self._asked: dict[str, float] = {}
         self._deletions: dict[str, Operation] = {}
         self._gone: set[str] = set()
         self._missing: dict[str, float] = {}
-        # Machines that the record knows: the first list may be too old to show them.
-        asked_for: tuple[NodeRecord | Candidate, ...] = (record.node, *record.race.rivals)
-        accepted = {names.node_name(spec, one.incarnation) for one in asked_for if one.accepted}
-        self._known = {s.name for s in record.spans if s.until is None}
-        self._known |= accepted - {s.name for s in record.spans}
-        # A create whose answer was lost may still take effect, so the sweep waits for it.
-        unsure = [r.requested_at for r in record.race.rivals if not r.accepted]
-        if not record.node.accepted and not record.refusals and record.node.requested_at > 0:
-            unsure.append(record.node.requested_at)
-        self._settled = max(unsure) + CONFIRMED_AFTER if unsure else 0.0
 
     def begin(self) -> None:
         """
