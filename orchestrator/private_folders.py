@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.contract.trusted_folder import why_untrusted
+from orchestrator.contract.trusted_folder import untrusted
 from orchestrator.errors import UsageError
 
 
@@ -44,11 +44,10 @@ def own_folder(path: Path, other: str = "") -> Path:
 
     *other* says how to choose another folder. A folder that does not exist yet is accepted.
     """
-    if why := why_untrusted(path):
-        _, _, open_to_all = why.partition("may write ")
-        mend = f"chmod o-w {open_to_all}" if open_to_all else "choose a folder of yours"
+    if others := untrusted(path):
+        mend = f"chmod o-w {others.path}" if others.owner is None else "choose a folder of yours"
         raise UsageError(
-            f"tpuctl would run and trust files in {path}, but {why}",
+            f"tpuctl would run and trust files in {path}, but {others.why}",
             hint=f"check its content, then: {mend}" + (f"; or {other}" if other else ""),
             changed="Nothing of it was read, and nothing was changed.",
             code="TPU-145",

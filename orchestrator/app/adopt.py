@@ -23,7 +23,7 @@ from orchestrator.planning.adoption import (
     vm_lines,
     vm_obstacles,
 )
-from orchestrator.planning.vm import missing_vm
+from orchestrator.planning.vm import lacks_named_vm, why_missing
 
 UNTOUCHED = "nothing was changed"
 
@@ -237,9 +237,9 @@ def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
         raise TransientError(f"the deployment's TPUs cannot be seen: {world.nodes.why}", changed=UNTOUCHED)
     others = [node.name for node in world.known_nodes if node.name != name]
     wrong = list(obstacles(session.spec, found, others))
-    # Before the TPU: the `up` that follows could not continue without this VM.
-    if missing := missing_vm(session.spec, world, session.records.current):
-        wrong.append(f"the VM {missing}")
+    # Before the TPU: the `up` that follows would not go on without it.
+    if lacks_named_vm(session.spec, world):
+        wrong.append(f"the VM {why_missing(session.spec, session.records.current)}")
     lines = list(differing_lines(session.spec, found, session.blueprint.service_account))
     _refuse(f"TPU {name} in {found.node.zone}", wrong, lines)
 

@@ -36,7 +36,7 @@ from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.job import NARROW_VM, RECREATE_VM
-from orchestrator.planning.vm import missing_vm
+from orchestrator.planning.vm import lacks_named_vm
 from orchestrator.pricing.bill import hourly_of, newest_span
 from orchestrator.pricing.cost import Hourly, Meter
 from orchestrator.ssh.local_data import DataSet
@@ -133,13 +133,8 @@ def bring_up(
     def count(result: Pass) -> None:
         nonlocal changes
         changes += len(result.plan.changes)
-        record = session.deployment.records.current
-        missing = missing_vm(session.spec, result.world, record)
-        if missing and goal is not Goal.MACHINE_ROOM and not record.vm.accepted:
-            raise UsageError(
-                f"the VM {missing.partition(';')[0]}", hint=f"run: tpuctl adopt --vm {names.vm_name(session.spec)}",
-                changed="the bucket is there; no machine was requested", code="TPU-147",
-            )  # fmt: skip
+        if goal is not Goal.MACHINE_ROOM:
+            _require_adopted_vm(session, result)
 
     with (
         leaving(lambda: STAYS if said.making else UNTOUCHED, GO_ON),
@@ -158,6 +153,16 @@ def bring_up(
         session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.reason,
         tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
     )  # fmt: skip
+
+
+def _require_adopted_vm(session: Session, result: Pass) -> None:
+    """Raise UsageError if the file names a VM of the user's own that has not been adopted."""
+    if lacks_named_vm(session.spec, result.world) and not session.deployment.records.current.vm.accepted:
+        name = names.vm_name(session.spec)
+        raise UsageError(
+            f"the VM {name} is not part of the deployment yet", hint=f"run: tpuctl adopt --vm {name}",
+            changed="the bucket is there; no machine was requested", code="TPU-147",
+        )  # fmt: skip
 
 
 def want(session: Session, began: float, still: Callable[[], bool]) -> bool:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.contract.trusted_folder import users, why_untrusted
+from orchestrator.contract.trusted_folder import untrusted, users
 from orchestrator.errors import UsageError
 
 FILE_NAME = "tpuctl.yaml"
@@ -36,9 +36,8 @@ def _trust(file: Path) -> None:
     Links are checked at both ends. In a folder with the sticky bit nobody can replace
     the file of another user, but its owner can. Members of a group are trusted with what the group may write.
     """
-    if why := why_untrusted(file):
-        _, _, open_to_all = why.partition("may write ")
-        raise _refusal(file, why, f"chmod o-w {open_to_all}" if open_to_all else COPY)
+    if others := untrusted(file):
+        raise _refusal(file, others.why, f"chmod o-w {others.path}" if others.owner is None else COPY)
     for folder in dict.fromkeys((file.parent, file.resolve().parent)):
         # The folder too: whoever owns it may put another file in the place of ours.
         if (owner := folder.stat().st_uid) not in users():

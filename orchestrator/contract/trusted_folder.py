@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import FrozenSet, List
+from typing import FrozenSet, List, NamedTuple, Optional
 
 
 def users() -> FrozenSet[int]:
@@ -15,21 +15,35 @@ def users() -> FrozenSet[int]:
     return frozenset({os.geteuid(), 0, *asked})
 
 
-def why_untrusted(folder: Path) -> str:
+class Untrusted(NamedTuple):
+    """Name the file or folder through which others come in, and its owner; None: every user may write it."""
+
+    path: Path
+    owner: Optional[int]
+
+    @property
+    def why(self) -> str:
+        """Return it as a clause."""
+        if self.owner is None:
+            return "every user of this computer may write %s" % self.path
+        return "%s belongs to another user (uid %d)" % (self.path, self.owner)
+
+
+def untrusted(folder: Path) -> Optional[Untrusted]:
     """
-    Return why another user may put things into *folder*, or another one in its place; empty when none may.
+    Return what lets another user put things into *folder*, or another one in its place; None when nothing does.
 
     It need not be there yet. Members of a group are trusted with what the group may write, and so are owners
     of folders above, unless those lie in one for all. There the sticky bit keeps what is a user's own.
     """
     for path in dict.fromkeys([folder.absolute(), folder.resolve()]):
-        why = _from_above(path)
-        if why:
-            return why
-    return ""
+        found = _from_above(path)
+        if found:
+            return found
+    return None
 
 
-def _from_above(path: Path) -> str:
+def _from_above(path: Path) -> Optional[Untrusted]:
     for_all = False
     chain: List[Path] = [*reversed(path.parents), path]
     for one in chain:
@@ -38,14 +52,14 @@ def _from_above(path: Path) -> str:
             # everything below.
             found = one.lstat()
         except OSError:
-            return ""  # what is not there is made by us, or not at all
+            return None  # what is not there is made by us, or not at all
         if found.st_uid not in users() and (for_all or one == path):
-            return "%s belongs to another user (uid %d)" % (one, found.st_uid)
+            return Untrusted(one, found.st_uid)
         # A link has no permissions of its own; its target is in the other chain.
         if stat.S_ISLNK(found.st_mode):
             for_all = False
             continue
         for_all = bool(found.st_mode & stat.S_IWOTH)
         if for_all and (one == path or not found.st_mode & stat.S_ISVTX):
-            return "every user of this computer may write %s" % one
-    return ""
+            return Untrusted(one, None)
+    return None

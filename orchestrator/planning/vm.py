@@ -33,8 +33,8 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting="VM: an operation is running", wake_in=5.0)
     if isinstance(world.bucket, Absent) and record.bucket.observed:
         return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
-    if isinstance(vm, Absent) and names.takes_vm(spec):
-        return Step(waiting=f"VM: {missing_vm(spec, world, record)}")
+    if lacks_named_vm(spec, world):
+        return Step(waiting=f"VM: {why_missing(spec, record)}")
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
             return Step(waiting="VM: not in sight; looking once more before it counts as gone")
@@ -50,10 +50,13 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
     return _unfinished(vm.value, late, world, record)
 
 
-def missing_vm(spec: Spec, world: World, record: Record) -> str:
-    """Say why there is no VM where its owner was to give one, empty where none is missing."""
-    if not names.takes_vm(spec) or not isinstance(world.vm, Absent):
-        return ""
+def lacks_named_vm(spec: Spec, world: World) -> bool:
+    """Say whether the VM is missing that `vm.name` names: it is its owner's to create, not ours."""
+    return names.takes_vm(spec) and isinstance(world.vm, Absent)
+
+
+def why_missing(spec: Spec, record: Record) -> str:
+    """Return a clause for people: the named VM is not adopted yet, or is gone."""
     name = names.vm_name(spec)
     if not record.vm.accepted:
         return f"{name} is not part of the deployment yet; run: tpuctl adopt --vm {name}"

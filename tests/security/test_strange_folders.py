@@ -13,7 +13,7 @@ from orchestrator.agent.machine import venv
 from orchestrator.app import local, state_folders
 from orchestrator.cli import update
 from orchestrator.contract.machine_errors import AgentError
-from orchestrator.contract.trusted_folder import why_untrusted
+from orchestrator.contract.trusted_folder import untrusted
 from orchestrator.domain.ports import Iap
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address, start_of, write_address
@@ -56,31 +56,31 @@ def made(folder, mode=0o755, owner=None):
 
 def test_a_folder_that_others_may_write_is_strange(tmp_path, for_all):
     """And one below it; in a folder for all the sticky bit keeps what is one's own."""
-    assert why_untrusted(made(tmp_path / "own")) == ""
-    assert why_untrusted(made(tmp_path / "group", 0o775)) == ""
-    assert why_untrusted(made(for_all / "own")) == ""
-    assert why_untrusted(for_all / "not" / "yet") == ""
-    assert "may write" in why_untrusted(for_all)
+    assert untrusted(made(tmp_path / "own")) is None
+    assert untrusted(made(tmp_path / "group", 0o775)) is None
+    assert untrusted(made(for_all / "own")) is None
+    assert untrusted(for_all / "not" / "yet") is None
+    assert untrusted(for_all) == (for_all, None)
     loose = made(tmp_path / "loose", 0o777)
     for folder in (loose, made(loose / "own"), loose / "not-yet"):
-        assert str(loose) in why_untrusted(folder)
+        assert untrusted(folder) == (loose, None)
     (tmp_path / "link").symlink_to(loose)
-    assert str(loose) in why_untrusted(tmp_path / "link" / "own")
+    assert untrusted(tmp_path / "link" / "own") == (loose, None)
 
 
 @root_only
 def test_a_folder_of_another_user_is_strange(tmp_path, for_all):
     """Who owns a folder above is trusted, as on a computer of a group; not in a folder for all."""
     theirs = made(tmp_path / "theirs", owner=NOBODY)
-    assert f"uid {NOBODY}" in why_untrusted(theirs)
-    assert why_untrusted(made(theirs / "own")) == ""
+    assert untrusted(theirs) == (theirs, NOBODY)
+    assert untrusted(made(theirs / "own")) is None
     planted = made(for_all / "planted", owner=NOBODY)
-    assert str(planted) in why_untrusted(made(planted / "own"))
+    assert untrusted(made(planted / "own")) == (planted, NOBODY)
     own, link = made(tmp_path / "own"), for_all / "link"
     link.symlink_to(own)
-    assert why_untrusted(link) == ""
+    assert untrusted(link) is None
     os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
-    assert str(link) in why_untrusted(link)
+    assert untrusted(link) == (link, NOBODY)
 
 
 @root_only
@@ -88,7 +88,7 @@ def test_with_sudo_the_folders_of_who_called_it_are_not_strange(tmp_path, monkey
     """It keeps HOME where it is told to."""
     theirs = made(tmp_path / "theirs", owner=NOBODY)
     monkeypatch.setenv("SUDO_UID", str(NOBODY))
-    assert why_untrusted(theirs) == ""
+    assert untrusted(theirs) is None
 
 
 def test_the_error_says_where_why_and_what_next(open_folder):

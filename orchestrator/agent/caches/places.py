@@ -17,7 +17,7 @@ from orchestrator.agent.machine.venv import PYTHON, path_of
 from orchestrator.contract.cache_manifest import COMPILED, ENVIRONMENT, FOLDER
 from orchestrator.contract.job_variables import expand
 from orchestrator.contract.machine_errors import AgentError
-from orchestrator.contract.trusted_folder import why_untrusted
+from orchestrator.contract.trusted_folder import untrusted
 
 OF_ALL = ("/", "/usr", "/root", "/home", "/etc", "/var", "/opt", "/tmp", "/usr/local")  # noqa: S108 (refused)
 LISTS = ("requirements", "constraints", "pyproject.toml", "setup.py", "setup.cfg", "environment", "uv.lock",
@@ -130,9 +130,11 @@ def folders(listed: str, environ: Mapping[str, str], home: Path, root: Path) -> 
             )
         if root / "state" in (path, *path.parents):
             raise AgentError(f"job.caches: {text} is {path}, where tpuctl keeps its own state")
-        why = why_untrusted(path)
-        if why:
-            raise AgentError(f"job.caches: {text} is {path}, but {why}: the job would use what lies in it")
+        others = untrusted(path)
+        if others:
+            raise AgentError(
+                f"job.caches: {text} is {path}, but {others.why}: the job would use what lies in it"
+            )
         key = hashlib.sha256(str(text).encode()).hexdigest()[:32]
         found.append(Cache(f"{FOLDER}{key[:16]}", str(text), key, {"folder": path}, {}))
     return found

@@ -25,7 +25,7 @@ from orchestrator.agent.machine import uv
 from orchestrator.agent.rehearsal import check, for_setup
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.replacing import write_atomically
-from orchestrator.contract.trusted_folder import why_untrusted
+from orchestrator.contract.trusted_folder import untrusted
 
 COMMAND = "tpuctl-venv"
 PYTHON = "TPUCTL_PYTHON"
@@ -162,9 +162,11 @@ def _cache(environ: Mapping[str, str], layout: Layout) -> Path:
     cache = Path(chosen or layout.root / "venvs")
     # A configured folder may be below one that all users may write to (/tmp), so it is private.
     cache.mkdir(parents=True, exist_ok=True, mode=0o700 if chosen else 0o777)
-    why = why_untrusted(cache) if chosen else ""
-    if why:
-        raise AgentError(f"{COMMAND}: ${CACHE} is {cache}, but {why}: what lies in it would run as you")
+    others = untrusted(cache) if chosen else None
+    if others:
+        raise AgentError(
+            f"{COMMAND}: ${CACHE} is {cache}, but {others.why}: what lies in it would run as you"
+        )
     return cache
 
 

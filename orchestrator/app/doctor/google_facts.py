@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.advice.doctor.facts import Google, Login
 from orchestrator.advice.doctor.google import IAP_RANGE
@@ -37,6 +37,9 @@ SOME_ZONE = "us-central1-a"
 """The zone for questions to the TPU API if no deployment file names one."""
 
 Question = Callable[[], Sight[Any]]
+Key = str | tuple[str, str]
+"""What a question is about; with a second word, which zone, secret or source of its kind."""
+K = TypeVar("K", bound=Key)
 
 
 def look_at_google(choice: Choice, spec: Spec | None) -> Google:
@@ -102,7 +105,7 @@ def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict
     probe = Probe(clients, network_of(spec))
     zone = spec.tpu.zones[0] if spec else SOME_ZONE
     region = names.region_of(zone)
-    questions: dict[str, Question] = {
+    questions: dict[Key, Question] = {
         "ahead": lambda: clock_ahead(endpoint),
         "tpu": lambda: probe.tpu_api(zone),
         "machine_account": probe.machine_account,
@@ -117,21 +120,22 @@ def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict
         questions["vms_elsewhere"] = lambda: ComputeVms(clients).everywhere(label, spec.name)
         questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
         questions |= {
-            f"access {elsewhere}": partial(probe.private_access, elsewhere)
+            ("access", elsewhere): partial(probe.private_access, elsewhere)
             for elsewhere in names.regions(spec)[1:]
         }
-        questions |= {f"secret {name}": partial(probe.secret_readers, name) for name in secret_names(spec)}
+        questions |= {("secret", name): partial(probe.secret_readers, name) for name in secret_names(spec)}
         questions |= {
-            f"data {source}": partial(probe.holds_objects, source) for source in bucket_sources(spec)
+            ("data", source): partial(probe.holds_objects, source) for source in bucket_sources(spec)
         }
     found = side_by_side(questions)
     offers, runtimes, elsewhere, secrets, data = (
-        {key.partition(" ")[2]: found.pop(key) for key in list(found) if key.startswith(kind)}
-        for kind in ("offer ", "runtime ", "access ", "secret ", "data ")
+        {key[1]: seen for key, seen in found.items() if isinstance(key, tuple) and key[0] == kind}
+        for kind in ("offer", "runtime", "access", "secret", "data")
     )
     lists = {"offers": offers, "runtimes": runtimes, "private_elsewhere": elsewhere, "secrets": secrets}
     lists["data"] = data
-    return {**found, "compute": found["machine_account"], **lists}
+    single = {key: seen for key, seen in found.items() if isinstance(key, str)}
+    return {**single, "compute": found["machine_account"], **lists}
 
 
 def network_of(spec: Spec | None) -> NetworkInterface:
@@ -139,10 +143,10 @@ def network_of(spec: Spec | None) -> NetworkInterface:
     return NetworkInterface(spec.network, spec.subnetwork or "", spec.tags) if spec else NetworkInterface()
 
 
-def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[str, Question]:
+def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[Key, Question]:
     """Return the questions that need a deployment file."""
     name = names.bucket_name(spec, project)
-    questions: dict[str, Question] = {
+    questions: dict[Key, Question] = {
         "bucket": lambda: buckets.observe(name),
         "lacking": lambda: probe.lacking(name),
     }
@@ -151,9 +155,9 @@ def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[s
         questions["tpu_limits"] = lambda: probe.tpu_limits(taken[1].id, spec.tpu.zones)
     runtime = spec.tpu.runtime
     for zone in spec.tpu.zones:
-        questions[f"offer {zone}"] = partial(probe.offers, zone, spec.tpu.type)
+        questions["offer", zone] = partial(probe.offers, zone, spec.tpu.type)
         if runtime:
-            questions[f"runtime {zone}"] = partial(probe.has_runtime, zone, runtime)
+            questions["runtime", zone] = partial(probe.has_runtime, zone, runtime)
     vm = spec.vm
     if vm != "none":
         place = names.vm_zone(spec)
@@ -163,11 +167,11 @@ def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[s
     return questions
 
 
-def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) -> dict[str, Sight[Any]]:
-    """Ask all questions in parallel; those without an answer after *seconds* are Unknown and abandoned."""
-    answers: dict[str, Sight[Any]] = {}
+def side_by_side(questions: Mapping[K, Question], seconds: float = SECONDS) -> dict[K, Sight[Any]]:
+    """Ask everything at once; what has no answer after *seconds* is Unknown, and is not waited for."""
+    answers: dict[K, Sight[Any]] = {}
 
-    def ask(name: str, question: Question) -> None:
+    def ask(name: K, question: Question) -> None:
         try:
             answers[name] = question()
         except Exception as error:  # An error in one question must not hide the other answers.
