@@ -237,7 +237,7 @@ def _refuse_misfit(session: Session, found: ForeignNode, world: World) -> None:
         raise TransientError(f"the deployment's TPUs cannot be seen: {world.nodes.why}", changed=UNTOUCHED)
     others = [node.name for node in world.known_nodes if node.name != name]
     wrong = list(obstacles(session.spec, found, others))
-    # Before the TPU: the `up` that follows would not go on without it.
+    # Before the TPU: the `up` that follows could not continue without this VM.
     if lacks_named_vm(session.spec, world):
         wrong.append(f"the VM {why_missing(session.spec, session.records.current)}")
     lines = list(differing_lines(session.spec, found, session.blueprint.service_account))

@@ -168,7 +168,7 @@ def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[K
 
 
 def side_by_side(questions: Mapping[K, Question], seconds: float = SECONDS) -> dict[K, Sight[Any]]:
-    """Ask everything at once; what has no answer after *seconds* is Unknown, and is not waited for."""
+    """Ask all questions in parallel; those without an answer after *seconds* are Unknown and abandoned."""
     answers: dict[K, Sight[Any]] = {}
 
     def ask(name: K, question: Question) -> None:
