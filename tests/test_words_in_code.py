@@ -262,3 +262,27 @@ def test_no_page_and_no_template_has_an_old_sentence(path):
 def test_an_old_sentence_is_found(text, old):
     """Also across the end of a line; a word inside another one is none."""
     assert bool(old_sentences(text)) is old
+
+
+VAGUE = re.compile(r"\b(nobody|somebody|everybody|strangers?)\b", re.IGNORECASE)
+CLEAR = ["cli", "emulator", "scripts", "ssh", "testing"]
+"""Rooms whose docstrings say who acts: a user, a process, another deployment."""
+
+
+def documented(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the docstring of a module and of what it defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield getattr(node, "lineno", 1), ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize("room", CLEAR)
+def test_a_docstring_names_who_acts(room):
+    """The word "nobody" leaves open whether a user, a process or another deployment is meant."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {vague[0]}"
+        for path in (ROOT / "orchestrator" / room).rglob("*.py")
+        for line, text in documented(ast.parse(path.read_text()))
+        if (vague := VAGUE.search(text))
+    ]
+    assert found == []
