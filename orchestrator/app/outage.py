@@ -37,7 +37,7 @@ class Outage:
         self._clock.wait(self._pauses.after(self._tries))
 
     def over(self) -> None:
-        """Record a successful poll."""
+        """Record a successful poll; after several failed ones, report how long the outage lasted."""
         if self._tries > 1:
             span = span_text(self._clock.monotonic() - self._since)
             self._say(f"it answers again after {span} and {self._tries} failed tries")

@@ -91,13 +91,13 @@ class CommittedFiles:
     besides: int = 0
 
     def then(self, states: Sequence[FileState], format_: str) -> CommittedFiles:
-        """Return the value after a commit of *states*."""
+        """Return what to remember after a commit of *states*."""
         found = CommittedFiles.of(states, format_)
         return replace(found, besides=self.besides + 1) if found.saves == self.saves else found
 
     @staticmethod
     def of(states: Sequence[FileState], format_: str) -> CommittedFiles:
-        """Return the value if *states* are what is already committed."""
+        """Return what to remember when *states* turn out to be committed already."""
         saves = tuple(one for one in states if format_ != FILES or is_save(one.name, one.size))
         return CommittedFiles(relevant(states, format_), saves)
 

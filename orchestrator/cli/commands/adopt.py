@@ -25,9 +25,9 @@ def command(
     """
     Take over the TPU VM called NAME, which was made without tpuctl, and start the job on it.
 
-    It must be what the deployment file says; what differs is named, with the lines to change. Before anything
-    is changed it says what will be, and asks. Bucket and VM are made first, where they are missing. With
-    --bucket it is a bucket of this project instead, with --vm a VM, which the next `tpuctl up` uses.
+    It must match the deployment file; differences are listed, with the lines to change. The changes are shown
+    and confirmed before anything happens. Bucket and VM are created first if they are missing. With --bucket
+    NAME is a bucket of this project instead, with --vm a VM, which the next `tpuctl up` uses.
     """
     from orchestrator.app.adopt import adopt, adopt_bucket, adopt_vm
     from orchestrator.cli.views import adopt as view

@@ -39,8 +39,8 @@ def command(
     Copy a file or a folder to or from a machine, where its path begins with a colon: `:`, `w1:` or `vm:`.
 
     For example `tpuctl cp notes.txt :data/`, `tpuctl cp -r vm:results .` and `tpuctl cp --worker all :run.log
-    logs`, which makes logs/w0, logs/w1, ... A relative path there is one of the job's folder. The copy has its
-    name only when it is complete. A file replaces one of its name, a folder does not.
+    logs`, which makes logs/w0, logs/w1, ... A relative path there starts at the job's folder. The copy gets
+    its name only when it is complete. A copied file replaces an existing one, a copied folder does not.
     """
     from orchestrator.app.cp import CopyOrder, copy
     from orchestrator.cli.views import cp as view

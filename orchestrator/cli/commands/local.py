@@ -111,7 +111,7 @@ def command() -> None:
 @json_option
 @click.pass_context
 def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: object) -> None:
-    """Start it with these settings. They are kept for the next start; `reset` forgets them."""
+    """Start the local cloud with these settings. They are kept for the next start; `reset` forgets them."""
     from orchestrator.app.local import start_local
     from orchestrator.cli.views import local as view
 
@@ -124,7 +124,7 @@ def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: ob
 @command.command("stop", cls=Command)
 @json_option
 def stop(as_json: bool) -> None:
-    """Stop it and all its machines. Disks and buckets stay for the next start."""
+    """Stop the local cloud and all its machines. Disks and buckets stay for the next start."""
     from orchestrator.app.local import stop_local
     from orchestrator.cli.views import local as view
 
@@ -136,7 +136,7 @@ def stop(as_json: bool) -> None:
 @command.command("reset", short_help="Stop it and delete everything it holds.", cls=Command)
 @json_option
 def reset(as_json: bool) -> None:
-    """Stop it and delete everything it holds: machines, disks, buckets, settings."""
+    """Stop the local cloud and delete everything in it: machines, disks, buckets, settings."""
     from orchestrator.app.local import reset_local
     from orchestrator.cli.views import local as view
 
@@ -159,7 +159,7 @@ def status(as_json: bool) -> None:
 @command.command("env", cls=Command)
 @json_option
 def env(as_json: bool) -> None:
-    """Print the variables that point other tools to it: eval "$(tpuctl local env)"."""
+    """Print the variables that point other tools to the local cloud: eval "$(tpuctl local env)"."""
     from orchestrator.app.local import local_environment
     from orchestrator.cli.views import local as view
 

@@ -23,7 +23,7 @@ _PATH = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
 
 @dataclass(frozen=True)
 class Reservation:
-    """A reservation: as much of a generation as one TPU of *type* needs."""
+    """A reservation whose size is that of one TPU of *type*."""
 
     name: str
     zone: str
