@@ -133,7 +133,7 @@ def stop(as_json: bool) -> None:
     view.answer(text, {"running": False, "stopped": ran}, as_json=as_json)
 
 
-@command.command("reset", short_help="Stop it and delete everything it holds.", cls=Command)
+@command.command("reset", short_help="Stop the local cloud and delete everything in it.", cls=Command)
 @json_option
 def reset(as_json: bool) -> None:
     """Stop the local cloud and delete everything in it: machines, disks, buckets, settings."""
@@ -159,7 +159,7 @@ def status(as_json: bool) -> None:
 @command.command("env", cls=Command)
 @json_option
 def env(as_json: bool) -> None:
-    """Print the variables that point other tools to the local cloud: eval "$(tpuctl local env)"."""
+    """Print variables for other tools: eval "$(tpuctl local env)"."""
     from orchestrator.app.local import local_environment
     from orchestrator.cli.views import local as view
 
