@@ -86,13 +86,13 @@ def take_down(
         _give_back(session, sweep, _given_back(found.adopted, keep, at_down))
         reporter.now("everything that carries our label is being deleted")
         with reporter:
-            left = delete_all(sweep, session.blueprint.bucket if delete_data else "")
+            leftovers = delete_all(sweep, session.blueprint.bucket if delete_data else "")
         # Only if lists prove that everything is deleted: leftovers are found by these files alone.
-        if not left:
+        if not leftovers:
             _forget(session, found.spent if delete_data else None, delete_data=delete_data)
     # The local cloud stops with its last deployment, unless it was started by `local start`.
-    stops = alone and not left and not found.strays and choice.cloud == "local" and stop_if_idle()
-    return _result(session, found, left, idle_cloud_stopped=stops)
+    stops = alone and not leftovers and not found.strays and choice.cloud == "local" and stop_if_idle()
+    return _result(session, found, leftovers, idle_cloud_stopped=stops)
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,15 @@ def _announce(session: Session, sweep: Sweep, at_down: str, *, delete_data: bool
 
 
 def _result(
-    session: Session, found: _Found, left: Sequence[Leftover], *, idle_cloud_stopped: bool
+    session: Session, found: _Found, leftovers: Sequence[Leftover], *, idle_cloud_stopped: bool
 ) -> Down:  # fmt: skip
     foreign = [
         Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in found.strays
     ]
     stays = f"{session.blueprint.bucket}/{session.spec.bucket.prefix}".rstrip("/")
-    again = ["tpuctl down"] if left else []
+    again = ["tpuctl down"] if leftovers else []
     return Down(
-        session.spec.name, (*left, *foreign), stays if found.has_data and not found.data_goes else "",
+        session.spec.name, (*leftovers, *foreign), stays if found.has_data and not found.data_goes else "",
         found.saved_usd_hour, found.spent,
         (*again, *(deletion_command(one, session.project) for one in found.strays)), idle_cloud_stopped,
     )  # fmt: skip

@@ -129,12 +129,12 @@ def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict
         }
     found = side_by_side(questions)
     offers, runtimes, elsewhere, secrets, data = (
-        {key[1]: seen for key, seen in found.items() if isinstance(key, tuple) and key[0] == kind}
+        {key[1]: sight for key, sight in found.items() if isinstance(key, tuple) and key[0] == kind}
         for kind in ("offer", "runtime", "access", "secret", "data")
     )
     lists = {"offers": offers, "runtimes": runtimes, "private_elsewhere": elsewhere, "secrets": secrets}
     lists["data"] = data
-    single = {key: seen for key, seen in found.items() if isinstance(key, str)}
+    single = {key: sight for key, sight in found.items() if isinstance(key, str)}
     return {**single, "compute": found["machine_account"], **lists}
 
 
