@@ -1,5 +1,5 @@
 """
-What controller and machine agree on: names in the bucket, manifests, completeness of checkpoints, redaction.
+Define what controller and machines agree on: object names, manifests, completeness of checkpoints, redaction.
 
-Both import it, and it travels to the machines beside the agent: the standard library of Python 3.8, nothing else.
+Both import it, and it is copied to the machines with the agent: only the standard library of Python 3.8.
 """

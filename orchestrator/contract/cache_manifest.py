@@ -1,4 +1,4 @@
-"""The manifest of a cache: the one object that makes what a machine kept for the next ones exist."""
+"""Define the manifest of a cache: a cache exists for later machines once its manifest is written."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SCHEMA = 1
 ENVIRONMENT = "environment"
 COMPILED = "compiled"
 FOLDER = "folder-"
-"""Begins the name of a cache that holds a folder of `job.caches`."""
+"""Prefix of the names of caches that hold a folder of `job.caches`."""
 PIECES = f"{CACHES}pieces/"
 KINDS = ("zst", "gz")
 LARGEST = 50 << 30
-"""Bytes of one cache, unpacked. A larger one is not kept."""
+"""Largest cache in bytes, unpacked; a larger one is not kept."""
 MOST_FILES = 500_000
 MOST_PIECES = 2_000
 MOST_NAMES = 100_000
@@ -30,7 +30,7 @@ _NAME = re.compile(rf"{CACHES}([a-z]+(?:-[0-9a-f]{{16}})?)/([0-9a-f]{{32}})\.jso
 
 @dataclass(frozen=True)
 class Piece:
-    """Name one archive: its sha256 in hex, its size in bytes, what is in it, and how it is compressed."""
+    """Describe one archive: its sha256 in hex, size in bytes, content and compression."""
 
     sha256: str
     size: int
@@ -40,18 +40,18 @@ class Piece:
 
     @property
     def object(self) -> str:
-        """Return the name of its object, which its content decides."""
+        """Return the name of its object, which is derived from its content."""
         return f"{PIECES}{self.sha256}.tar.{self.kind}"
 
 
 @dataclass(frozen=True)
 class CacheManifest:
     """
-    Describe one cache as it was on the machine that kept it.
+    Describe one cache as it was on the machine that saved it.
 
-    *places* are the folders by the first part of a member's name; *facts* say what else a machine must have in
-    common. *removed* are files of the image that are no longer there. *naming* are text files that hold a path
-    of *places*; *fixed* is a program that holds one and so works nowhere else, empty for none.
+    *places* maps the first part of a member's name to a folder; *facts* are what another machine must have in
+    common. *removed* are files of the image that no longer exist. *naming* are text files that contain a path
+    of *places*; *fixed* is a binary that contains one and so works nowhere else, empty if there is none.
     """
 
     key: str
@@ -65,12 +65,12 @@ class CacheManifest:
 
     @property
     def unpacked(self) -> int:
-        """Return the bytes of all files."""
+        """Return the size of all files, unpacked, in bytes."""
         return sum(one.unpacked for one in self.pieces)
 
     @property
     def stored(self) -> int:
-        """Return the bytes of all archives."""
+        """Return the size of all archives in bytes."""
         return sum(one.size for one in self.pieces)
 
     def text(self) -> str:
@@ -84,13 +84,13 @@ def manifest_name(cache: str, key: str) -> str:
 
 
 def cache_of(name: str) -> str:
-    """Return the cache that a manifest's object name belongs to, empty for any other name."""
+    """Return the cache of a manifest's object name, empty for any other name."""
     found = _NAME.fullmatch(name)
     return found[1] if found else ""
 
 
 def parse(data: bytes, where: str) -> CacheManifest:
-    """Return the manifest in *data*. Raises TornError if it is not valid: any machine may have written it."""
+    """Parse a manifest. Raise TornError if it is not valid, because any machine may have written it."""
     try:
         value: Dict[str, Any] = json.loads(data)
         found = CacheManifest(
@@ -118,7 +118,7 @@ def _check(found: CacheManifest) -> None:
 
 
 def check_member(name: str) -> None:
-    """Raise ValueError for the name of a file that leads out of its place, or that no disk has."""
+    """Raise ValueError for a file name that leads out of its folder, or that no file system allows."""
     data = name.encode("utf-8", "surrogateescape")
     if not is_plain(name) or len(data) > 4 * LONGEST_PATH:
         raise ValueError(f"member {name[:200]!r}")

@@ -1,4 +1,4 @@
-"""The object that names the winner of a race: written once, by a machine or by the controller."""
+"""Define the object that names the winner of a race; it is written once, by a machine or by the controller."""
 
 import json
 from typing import Optional
@@ -9,17 +9,17 @@ from orchestrator.contract.object_names import CLAIM
 
 
 def claim_name(race: int) -> str:
-    """Return where the winner of a race is named."""
+    """Return the name of the object for round *race*."""
     return f"{CLAIM}{race}"
 
 
 def claim_of(incarnation: int) -> bytes:
-    """Return what names *incarnation* as the winner."""
+    """Return the object's content for the winner *incarnation*."""
     return json.dumps({"schema": 1, "incarnation": incarnation}).encode()
 
 
 def named_by(data: bytes) -> Optional[int]:
-    """Return the incarnation that a claim names, None for what is no claim; any machine can have written it."""
+    """Return the incarnation that a claim names, None if invalid; any machine can have written it."""
     value = json_value(data) if len(data) <= limits.CLAIM else None
-    # `true` is an int in Python, and no incarnation.
+    # bool is an int in Python: `true` would count as incarnation 1.
     return whole_number((value or {}).get("incarnation"))

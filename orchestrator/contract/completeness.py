@@ -1,4 +1,4 @@
-"""Which checkpoint is complete, which one is newest, which ones may go. Pure: no files, no network."""
+"""Judge which checkpoints are complete, which one is newest, and which ones may be removed. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.contract.manifest import Manifest, file_name, parse, parse_nam
 
 @dataclass(frozen=True, order=True)
 class Checkpoint:
-    """Name a complete checkpoint. *incarnation* is -1 where the framework wrote it to the bucket itself."""
+    """Name a complete checkpoint; *incarnation* is -1 if the framework wrote it to the bucket itself."""
 
     step: int
     incarnation: int = -1
@@ -22,9 +22,9 @@ class Checkpoint:
 @dataclass(frozen=True)
 class CheckpointVerdict:
     """
-    Judge the objects of one step and incarnation: they are a complete *checkpoint*, or *why* says what lacks.
+    Judge the objects of one step and incarnation: a complete *checkpoint*, or in *why* what is missing.
 
-    *manifests* are those that make it complete, else all that could be read. No manifest at all has no *why*.
+    *manifests* are those that make it complete, else all readable ones. Without any manifest *why* is empty.
     """
 
     checkpoint: Optional[Checkpoint]
@@ -34,9 +34,9 @@ class CheckpointVerdict:
 
 def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> CheckpointVerdict:
     """
-    Judge one step of one incarnation, whose objects have *sizes* by name and whose manifests *bodies*.
+    Judge one step of one incarnation from its objects' *sizes* and its manifests' *bodies*, both by name.
 
-    Machine and controller ask the same question with it: is this what the next start resumes from?
+    Machines and controller call this same function to choose what the next start resumes from.
     """
     found, whole, fault = [], [], ""
     for name in sorted(bodies):
@@ -54,12 +54,12 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
             continue
         found.append(manifest)
         lacks = _lacking(manifest, sizes)
-        # The first fault is reported: later ones often follow from it.
+        # Report the first fault: later ones often follow from it.
         fault = fault or lacks
         if not lacks:
             whole.append(manifest)
-    # A manifest with a fault only lacks where its worker is needed: whoever can write to the bucket could
-    # else hide a checkpoint behind one of a worker that the slice never had.
+    # A bad manifest matters only if its worker is needed. Otherwise anyone who can write to the bucket could hide a
+    # checkpoint by adding the manifest of a worker that the slice never had.
     made_of = _of_all_workers(whole)
     if made_of:
         return CheckpointVerdict(completed_by(made_of), made_of)
@@ -67,7 +67,7 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
 
 
 def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
-    """Return the checkpoint that these manifests of one step and incarnation make complete, or None."""
+    """Return the checkpoint that these manifests of one step and incarnation complete, or None."""
     found = _of_all_workers(manifests)
     if not found:
         return None
@@ -77,15 +77,15 @@ def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
 
 def _of_all_workers(manifests: Sequence[Manifest]) -> Tuple[Manifest, ...]:
     """
-    Return one manifest from each worker of the slice, all of one attempt, or none.
+    Return one manifest from each worker of the slice, all of one attempt, or an empty tuple.
 
-    Shards of two attempts are not one state of the model. Workers that saved nothing have manifests without
-    files, but not all of them: nothing could go on from that.
+    Shards of two attempts are not one state of the model. A worker that saved nothing has a manifest without
+    files; if all have, there is nothing to resume from.
     """
     tries: Dict[int, List[Manifest]] = {}
     for one in manifests:
         tries.setdefault(one.attempt, []).append(one)
-    # The latest attempt is the one that a next start would go on from.
+    # The latest attempt is the one that the next start resumes from.
     for _attempt, same in sorted(tries.items(), reverse=True):
         workers = same[0].workers
         alike = {one.worker for one in same} == set(range(workers)) and all(
@@ -98,10 +98,10 @@ def _of_all_workers(manifests: Sequence[Manifest]) -> Tuple[Manifest, ...]:
 
 def _lacking(manifest: Manifest, sizes: Mapping[str, int]) -> str:
     """
-    Return what is missing of what a manifest names, empty when nothing is.
+    Return what is missing of the files that a manifest names, empty if nothing is.
 
-    A worker that slept may write its manifest when its files have been removed as old ones. A file of another
-    size cannot be restored: if it counted, retention could remove the last checkpoint that can.
+    A worker that was suspended may write its manifest after its files were removed as old ones. A file of
+    another size cannot be restored: if it counted, retention could remove the last restorable checkpoint.
     """
     for file in manifest.files:
         size = sizes.get(file_name(manifest.step, manifest.incarnation, manifest.worker, file.name))
@@ -123,9 +123,9 @@ def _why_not(manifests: Sequence[Manifest]) -> str:
 
 
 def disposable(complete: Iterable[Checkpoint], keep: int) -> Tuple[int, ...]:
-    """Return the complete steps that retention may remove: all but the newest *keep*, and never fewer than two."""
+    """Return the complete steps that retention may remove: all but the newest *keep*, at least two."""
     steps = sorted({one.step for one in complete}, reverse=True)
-    # Two at least: the newest may turn out to be what kills the job, and then the one before is needed.
+    # At least two: if the newest one makes the job crash, the one before is needed.
     return tuple(steps[max(2, keep) :])
 
 

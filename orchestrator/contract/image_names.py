@@ -1,4 +1,4 @@
-"""Names of container images, as docker reads them."""
+"""Parse names of container images as docker does."""
 
 import re
 
@@ -6,7 +6,7 @@ IMAGE = re.compile(
     r"(?:(?:[a-zA-Z0-9-]+\.)*[a-zA-Z0-9-]+(?::[0-9]+)?/)?[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*"
     r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
 )
-"""The grammar of a reference (github.com/distribution/reference), and sha256 as the only digest."""
+"""Grammar of a reference (github.com/distribution/reference), with sha256 as the only digest."""
 
 
 def host_of(image: str) -> str:
@@ -16,7 +16,7 @@ def host_of(image: str) -> str:
 
 
 def is_googles(image: str) -> bool:
-    """Say whether the image is in Artifact Registry or gcr.io, which know the machine's own account."""
+    """Say whether the image is in Artifact Registry or gcr.io, where the machine's own account can log in."""
     host = host_of(image)
     return host.endswith(("-docker.pkg.dev", ".gcr.io")) or host == "gcr.io"
 
@@ -27,6 +27,6 @@ def repository_of(image: str) -> str:
     head, slash, last = name.rpartition("/")
     name = f"{head}{slash}{last.partition(':')[0]}"
     for prefix in ("docker.io/", "library/"):
-        # Not by removeprefix: machines have Python 3.8.
+        # No removeprefix: machines have Python 3.8.
         name = name[len(prefix) :] if name.startswith(prefix) else name  # noqa: FURB188
     return name

@@ -1,4 +1,4 @@
-"""How often to save: the interval at which saves and lost work together cost least."""
+"""Compute the interval between saves at which saving and lost work together cost least."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from math import isfinite, sqrt
 from typing import Any, Iterable
 
 PRIOR_LIFE = 7200.0
-"""Seconds between two losses that are likely before any was seen: a bad zone has 0.3 h, a good one 12 h."""
+"""Assumed seconds between two losses before any was observed: a bad zone has 0.3 h, a good one 12 h."""
 PRIOR_SAVE = 5.0
-"""Seconds for which a save is taken to stop the training before one was seen."""
+"""Assumed seconds for which a save stops the training, before one was measured."""
 SHORTEST, LONGEST = 10.0, 3600.0
-"""Bounds of the interval in seconds, against figures that cannot be true."""
+"""Bounds of the interval in seconds, against impossible measurements."""
 RECENT = 20
-"""Lives that count: what a zone did long ago says little about today."""
+"""Number of newest lives that count: older ones say little about the zone today."""
 
 
 @dataclass(frozen=True)
 class Life:
     """
-    Hold one stretch of work: how long it was, and whether its end took work that was not saved.
+    Hold one stretch of work: its length, and whether its end lost unsaved work.
 
-    *ended* is false for the stretch that still goes on.
+    *ended* is false for the stretch under way.
     """
 
     seconds: float
@@ -32,7 +32,7 @@ class Life:
 
 @dataclass(frozen=True)
 class ZoneLives:
-    """Hold what is remembered of TPUs of one type in one zone: for how long they lived in all, how many went."""
+    """Hold the record of TPUs of one type in one zone: their total life in seconds, and how many were lost."""
 
     lived: float = 0.0
     losses: int = 0
@@ -42,7 +42,7 @@ UNKNOWN_ZONE = ZoneLives()
 
 
 def zone_lives(capacity: bytes, zone: str, tpu_type: str) -> ZoneLives:
-    """Return what the bucket's memory of zones knows of one; nothing when it cannot be read or is absurd."""
+    """Return what the capacity memory in the bucket says of a zone; nothing if it is unreadable or absurd."""
     try:
         places: Any = json.loads(capacity)["places"]
         one = next(one for one in places if (one["zone"], one["type"]) == (zone, tpu_type))
@@ -54,7 +54,7 @@ def zone_lives(capacity: bytes, zone: str, tpu_type: str) -> ZoneLives:
 
 def best_interval(save_seconds: float, lifetime: float) -> float:
     """Return Young's interval between saves, in seconds."""
-    # The cost of saving falls with the interval, the work that is lost grows with it: here both are equal.
+    # The cost of saving falls with the interval and the lost work grows with it; here both are equal.
     return sqrt(2 * save_seconds * lifetime)
 
 
@@ -62,22 +62,22 @@ def expected_life(lives: Iterable[Life], zone: ZoneLives = UNKNOWN_ZONE) -> floa
     """
     Return the mean seconds between two losses of work, from one assumed life, those of this job, and the zone's.
 
-    The time of a life without a loss counts as well, so a long quiet run lengthens the mean before any end.
+    A life without a loss counts with its length, so a long quiet run raises the mean before any loss.
     """
     recent = list(lives)[-RECENT:]
     observed = sum(max(0.0, life.seconds) for life in recent)
     ends, lost = 1 + sum(life.ended for life in recent), 1 + sum(life.lost for life in recent)
-    # The zone's memory does not know which ends took work. The job does: after a notice that left time
-    # to save, nothing is lost, and saving more often would have won nothing.
+    # The zone's memory does not know which ends lost work. The job does: after a notice with time to save, nothing
+    # is lost, and more frequent saves would have gained nothing.
     mean = (PRIOR_LIFE + observed + zone.lived) / (ends + zone.losses)
     return mean * ends / lost
 
 
 def saving_interval(cost: float, life: float, least: float = 0.0) -> float:
     """
-    Return the seconds between two saves that stop the training for *cost*, where losses are *life* apart.
+    Return the seconds between saves that stop the training for *cost* seconds, with losses *life* seconds apart.
 
-    *least* is how long a save takes until it is in the bucket: before that the next one is of no use.
+    *least* is how long a save takes to reach the bucket; an earlier next save would be useless.
     """
     wanted = best_interval(cost, life)
     return min(max(wanted, cost, least, SHORTEST), LONGEST)

@@ -1,4 +1,4 @@
-"""The variables that a job finds in its environment, and how they come into the values of `job.env`."""
+"""Define the variables in a job's environment, and expand them in the values of `job.env`."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ VARIABLES: Dict[str, str] = {
     "XLA_PERSISTENT_CACHE_PATH": "the same for PyTorch/XLA",
     "PYTHONUNBUFFERED": "`1`, unless `job.env` says otherwise: what the job prints is in the log at once",
 }
-"""What may be relied on. A job sees more variables that begin with TPUCTL_: they are the agent's own."""
+"""The documented variables. Other variables that begin with TPUCTL_ are internal to the agent."""
 
 NAMES = "TPUCTL_EXPAND"
-"""Variable that names, with spaces between, those of `job.env` whose values hold a dollar sign."""
+"""Variable that lists, separated by spaces, the variables of `job.env` whose values contain a dollar sign."""
 
 NAME_IN_VALUE = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
     """
-    Return *text* with `$NAME` and `${NAME}` replaced where *values* has the name, and `$$` by one `$`.
+    Return *text* with `$NAME` and `${NAME}` replaced if *values* has the name, and `$$` by one `$`.
 
-    What is put in is not looked at again, and everything else stays as it is.
+    Inserted text is not expanded again, and everything else stays as it is.
     """
 
     def one(found: "re.Match[str]") -> str:
         if found[1]:
             return "$"
-        # Not empty: a dollar sign that means nothing to us may mean something to the job's own shell.
+        # Kept as it is: an unknown variable may mean something to the job's own shell.
         return values.get(found[2] or found[3], found[0])
 
     return NAME_IN_VALUE.sub(one, text)
@@ -81,8 +81,8 @@ def unknown(text: str) -> Tuple[str, ...]:
 
 
 def expanded(environ: Mapping[str, str]) -> Dict[str, str]:
-    """Return an environment in which the values of `job.env` hold what they refer to."""
-    # Only these: a value of the user must not reach into another one, or the order would matter.
+    """Return an environment in which the values of `job.env` are expanded."""
+    # From the base variables only: if values of the user could refer to each other, their order would matter.
     values = {name: environ[name] for name in VARIABLES if name in environ}
     mine = [name for name in environ.get(NAMES, "").split() if name in environ and name not in VARIABLES]
     return {**environ, **{name: expand(environ[name], values) for name in mine}}

@@ -1,4 +1,4 @@
-"""Read JSON that may be foreign or cut short: values of the expected type, else None."""
+"""Read JSON that may be foreign or truncated: values of the expected type, else None."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
     """Return the JSON object in *data*, or None if it is not valid JSON or another value."""
     try:
         value = json.loads(data or b"")
-    # RecursionError: a hundred thousand brackets are valid JSON and no stack is that deep.
+    # RecursionError: deeply nested brackets are valid JSON and exceed the stack.
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

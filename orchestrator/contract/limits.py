@@ -1,5 +1,5 @@
 """
-How much is read and believed of what machines write to the bucket: whatever runs there may write anything.
+Limit how much is read of what machines write to the bucket, because any program there may write anything.
 
 Sizes are in bytes, times in seconds since the epoch.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limit:
-    """Bound one look at objects of a kind: bytes of each, how *many*, and bytes of all together."""
+    """Limit one read of objects of a kind: bytes of each, how *many*, and bytes of all together."""
 
     each: int
     many: int
@@ -18,24 +18,24 @@ class Limit:
 
 MOST_WORKERS = 4096
 MANIFESTS = Limit(32 << 20, 20_000, 64 << 20)
-"""A manifest of 32 MiB names some 200,000 files."""
+"""A manifest of 32 MiB names about 200,000 files."""
 REPORTS = Limit(64 << 10, MOST_WORKERS, 4 << 20)
-"""Heartbeats of one incarnation; each look at new ones costs money."""
+"""Heartbeats of one incarnation; each read of new ones costs money."""
 ALL_REPORTS = Limit(64 << 10, 100_000, 64 << 20)
 """Heartbeats of all incarnations."""
 EVENTS = Limit(64 << 10, 20_000, 20_000 * (64 << 10))
 COLLECTED_BYTES = 64 << 10
-"""Of a file that a task leaves for the table of results."""
+"""Of a file that a task leaves for the results table."""
 CLAIM = 1 << 10
 WAKE = 1 << 10
-"""Only the generation of a call counts; a large one would be paid for at each look."""
+"""Only the object's generation counts; a large object would be paid for at each read."""
 POINTER = 1 << 20
-"""What a format reads of a checkpoint in the bucket: lists of Keras and TensorFlow, 60 at most."""
+"""Index files in the bucket that a format reads: lists of Keras and TensorFlow, at most 60."""
 IN_MEMORY = 32 << 20
-"""What an agent holds of an object that it reads whole."""
+"""Of an object that an agent reads as a whole."""
 
 LATEST_TIME = 1e11
 """The year 5138."""
 LARGEST_INT = 1 << 53
 LARGEST_FLOAT = 1e30
-"""Above it a loss is no loss: drawings and sums would overflow."""
+"""A larger loss is no loss, and would overflow plots and sums."""

@@ -1,35 +1,35 @@
-"""What can go wrong on a machine, by what to do next."""
+"""Define the errors of a machine's agent, by what to do next."""
 
 from __future__ import annotations
 
 
 class AgentError(Exception):
-    """Tell the reader of the log what failed."""
+    """Base of the agent's errors; its text is for the log."""
 
 
 class TransientError(AgentError):
-    """Report a failure that the same call may not meet again: network, 408, 429, 5xx."""
+    """Report a failure that a retry may cure: network, 408, 429, 5xx."""
 
 
 class PreconditionError(AgentError):
-    """Report that the object's generation was not the expected one: somebody wrote first."""
+    """Report that the object's generation was not the expected one: another process wrote it first."""
 
 
 class FinalError(AgentError):
-    """Report a failure that the same call will meet again."""
+    """Report a failure that a retry does not cure."""
 
 
 class TornError(FinalError):
-    """Report data that does not match its manifest, its name or what it was a moment ago."""
+    """Report data that does not match its manifest, its name, or an earlier read."""
 
 
 class FencedError(FinalError):
-    """Report that a later attempt or incarnation exists, so that this one must not write."""
+    """Report that a later attempt or incarnation exists, so this one must not write any more."""
 
 
 class SliceSizeError(FinalError):
-    """Report a checkpoint that another number of workers saved."""
+    """Report a checkpoint that another number of workers has saved."""
 
 
 class UnsafeError(FinalError):
-    """Report a rehearsal in which a child could reach the real service."""
+    """Report a rehearsal in which a child process could reach the real service."""

@@ -1,4 +1,4 @@
-"""The manifest: the one object that makes a checkpoint of one worker exist."""
+"""Define the manifest: a worker's checkpoint exists once its manifest is written."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NAME = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/w(\d{{1,4}})\.manif
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_LINKS = 100
 LONGEST_NAME = 255
-"""Bytes of a file's name without its folders."""
+"""Most bytes of a file's base name."""
 LONGEST_PATH = 1024
-"""Bytes of a name with its folders: those of the longest name of an object."""
+"""Most bytes of a path: that of the longest object name."""
 
 N = TypeVar("N", int, float)
 
@@ -27,10 +27,10 @@ N = TypeVar("N", int, float)
 @dataclass(frozen=True)
 class StoredFile:
     """
-    Name one file of a checkpoint, relative to its folder, with its size in bytes and sha256 in hex.
+    Describe one file of a checkpoint: path relative to its folder, size in bytes, sha256 in hex.
 
-    *modified* is when it was written, in nanoseconds since the epoch; None in old manifests. Lightning, for
-    one, takes the youngest of `last.ckpt` and `last-v1.ckpt`.
+    *modified* is in nanoseconds since the epoch, None in old manifests. It is restored, because Lightning,
+    for example, resumes from the younger of `last.ckpt` and `last-v1.ckpt`.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Manifest:
     """
     Describe what one worker committed.
 
-    *folder* is the local folder's name, `.` when the files lie directly in the folder of all checkpoints;
-    *at* is the worker's clock. *attempt* tells apart two tries of one incarnation at the same step. *format*
-    is what it was committed as, empty in old ones. *own_step* is the step that the save itself tells, None where
-    it tells none: then *step* is what the job had reported, or only counts the saves. *links* are symbolic
-    links to files or folders of the checkpoint (`latest`), as name and target, both from the folder of all
+    *folder* is the local folder's name, `.` if the files lie directly in the folder of all checkpoints; *at*
+    is by the worker's clock. *attempt* separates two tries of one incarnation at the same step. *format* is
+    the format of the commit, empty in old manifests. *own_step* is the step in the save itself, None if it
+    has none: then *step* is what the job had reported, or a count of saves. *links* are symbolic links to
+    files or folders of the checkpoint (`latest`), as name and target, both relative to the folder of all
     checkpoints.
     """
 
@@ -66,18 +66,18 @@ class Manifest:
 
     @property
     def proven(self) -> bool:
-        """Say whether the save itself tells that it is of this step."""
+        """Say whether the save itself shows its step."""
         return self.own_step == self.step
 
     def text(self) -> str:
         """Return the manifest as JSON."""
         body = asdict(self)
-        body["told"] = body.pop("own_step")  # Its name since schema 1: machines of older releases read it.
+        body["told"] = body.pop("own_step")  # key of schema 1, read by older machines
         return json.dumps({"schema": SCHEMA, **body}, sort_keys=True)
 
 
 def folder_name(step: int, incarnation: int) -> str:
-    """Return the prefix under which one incarnation's checkpoint of *step* lies."""
+    """Return the object prefix of one incarnation's checkpoint of *step*."""
     return f"{CHECKPOINTS}{step:08d}/g{incarnation}/"
 
 
@@ -92,7 +92,7 @@ def manifest_name(step: int, incarnation: int, worker: int) -> str:
 
 
 def parse_name(name: str) -> Optional[Tuple[int, int, int]]:
-    """Return step, incarnation and worker of a manifest's object name, None for any other name."""
+    """Return step, incarnation and worker from a manifest's object name, None for any other name."""
     match = _NAME.fullmatch(name)
     found = (int(match[1]), int(match[2]), int(match[3])) if match else None
     # `w00`, or digits of another script, would be a second manifest of one worker.
@@ -100,17 +100,15 @@ def parse_name(name: str) -> Optional[Tuple[int, int, int]]:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Return the manifest in *data*. Raises TornError if it is not valid, or a name leads out of its folder."""
+    """Parse a manifest. Raise TornError if it is not valid, or if a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
         _check(value)
-        # Whatever runs on a machine can write this object: each name is checked before a restore makes files
-        # of them.
+        # Any program on a machine can write this object, so each name is checked before a restore creates files.
         files = tuple(_file(one) for one in value["files"])
         _check_apart(one.name for one in files)
         numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
-        # Manifests of older releases have neither attempt, format, links nor times; their step counts as
-        # proven.
+        # Manifests of older releases have neither attempt, format, links nor times; their step counts as proven.
         attempt = int(value.get("attempt", 0))
         own_step = value.get("told", numbers["step"])
         return Manifest(
@@ -124,7 +122,7 @@ def parse(data: bytes, where: str) -> Manifest:
 
 def _check(value: Dict[str, Any]) -> None:
     if value["schema"] != SCHEMA:
-        # A later schema may mean other things by the same names: half understood is worse than refused.
+        # A later schema may change the meaning of a name, so it is refused, not guessed.
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if value["folder"] != "." and not is_plain(value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
@@ -154,7 +152,7 @@ def _links(value: Dict[str, Any]) -> Tuple[Tuple[str, str], ...]:
 
 
 def _check_apart(names: Iterable[str]) -> None:
-    """Raise ValueError for names that cannot be beside each other in one folder: a restore would fail for ever."""
+    """Raise ValueError for names that exclude each other in one folder: a restore would fail for ever."""
     listed = list(names)
     taken = {PurePosixPath(name).as_posix() for name in listed}
     if len(taken) < len(listed) or any(taken.intersection(_above(name)) for name in taken):
@@ -164,16 +162,16 @@ def _check_apart(names: Iterable[str]) -> None:
 
 
 def _check_length(*names: str) -> None:
-    """Raise ValueError for places that no disk has."""
+    """Raise ValueError for paths that are too long for a file system."""
     for name in names:
-        # A name on a disk may be no text at all; Python then writes its bytes as such characters.
+        # File names on a disk may not be valid text; Python then returns their bytes as surrogates.
         data = name.encode("utf-8", "surrogateescape")
         if len(data) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in data.split(b"/")):
             raise ValueError("a place that no disk has")
 
 
 def _above(name: str) -> List[str]:
-    """Return the folders that a name lies in."""
+    """Return the folders that contain *name*."""
     return [folder.as_posix() for folder in PurePosixPath(name).parents]
 
 
@@ -187,12 +185,12 @@ def _file(value: Dict[str, Any]) -> StoredFile:
 
 
 def size_of(value: Any) -> int:
-    """Return *value* as a number of bytes. Raises ValueError, TypeError or OverflowError if it cannot be one."""
+    """Return *value* as a number of bytes. Raise ValueError, TypeError or OverflowError if it cannot be one."""
     return _within(int(value), LARGEST_INT, "a size that no file has")
 
 
 def time_of(value: Any) -> float:
-    """Return *value* as seconds since the epoch. Raises ValueError, TypeError or OverflowError if it cannot be."""
+    """Return *value* as seconds since the epoch. Raise ValueError, TypeError or OverflowError if it cannot be."""
     return _within(float(value), LATEST_TIME, "a time out of range")
 
 
@@ -204,6 +202,6 @@ def _within(number: N, most: float, otherwise: str) -> N:
 
 def is_plain(name: str) -> bool:
     """Say whether a relative name stays inside its folder."""
-    # `.` and double slashes vanish here, so only these three can lead out of a folder.
+    # `.` and double slashes are normalised away, so only these three can lead out of a folder.
     parts = PurePosixPath(name).parts
     return bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name

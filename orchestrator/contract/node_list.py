@@ -1,4 +1,4 @@
-"""Slurm's short form of several names of nodes: `grant-[001-003,007]`."""
+"""Parse Slurm's short form of several node names: `grant-[001-003,007]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
 def node_list(text: str) -> List[str]:
-    """Return the names in order. Ours have one number, at the end; of anything else it is the text itself."""
+    """Return the names in order. Our names have one number, at the end; any other text is returned as one name."""
     head, bracket, inner = text.partition("[")
     if not bracket or not inner.endswith("]"):
         return [text] if text else []

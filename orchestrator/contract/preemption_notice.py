@@ -1,26 +1,26 @@
 """
-Seconds between a preemption notice and the end of the machine, and who may use how many of them.
+Divide the seconds between a preemption notice and the end of the machine.
 
-One after the other: the job saves (`job.grace`), the agent commits what was saved, then it brings what no
-commit contains. Each has a bound of its own and not a share, because the job mostly ends early, and a machine
-may get more time than was promised.
+One after the other: the job saves (`job.grace`), the agent commits what was saved, then it uploads files that
+no commit contains. Each has a bound of its own and not a share, because the job usually ends early, and a
+machine may get more time than promised.
 """
 
 NOTICE = 30.0
-"""From the notice to the power-off, at best (docs/facts.md 2.3)."""
+"""From the notice to the power-off, at most (docs/facts.md 2.3)."""
 SHUTDOWN_SCRIPT = 23.0
-"""For which the shutdown script waits for the agent. It is killed 2 s later: services after it need some, too."""
+"""The shutdown script's wait for the agent. It is killed 2 s later, because services after it need time too."""
 JOB_SAVES = 20.0
 """Default of `job.grace`: from the stop signal to SIGKILL."""
 TRAINER_SAVES = 25.0
-"""The same for the Trainer, which waits 3 s before it begins to save."""
+"""The same for the Trainer, which waits 3 s before it starts to save."""
 LAST_COMMIT = 25.0
 """For the commit of what the job has saved."""
 RESCUE = 22.0
-"""Counted from the notice, for files that no commit contains; the last heartbeat still needs a second."""
+"""From the notice, for files that no commit contains; the last heartbeat needs one more second."""
 SUCCESSOR_WAITS = 120.0
-"""For the last save of the TPU before it, at most: our choice, longer than any notice that was seen."""
+"""Longest wait for the last save of the TPU before: our choice, longer than any observed notice."""
 AT_REST = ("stopped", "done", "unclaimed", "failed")
-"""Phases of a report in which a machine has committed what it had."""
+"""Phases of a report after which a machine has committed everything it had."""
 REPORT_COUNTS = 15.0
-"""For which the last report of a machine that saves shows that it is still there: our choice."""
+"""Age up to which the report of a saving machine proves that it still exists: our choice."""

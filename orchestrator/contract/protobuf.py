@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, as far as event files and TensorFlow's indexes need it."""
+"""Parse the protobuf wire format as far as event files and TensorFlow's indexes need it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Iterator, Tuple, Union
 
 
 def fields(data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
-    """Yield number and value of each field of a protobuf message: an int, or bytes. Raises ValueError."""
+    """Yield number and value (int or bytes) of each field of a message. Raise ValueError."""
     at = 0
     while at < len(data):
         key, at = varint(data, at)
@@ -25,9 +25,9 @@ def fields(data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
 
 
 def varint(data: bytes, at: int) -> Tuple[int, int]:
-    """Return a number of 7 bits in each byte, the lowest first, and the place behind it. Raises ValueError."""
+    """Return a varint (7 bits in each byte, lowest first) and the position behind it. Raise ValueError."""
     value = 0
-    # Ten bytes hold 64 bits; a longer one is damage, and could be as long as the file.
+    # Ten bytes hold 64 bits; a longer varint is damage, and could be as long as the file.
     for shift in range(0, 70, 7):
         if at >= len(data):
             break

@@ -1,7 +1,7 @@
 """
-Mask secrets in what is shown or stored: values that are known, and texts that have the shape of a token.
+Mask secrets in what is shown or stored: known values, and texts with the shape of a token.
 
-A stream is masked piece by piece: what may be the beginning of a secret is held back until the rest shows.
+A stream is masked piece by piece: a possible beginning of a secret is held back until the rest arrives.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _KEY = "private key"
 @dataclass(frozen=True)
 class SecretShape:
     """
-    Describe tokens that begin with *start*: at least *least* characters of the set *more* follow.
+    Describe tokens that begin with *start*, followed by at least *least* characters of the set *more*.
 
-    A shape that is *sure* means nothing else.
+    A *sure* shape cannot mean anything else.
     """
 
     name: str
@@ -38,12 +38,12 @@ class SecretShape:
 
     @property
     def whole(self) -> Pattern[bytes]:
-        """Match a token, as far as it goes."""
+        """Return the pattern for a token, as long as it is."""
         return re.compile(b"(?<![A-Za-z0-9])%s[%s]{%d,}" % (re.escape(self.start), self.more, self.least))
 
     @property
     def begun(self) -> Pattern[bytes]:
-        """Match the beginning of a token at the end of the text."""
+        """Return the pattern for the beginning of a token at the end of the text."""
         parts = [re.escape(self.start[:count]) for count in range(1, len(self.start))]
         parts.append(b"%s[%s]{0,%d}" % (re.escape(self.start), self.more, self.least - 1))
         return re.compile(rb"(?<![A-Za-z0-9])(?:%s)\Z" % b"|".join(parts))
@@ -59,11 +59,11 @@ SHAPES = (
 )
 _WANDB = "a W&B API key"
 _BREAK = re.compile(rb"\r?\n[ \t]*|\r\Z")
-"""What a value may be wrapped by: `base64` does so after 76 columns, programs at the width of a terminal."""
+"""Line breaks inside a value: `base64` wraps after 76 columns, other programs at the terminal's width."""
 _LEAST_BEGUN = 2
-"""Bytes of a value at the end of a line for which the next line is waited for; one would delay many lines."""
+"""Bytes of a value at the end of a line for which the next line is awaited; one would delay many lines."""
 CONTEXT = 80
-"""Bytes before a text of 40 hexadecimal digits that say whether it is a key."""
+"""Bytes before 40 hexadecimal digits that are searched for words that tell a key from a commit."""
 _REVISION = re.compile(
     rb"(?:[/@#]|\bpy[0-9.]*-"
     rb"|\b(?:commit|revision|rev|sha-?1|tree|parent|head|checkout(?: -\w+)*|snapshot|hash)\b"
@@ -79,7 +79,7 @@ _Looker = Callable[[bytes, int], Optional[_Span]]
 
 
 def shapes_in(text: Union[str, bytes], sure_only: bool = False) -> List[str]:
-    """Return what the tokens in *text* look like, each kind once."""
+    """Return the names of the token shapes in *text*, each once."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     found = [shape.name for shape, whole, _ in _PATTERNS if shape.start in data and whole.search(data)]
     found += [_KEY] if _BEGIN.search(data) else []
@@ -88,15 +88,15 @@ def shapes_in(text: Union[str, bytes], sure_only: bool = False) -> List[str]:
 
 
 def masked(text: str) -> str:
-    """Return *text* without anything that looks like a token."""
+    """Return *text* with all token-like parts masked."""
     return Redactor().text(text)
 
 
 class Redactor:
     """
-    Know the secrets of one machine. Safe from any thread.
+    Hold the secrets of one machine, safe for use from any thread.
 
-    *forms* is everything to look for with the secret's name, *lookers* find the next place of each.
+    *forms* maps everything to look for to the secret's name, *lookers* find the next place of each.
     """
 
     def __init__(self) -> None:
@@ -106,13 +106,12 @@ class Redactor:
         self.lookers: Sequence[_Looker] = _SHAPED
 
     def know(self, name: str, value: str) -> None:
-        """Mask *value* from now on, in each way in which programs write it; values before it stay masked too."""
+        """Mask *value* from now on, in every form in which programs print it; earlier values stay masked too."""
         with self._lock:
             if value in self._values.setdefault(name, set()):
                 return
             self._values[name].add(value)
-            # Replaced and not changed: a stream on another thread goes on with the old ones in the middle of
-            # a look.
+            # Replaced, not changed: a stream on another thread may be using the old ones.
             self.forms = {**self.forms, **dict.fromkeys(forms_of(value), name)}
             values = [_value(form, name) for form, name in self.forms.items()]
             self.lookers = (*values, _wrapped(self.forms), *_SHAPED)
@@ -125,7 +124,7 @@ class Redactor:
 
 
 class RedactedStream:
-    """Mask one stream. Not safe from several threads."""
+    """Mask one stream; not safe for use from several threads."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -139,13 +138,13 @@ class RedactedStream:
         return self._take(data, last=False)
 
     def end(self) -> bytes:
-        """Return what is held back, masked: nothing more comes."""
+        """Return what is held back, masked, because nothing more comes."""
         shown = self._take(b"", last=True)
         self._before, self._held, self._inside, self._key = b"", b"", None, 0
         return shown
 
     def _take(self, data: bytes, last: bool) -> bytes:
-        # Some of what was shown stays: no token begins inside a word, and a revision is known by the words before.
+        # Keep some shown text: a token never begins inside a word, and the words before a commit identify it.
         text = self._before + self._held + data
         at, shown = len(self._before), b""
         hits: List[Optional[_Span]] = []
@@ -155,7 +154,7 @@ class RedactedStream:
                 return shown
             hold = len(text) if last else self._hold(text, at)
             hits = self._hits(text, at, hits)
-            # The first one, and of those that begin there the longest.
+            # The earliest match; of several at one place the longest.
             due = (hit for hit in hits if hit is not None and hit[0] < hold)
             span = min(due, key=lambda hit: (hit[0], -hit[1]), default=None)
             if span is None:
@@ -164,12 +163,12 @@ class RedactedStream:
                 return shown
             start, end, name, self._inside = span
             shown += text[at:start] + f"[masked: {name}]".encode()
-            # A key without an end would else mask all that comes after it.
+            # A key without an end would otherwise mask everything after it.
             self._key = LONGEST_KEY if self._inside is _END else 0
             at = end
 
     def _leave(self, text: bytes, at: int) -> int:
-        """Pass over the rest of a token or key that is masked already; -1 when it does not end in *text*."""
+        """Return the end of the rest of a token or key that is masked already; -1 if it does not end in *text*."""
         inside = self._inside
         if inside is None:
             return at
@@ -190,22 +189,22 @@ class RedactedStream:
         return end
 
     def _hits(self, text: bytes, at: int, before: List[Optional[_Span]]) -> List[Optional[_Span]]:
-        """Return the next place of each thing to look for, from *at* on; what was found *before* still counts."""
+        """Return the next place of each thing to look for, from *at* on, reusing what was found *before*."""
         lookers = self._redactor.lookers
-        # A secret was learned in the middle of the text; all is looked for again.
+        # A secret was added in the middle of the text, so everything is searched again.
         if len(before) != len(lookers):
             return [look(text, at) for look in lookers]
         passed = [hit is not None and hit[0] < at for hit in before]
         return [look(text, at) if passed[n] else before[n] for n, look in enumerate(lookers)]
 
     def _hold(self, text: bytes, at: int) -> int:
-        """Return where the first thing begins that may become a secret with the bytes that are still to come."""
+        """Return where the first possible beginning of a secret is, to be completed by later bytes."""
         first = len(text)
         forms = self._redactor.forms
         for form in forms:
             first = min(first, _begun(form, text, at))
         first = min(first, _begun_above(forms, text, at))
-        # No shape is longer than this, so the search does not grow with the text that is held back.
+        # No shape is longer than this, so the search does not grow with the held text.
         for pattern in (_BEGINS, _HEX_BEGUN, *(begun for _, _, begun in _PATTERNS)):
             match = pattern.search(text, max(at, len(text) - 160))
             if match is not None:
@@ -222,7 +221,7 @@ def _value(form: bytes, name: str) -> _Looker:
 
 
 def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
-    """Look for values that lines are broken in, by reading the lines as one."""
+    """Return a function that finds values broken over lines, by reading the lines as one."""
 
     def look(text: bytes, at: int) -> Optional[_Span]:
         if text.find(b"\n", at) < 0:
@@ -239,7 +238,7 @@ def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
 
 
 def _places(text: bytes, at: int, *offsets: int) -> List[int]:
-    """Return where bytes stand in *text* that have these rising *offsets* from *at* on without breaks."""
+    """Return the positions in *text* of bytes whose rising *offsets* from *at* do not count line breaks."""
     found, gone = [], at
     breaks = iter([(one.start(), one.end()) for one in _BREAK.finditer(text, at)])
     start, end = next(breaks, (len(text), len(text)))
@@ -252,9 +251,9 @@ def _places(text: bytes, at: int, *offsets: int) -> List[int]:
 
 
 def _hexadecimal(text: bytes, at: int) -> Optional[_Span]:
-    """Return the first 40 hexadecimal digits that are not a commit or a folder's name, else None."""
+    """Return the first 40 hexadecimal digits that are no commit or folder name, else None."""
     for match in _HEX.finditer(text, at):
-        # The words before it on its line are all that tells a key from a commit: both are 40 such digits.
+        # Keys and commits are both 40 such digits; only the words before them on the line tell which it is.
         line = text[max(0, match.start() - CONTEXT) : match.start()].rpartition(b"\n")[2]
         revision = _REVISION.search(line) or text.startswith(b"/", match.end())
         if not revision or _KEYISH.search(line):
@@ -264,7 +263,7 @@ def _hexadecimal(text: bytes, at: int) -> Optional[_Span]:
 
 def _pattern(pattern: Pattern[bytes], name: str, start: bytes, inside: Optional[Pattern[bytes]]) -> _Looker:
     def look(text: bytes, at: int) -> Optional[_Span]:
-        # To look for plain bytes first is many times faster.
+        # Searching for plain bytes first is many times faster.
         match = pattern.search(text, at) if text.find(start, at) >= 0 else None
         return None if match is None else (match.start(), match.end(), name, inside)
 
@@ -279,7 +278,7 @@ _SHAPED = (
 
 
 def _begun_above(forms: Mapping[bytes, str], text: bytes, at: int) -> int:
-    """Return where a value begins that may go on in the next line; the length of *text* for none."""
+    """Return where a value begins that may continue in the next line; the length of *text* for none."""
     longest = max(map(len, forms), default=0)
     at = max(at, len(text) - 2 * longest)
     if not longest or (text.find(b"\n", at) < 0 and not text.endswith(b"\r")):
@@ -290,9 +289,9 @@ def _begun_above(forms: Mapping[bytes, str], text: bytes, at: int) -> int:
 
 
 def _begun(form: bytes, text: bytes, at: int) -> int:
-    """Return where the longest end of *text* begins that *form* begins with; the length of *text* for none."""
+    """Return where the longest suffix of *text* that is a prefix of *form* begins; len(text) for none."""
     if text[-2:] not in form:
-        # Most often so, and found out many times faster: no more than its first byte can be there.
+        # The usual case, checked much faster: at most the first byte can be there.
         return len(text) - 1 if len(text) > at and text.endswith(form[:1]) else len(text)
     place = text.find(form[:1], max(at, len(text) - len(form) + 1))
     while place >= 0:

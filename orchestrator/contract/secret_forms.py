@@ -1,4 +1,4 @@
-"""The ways in which programs write one value: as it is, quoted, escaped, encoded."""
+"""Generate the forms in which programs print one value: as it is, quoted, escaped, encoded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Callable, Iterator, List
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 6
-"""Shorter texts are not masked: they would be found everywhere."""
+"""Shortest text to mask; shorter ones would be found everywhere."""
 _ANSI_C = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'", "\x1b": "\\E"}
 _BASH_QUOTED = frozenset(" !\"$&'()*,;<>?[\\]^`{|}")
 
 
 def forms_of(value: str) -> List[bytes]:
-    """Return everything to look for, each once; a value of several lines is looked for by line, too."""
-    # Short lines of a value (`}`) stand in many texts that are no secret.
+    """Return all texts to look for, each once; a value of several lines is also looked for line by line."""
+    # Short lines of a value (`}`) occur in many texts that are no secret.
     texts = [value, *(line for line in value.splitlines() if len(line) > 2 * SHORTEST)]
     whole = {text for text in (*texts, value.strip()) if len(text) >= SHORTEST}
     found = {form for text in whole for form in _forms(text) if len(form) >= SHORTEST}
@@ -41,7 +41,7 @@ def _forms(text: str) -> Iterator[bytes]:
         html.escape(text, quote=False),
         shlex.quote(text),
         text.replace("'", "'\\''"),
-        # `set -x` and `printf %q` are how shell scripts show what they were given.
+        # `set -x` and `printf %q` print arguments in these forms.
         *_bash(text),
     )
     for form in (*quoted, *escaped, *more):
@@ -49,7 +49,7 @@ def _forms(text: str) -> Iterator[bytes]:
 
 
 def _hex(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes in hexadecimal, in either case, alone or in pairs as `xxd` and OpenSSL write them."""
+    """Yield the bytes in hexadecimal, in either case, joined or in pairs as `xxd` and OpenSSL write them."""
     small = data.hex()
     pairs = [small[at : at + 2] for at in range(0, len(small), 2)]
     for form in (small, ":".join(pairs), " ".join(pairs)):
@@ -64,7 +64,7 @@ def _lower_percent(quoted: str) -> str:
 
 
 def _bash(text: str) -> Iterator[str]:
-    """Yield the text as `printf %q` of bash writes it: with backslashes, or inside $'...', where octal may be."""
+    """Yield the text as bash's `printf %q` writes it: with backslashes, or inside $'...', possibly in octal."""
     yield "".join(f"\\{sign}" if sign in _BASH_QUOTED else sign for sign in text)
     escaped = "".join(_ANSI_C.get(sign, sign) for sign in text)
     yield escaped
@@ -74,7 +74,7 @@ def _bash(text: str) -> Iterator[str]:
 
 
 def _base64(data: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
-    """Yield the value, also as part of a longer text (`Authorization: Basic`): it can begin at three places."""
+    """Yield the value in base64, also as part of a longer text (`Authorization: Basic`)."""
     yield encode(data).rstrip(b"=")
     # A group of base64 is three bytes, so the value may begin at any of three places in it.
     for before in (1, 2):

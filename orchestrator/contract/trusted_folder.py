@@ -1,4 +1,4 @@
-"""Who besides its user may put something into a folder."""
+"""Find out which other users may put files into a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import FrozenSet, List, NamedTuple, Optional
 
 
 def users() -> FrozenSet[int]:
-    """Return this user and root, and who has become root with sudo."""
+    """Return the ids of this user, of root, and of the user who became root with sudo."""
     sudo = os.environ.get("SUDO_UID", "")
     asked = {int(sudo)} if os.geteuid() == 0 and sudo.isdigit() else set()
     return frozenset({os.geteuid(), 0, *asked})
@@ -48,14 +48,13 @@ def _from_above(path: Path) -> Optional[Untrusted]:
     chain: List[Path] = [*reversed(path.parents), path]
     for one in chain:
         try:
-            # Each part of the path for itself, links too: who can replace a folder above can replace
-            # everything below.
+            # Each part of the path is checked, links too: a folder above can be replaced with everything below it.
             found = one.lstat()
         except OSError:
-            return None  # what is not there is made by us, or not at all
+            return None  # a missing folder is created by us, or not at all
         if found.st_uid not in users() and (for_all or one == path):
             return Untrusted(one, found.st_uid)
-        # A link has no permissions of its own; its target is in the other chain.
+        # A link has no permissions of its own; its target is checked as a part of the other chain.
         if stat.S_ISLNK(found.st_mode):
             for_all = False
             continue

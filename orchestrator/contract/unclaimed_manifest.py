@@ -27,10 +27,10 @@ _NAME = re.compile(rf"{UNCLAIMED}g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
 
 class Why(enum.Enum):
     """
-    Name the moment at which files were brought.
+    Name the moment at which files were uploaded.
 
-    ENDED: the job exited with status 0 and nothing was committed. BESIDE: it is done, and this lay beside its
-    checkpoints. FAILED: it was given up. NOTICE: the machine was taken away.
+    ENDED: the job exited with status 0 and nothing was committed. BESIDE: it is done, and these files lay
+    beside its checkpoints. FAILED: it was given up. NOTICE: the machine was preempted.
     """
 
     ENDED = "ended"
@@ -41,7 +41,7 @@ class Why(enum.Enum):
 
 class SavedPlace(enum.Enum):
     """
-    Name where a file lay: it is the first folder of its name.
+    Name where a file lay; the value is the first folder of its name.
 
     QUARANTINE is where doubtful checkpoints are moved, WORK the job's working folder, HOME its home.
     """
@@ -53,7 +53,7 @@ class SavedPlace(enum.Enum):
 
 
 class Skip(enum.Enum):
-    """Name why a file was not brought."""
+    """Name why a file was not uploaded."""
 
     SYMLINK = "symlink"
     SPECIAL = "special"
@@ -66,7 +66,7 @@ class Skip(enum.Enum):
 @dataclass(frozen=True)
 class UnclaimedFile:
     """
-    Name one file by place and path, with its size in bytes, its sha256 in hex and the object that holds it.
+    Describe one file by place and path, with its size in bytes, its sha256 in hex and its object.
 
     *sha256* is empty for an object that the job wrote to the bucket itself.
     """
@@ -79,7 +79,7 @@ class UnclaimedFile:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Name a file that was not brought."""
+    """Name a file that was not uploaded."""
 
     name: str
     why: Skip
@@ -88,10 +88,10 @@ class Skipped:
 @dataclass(frozen=True)
 class Unclaimed:
     """
-    Describe what one worker has brought. *format* is what the deployment file had asked for.
+    Describe what one worker has uploaded; *format* is the one in the deployment file.
 
-    *complete* is False while files may be missing. *bundle* and *settings* tell which job it was; *attempt*
-    is the gang's, *at* the worker's clock.
+    *complete* is False while files may be missing. *bundle* and *settings* identify the job; *attempt* is the
+    gang's, *at* is by the worker's clock.
     """
 
     incarnation: int
@@ -109,7 +109,7 @@ class Unclaimed:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all files."""
+        """Return the size of all files in bytes."""
         return sum(one.size for one in self.files)
 
     def text(self) -> str:
@@ -120,7 +120,7 @@ class Unclaimed:
 
 
 def folder_name(incarnation: int, worker: int, try_: int = 1) -> str:
-    """Return the prefix of one worker's files; later *try_* numbers are for names that are taken."""
+    """Return the prefix of one worker's files; larger *try_* numbers are for names that are taken."""
     return f"{UNCLAIMED}g{incarnation}/w{worker}{'' if try_ == 1 else f'.{try_}'}/"
 
 
@@ -130,7 +130,7 @@ def manifest_name(incarnation: int, worker: int) -> str:
 
 
 def parse_name(name: str) -> Optional[Tuple[int, int]]:
-    """Return incarnation and worker of a manifest's object name, None for any other name."""
+    """Return incarnation and worker from a manifest's object name, None for any other name."""
     match = _NAME.fullmatch(name)
     found = (int(match[1]), int(match[2])) if match else None
     # `w00`, or digits of another script, would be a second manifest of one worker.
@@ -138,7 +138,7 @@ def parse_name(name: str) -> Optional[Tuple[int, int]]:
 
 
 def parse(data: bytes, where: str) -> Unclaimed:
-    """Return the manifest in *data*. Raises TornError if it is not valid, or a name leads out of its folder."""
+    """Parse a manifest. Raise TornError if it is not valid, or if a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
         return _unclaimed(value)
@@ -174,7 +174,7 @@ def _file(value: Mapping[str, Any]) -> UnclaimedFile:
     name, sha256, place = value["name"], value["sha256"], str(value["object"])
     if not is_plain(name) or not is_plain(place) or (sha256 and not SHA256.fullmatch(sha256)):
         raise ValueError(f"file {name!r}")
-    # Half of a character (JSON may hold one) is in the name of no object and no file.
+    # A lone surrogate (JSON may hold one) is in the name of no object and no file.
     (name + place).encode()
     return UnclaimedFile(name, size_of(value["size"]), sha256, place)
 
@@ -182,7 +182,7 @@ def _file(value: Mapping[str, Any]) -> UnclaimedFile:
 def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, UnclaimedFile]) -> str:
     """Return an object name for a file that no manifest names yet."""
     try_ = 1
-    # An object that a manifest names is never written over: another agent's manifest may count on its bytes.
+    # Never overwrite an object that a manifest names: another agent's manifest may rely on its bytes.
     while folder_name(incarnation, worker, try_) + name in taken:
         try_ += 1
     return folder_name(incarnation, worker, try_) + name
@@ -192,16 +192,16 @@ def ended_before(
     manifests: List[Unclaimed], incarnation: int, bundle: str, settings: str
 ) -> Tuple[Unclaimed, ...]:
     """
-    Return the manifests of the newest earlier incarnation whose job ended with status 0 and is wholly kept.
+    Return the manifests of the newest earlier incarnation whose job ended with status 0 and is fully saved.
 
-    Empty when there is none, or when it was another job than *bundle* with *settings*.
+    Empty if there is none, or if it was another job than *bundle* with *settings*.
     """
     earlier = [one for one in manifests if one.incarnation < incarnation]
     newest = max((one.incarnation for one in earlier), default=0)
     found = sorted((one for one in earlier if one.incarnation == newest), key=lambda one: one.worker)
     if not found or not settings:
         return ()
-    # A worker that has brought nothing might still train, so the job has not ended for sure.
+    # A worker that has uploaded nothing might still train, so it is not certain that the job has ended.
     whole = {one.worker for one in found} == set(range(found[0].workers))
     same = all(
         one.complete and one.why is Why.ENDED and (one.bundle, one.settings) == (bundle, settings)
@@ -214,18 +214,17 @@ def outputs_before(
     manifests: List[Unclaimed], worker: int, incarnation: int, job: Tuple[str, str, int]
 ) -> Dict[str, UnclaimedFile]:
     """
-    Return by name what one worker's earlier machines have brought at a notice, of the same *job* only. Pure.
+    Return, by name, what one worker's earlier machines uploaded at a notice, for the same *job* only. Pure.
 
-    *job* is bundle, settings and number of workers. What the newest complete manifest names is what a machine
-    had; a later one that was cut short adds what it names. *manifests* are in ascending order.
+    *job* is bundle, settings and number of workers. The newest complete manifest names everything that a
+    machine had; a later one that was cut short adds what it names. *manifests* are in ascending order.
     """
     found: Dict[str, UnclaimedFile] = {}
     for one in manifests:
         if one.worker != worker or one.incarnation >= incarnation:
             continue
         same = (one.bundle, one.settings, one.workers) == job and bool(one.settings)
-        # A complete one stands for all that its machine had. After another job, or an end, nothing earlier
-        # counts.
+        # A complete one names all that its machine had. After another job, or an end, nothing earlier counts.
         if not same or one.why is not Why.NOTICE or one.complete:
             found = {}
         if same and one.why is Why.NOTICE:

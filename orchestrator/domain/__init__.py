@@ -1,5 +1,5 @@
 """
-Values that everything else speaks of: the spec, what was observed, the record, the plan. Pure.
+Define the values that all packages share: the spec, the observation, the record, the plan. Pure.
 
-Nothing here decides, waits, reads or writes. `ports` says what the engine needs of clouds and machines.
+This package decides nothing and does no I/O. `ports` defines what the engine needs of clouds and machines.
 """

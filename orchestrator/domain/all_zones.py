@@ -1,4 +1,4 @@
-"""One list over all zones of a project: what it showed, and where it could not look."""
+"""List a resource over all zones of a project at once: what was found, and which places did not answer."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 
 ALL_ZONES = "-"
-"""What stands for all zones in the name of a location (docs/facts.md 1.3)."""
+"""Location name that means all zones (docs/facts.md 1.3)."""
 
 
 class Placed(Protocol):
-    """A resource that lies in a zone."""
+    """A resource in a zone."""
 
     @property
     def zone(self) -> str:
-        """Return the zone."""
+        """Return the name of the zone, for example `us-central2-b`."""
 
 
 T = TypeVar("T", bound=Placed)
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Placed)
 
 @dataclass(frozen=True)
 class Everywhere(Generic[T]):
-    """Hold what the list showed. In *unreachable* places nobody knows what there is."""
+    """Hold what the list has found. What exists in the *unreachable* places is Unknown."""
 
     found: tuple[T, ...]
     unreachable: tuple[str, ...] = ()
@@ -36,10 +36,10 @@ Survey = Present[Everywhere[T]] | Unknown
 
 
 def within(survey: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
-    """Return what is in *zones*; Unknown when one of them was not reached: unknown is not absent."""
+    """Return what is in *zones*; Unknown if one of them was not reached, because unknown is not absent."""
     if isinstance(survey, Unknown):
         return survey
-    # A list may name a zone, a region or all of it as unreachable.
+    # The API may name a zone, a region or everything as unreachable.
     silent = [
         z for z in zones if any(place in {z, region_of(z), ALL_ZONES} for place in survey.value.unreachable)
     ]
@@ -54,7 +54,7 @@ def outside(survey: Everywhere[T], zones: Collection[str]) -> tuple[T, ...]:
 
 
 def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[T, ...]]:
-    """Return two lists as one; it is Unknown when one of them is."""
+    """Return two lists as one; Unknown if one of them is."""
     for survey in (one, other):
         if isinstance(survey, Unknown):
             return survey
@@ -63,16 +63,16 @@ def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[
 
 
 def expected_in(record: Record, zones: Sequence[str]) -> tuple[str, ...]:
-    """Return those of *zones* where a TPU of the record should be: only a zone's own list shows its absence."""
+    """Return the *zones* in which the record expects a TPU; there only the zone's own list proves absence."""
     racing = {rival.zone for rival in record.race.rivals}
     running = {span.zone for span in record.spans if span.kind is Kind.NODE and span.until is None}
     newest = {record.node.zone} if record.node.incarnation else set()
-    # The list over all zones may be older than a zone's own, so it proves presence and never absence.
+    # A list over all zones may be older than a zone's own, so it proves presence and never absence.
     return tuple(zone for zone in zones if zone in racing | running | newest)
 
 
 def deletion_command(machine: Node | Vm, project: str) -> str:
-    """Return the command with which the user deletes a machine that nobody here may delete."""
+    """Return the gcloud command for a machine that tpuctl itself must not delete."""
     if isinstance(machine, Vm):
         where = f"--zone {machine.zone} --project {project or 'PROJECT'}"
         return f"gcloud compute instances delete {machine.name} {where}"

@@ -1,8 +1,8 @@
-"""Amounts and durations as people read them."""
+"""Format amounts, durations, rates and sizes for people."""
 
 
 def span_text(seconds: float) -> str:
-    """Return a duration: 9 s, 2 min 5 s, 1 h 4 min, 6 d 23 h."""
+    """Return a duration in two units: 9 s, 2 min 5 s, 1 h 4 min, 6 d 23 h."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -14,12 +14,12 @@ def span_text(seconds: float) -> str:
 
 
 def usd_text(usd: float) -> str:
-    """Return an amount: cents, or below a dollar four digits."""
+    """Return an amount in USD: two decimals, four below a dollar."""
     return f"{usd:.2f} USD" if usd >= 1 else f"{usd:.4f} USD"
 
 
 def rate_text(rate: float) -> str:
-    """Return steps a second, or seconds a step where those are few."""
+    """Return a rate in steps per second, or in seconds per step if that is below one."""
     return f"{rate:.3g} steps/s" if rate >= 1 else f"{1 / rate:.3g} s/step" if rate > 0 else "0 steps/s"
 
 

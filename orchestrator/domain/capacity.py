@@ -1,34 +1,34 @@
 """
-What is remembered of each zone's capacity, and the order in which zones are asked because of it.
+Remember each zone's capacity, and order zones by it.
 
-An estimate from what has happened here so far, with no knowledge of the future. Three things count: how
-likely the zone is still empty, how long TPUs have lived there, and how it was at this hour on other days.
+The estimate uses only what has happened so far: how likely the zone is still empty, how long TPUs have lived
+there, and how it was at this hour on other days.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 SHORTEST_OUTAGE = 300.0
-"""Seconds for which a zone that has just refused or taken a TPU counts as empty at least."""
+"""Shortest time, in seconds, for which a zone that has refused or preempted counts as empty."""
 USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
-"""Seconds that a TPU lives where nothing is known, and how many observed lives that belief is worth."""
+"""Assumed life of a TPU in seconds, and the number of observed lives that this assumption weighs."""
 WAY_BACK = 600.0
-"""Seconds of work that each loss costs: a long life is worth more by what it saves of that."""
-# More than a file names: the record is written in each pass and must not grow with every zone ever tried.
+"""Seconds of work that each loss costs; a longer life is worth what it saves of these."""
+# More than a file names, but bounded: the record is written in each pass and must not grow for ever.
 MOST_PLACES = 64
 HOUR = 3600.0
 FULL_FOR = 24 * HOUR
-"""Seconds for which it is believed that a zone's quota has room for one TPU of ours: it may be raised."""
+"""Seconds for which a quota refusal is remembered; the quota may be raised afterwards."""
 
 
 @dataclass(frozen=True)
 class Place:
     """
-    Remember one zone for one type of TPU; times are in seconds since the epoch.
+    Remember one zone for one TPU type; times are in seconds since the epoch.
 
-    *out_since* and *out_at* are the first and the last sign of the present outage, 0 when there is none: a
-    refusal, or a TPU taken away. *hours* holds (hour of the day in UTC, times granted, times out).
-    *full_at* is when quota last refused a TPU beside one of ours, 0 when it never did.
+    *out_since* and *out_at* are the first and the last sign (refusal or preemption) of the present outage, 0
+    without one. *hours* holds (hour of the day in UTC, times granted, times out). *full_at* is when quota
+    last refused a TPU beside one of ours, 0 for never.
     """
 
     zone: str
@@ -49,14 +49,14 @@ Places = tuple[Place, ...]
 
 
 def place_of(places: Places, zone: str, tpu_type: str) -> Place:
-    """Return what is known of a zone."""
+    """Return the memory of a zone, a new one if there is none."""
     return next((p for p in places if (p.zone, p.type) == (zone, tpu_type)), Place(zone, tpu_type))
 
 
 def after_refusal(places: Places, zone: str, tpu_type: str, at: float) -> Places:
-    """Return the memory after a zone has refused for want of capacity or quota."""
+    """Return the memory after a zone refused for lack of capacity or quota."""
     one = place_of(places, zone, tpu_type)
-    # Refusals of one hour count once: asking more often must not make the hour look worse.
+    # Refusals within one hour count once, so that frequent requests do not make the hour look worse.
     again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
     hours = one.hours if again else _with_hour(one.hours, at, granted=0, out=1)
     since = one.out_since or at
@@ -67,7 +67,7 @@ def after_refusal(places: Places, zone: str, tpu_type: str, at: float) -> Places
 
 
 def after_full(places: Places, zone: str, tpu_type: str, at: float) -> Places:
-    """Return the memory after quota has refused a TPU in a zone that still had one of ours."""
+    """Return the memory after quota refused a TPU in a zone that still had one of ours."""
     one = place_of(places, zone, tpu_type)
     return _with(places, replace(one, full_at=at)) if at > one.full_at else places
 
@@ -79,25 +79,25 @@ def holds_one(places: Places, zone: str, tpu_type: str, now: float) -> bool:
 
 
 def after_grant(places: Places, zone: str, tpu_type: str, at: float) -> Places:
-    """Return the memory after a TPU has become READY."""
+    """Return the memory after a TPU became READY."""
     one = place_of(places, zone, tpu_type)
     hours = _with_hour(one.hours, at, granted=1, out=0)
-    # The counts stay: a grant ends an outage, and does not undo what the zone has refused before.
+    # The counts stay: a grant ends an outage, and does not undo earlier refusals.
     there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
     return _with(places, replace(there, granted=one.granted + 1, hours=hours))
 
 
 def after_loss(places: Places, zone: str, tpu_type: str, at: float, lived: float) -> Places:
-    """Return the memory after a TPU that has *lived* so long was taken away."""
+    """Return the memory after a TPU was lost that had lived for *lived* seconds."""
     one = place_of(places, zone, tpu_type)
     worn = replace(one, out_since=at, out_at=at, out_by_loss=True)
     return _with(places, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
 
 
 def merged(places: Places, others: Places, now: float) -> Places:
-    """Return *places* with what *others* know better: a place with a later event, of which none is yet to come."""
+    """Return *places* with each entry of *others* that has a later event; events after *now* are ignored."""
     known = {(one.zone, one.type): _last(one) for one in places}
-    # An event that is yet to come is a wrong clock's: it would shadow all true ones for ever.
+    # An event in the future is from a wrong clock and would shadow all true ones for ever.
     newer = [one for one in others if known.get((one.zone, one.type), 0.0) < _last(one) <= now]
     for one in sorted(newer, key=_last):
         places = _with(places, one)
@@ -112,7 +112,7 @@ def _last(one: Place) -> float:
 
 def _with(places: Places, one: Place) -> Places:
     others = tuple(p for p in places if (p.zone, p.type) != (one.zone, one.type))
-    # The newest last: what falls out is what nothing was heard of for longest.
+    # Newest last, so that entries without news for longest are dropped.
     return (*others, one)[-MOST_PLACES:]
 
 
@@ -126,7 +126,7 @@ def _with_hour(
 
 
 def emptiness(one: Place, now: float) -> float:
-    """Return how likely the zone is still empty: an outage goes on for about as long as it has lasted."""
+    """Return the probability that the zone is still empty: an outage tends to last as long again as it has."""
     if not one.out_at:
         return 0.0
     lasted = SHORTEST_OUTAGE + max(0.0, one.out_at - one.out_since)
@@ -134,11 +134,11 @@ def emptiness(one: Place, now: float) -> float:
 
 
 def worth(one: Place, now: float) -> float:
-    """Return what asking this zone now is worth, from 0 to 1."""
+    """Return the value of asking this zone now, from 0 to 1."""
     life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.lives)
     hour = int(now // HOUR) % 24
     _, granted, out = next((h for h in one.hours if h[0] == hour), (hour, 0, 0))
-    # The 4 damps hours of which little is known: one refusal at this hour must not decide.
+    # The 4 damps hours with little data: one refusal at this hour must not decide.
     return (1 - emptiness(one, now)) * life / (life + WAY_BACK) * (1 - 0.5 * out / (granted + out + 4))
 
 
@@ -152,17 +152,17 @@ def order(
     fares: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
     """
-    Return the zones in the order of asking: by worth, of equals the zone of the last TPU, then the file's order.
+    Return the zones in the order of requests: by worth; among equals the last TPU's zone, then the file's order.
 
-    *nearness* says what a zone is worth because of its way to the bucket; 1 where it is left out. *fares* are
-    taken off: what a zone costs, where an hour of work is worth 1.
+    *nearness* scales a zone's worth by its distance to the bucket, 1 if missing. *fares* are subtracted: the
+    price of an hour in the zone, if an hour of work is worth 1.
     """
     near, fare = nearness or {}, fares or {}
     values = {
         zone: worth(place_of(places, zone, tpu_type), now) * near.get(zone, 1.0) - fare.get(zone, 0.0)
         for zone in zones
     }
-    # Rounded: where nothing is known but noise, the order is the user's.
+    # Rounded, so that noise does not override the user's order.
     return tuple(sorted(zones, key=lambda zone: (-round(values[zone], 3), zone != home)))
 
 
@@ -175,7 +175,7 @@ def passed_over(
     nearness: Mapping[str, float] | None = None,
     fares: Mapping[str, float] | None = None,
 ) -> str:
-    """Say why zones that the file names earlier are not asked first; empty when there is none."""
+    """Return why zones that the file names earlier are not asked first; empty if there are none."""
     earlier = zones[: zones.index(chosen)] if chosen in zones else ()
     near, fare = nearness or {}, fares or {}
 
@@ -188,7 +188,7 @@ def passed_over(
 
 
 def zone_summary(one: Place) -> str:
-    """Say what is remembered of a zone."""
+    """Return what is remembered of a zone, in words."""
     lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
     return f"{one.granted} granted, {one.refused} refused{lives}"
 

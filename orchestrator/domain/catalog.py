@@ -1,8 +1,8 @@
 """
-The catalogue: accelerators, zones, runtime versions and prices, each table with its date.
+Hold the catalogue: accelerators, zones, runtime versions and prices, each table with its date.
 
-Pure: `build` reads the text of the tables, `orchestrator.config.shipped_catalog` gets them from the package.
-A price that a table does not have is None, which means unknown; it is never zero.
+Pure: `build` parses the text of the tables, which `orchestrator.config.shipped_catalog` reads from the
+package. A price of None means unknown, never zero.
 """
 
 import csv
@@ -24,11 +24,11 @@ TABLES = (
 )
 
 _DATE = re.compile(r"(?:date:|read|generated|assembled)\s+(\d{4}-\d{2}(?:-\d{2})?)")
-# Reads the notes of tpu_zones.csv as they are written there: change the two together.
+# Parses the notes of tpu_zones.csv: change the two together.
 _SIZES = re.compile(r"\w+-(\d+)(?:\.\.(\d+))?(?: only)?(?:;|$)")
 BY_CHIPS = ("v5e", "v6e")
-"""Generations whose quota counts chips; that of the others counts cores."""
-# The source of the TPU prices writes 700.0 where it does not know a price.
+"""Generations whose quota counts chips; the others count cores."""
+# The source of TPU prices has 700.0 for unknown.
 _PLACEHOLDER = 700.0
 
 
@@ -38,7 +38,7 @@ class Accelerator:
     Describe one accelerator type: *hosts* machines with *chips_per_host* chips each.
 
     *tpu_api* says whether the TPU API serves it; *runtime* is its usual software version, if known;
-    *host_mem_gib* is the memory of one machine, 0 when it is not known.
+    *host_mem_gib* is the memory of one machine in GiB, 0 if not known.
     """
 
     type: str
@@ -57,17 +57,17 @@ class Accelerator:
 
     @property
     def devices_per_chip(self) -> int:
-        """Return how many devices a framework sees on a chip: two cores with half the memory each on v2 and v3."""
+        """Return how many devices a framework sees on a chip: two on v2 and v3, with half the memory each."""
         return 2 if self.generation in ("v2", "v3") else 1
 
     @property
     def counted(self) -> int:
-        """Return what quota counts: chips for v5e and v6e, cores for the others (docs/facts.md 1.6)."""
+        """Return the amount that quota counts: chips for v5e and v6e, cores for the others (docs/facts.md 1.6)."""
         return self.chips if self.generation in BY_CHIPS else self.cores
 
     @property
     def size(self) -> int:
-        """Return the number in the type's name (cores or chips, by generation), 0 where it is a topology."""
+        """Return the number in the type's name (cores or chips, by generation); 0 if the name has a topology."""
         tail = self.type.rsplit("-", 1)[-1]
         return int(tail) if tail.isdigit() else 0
 
@@ -75,9 +75,10 @@ class Accelerator:
 @dataclass(frozen=True)
 class TpuQuota:
     """
-    Name what a type counts against: *id* as Google's refusals name it, *fresh* what a new project has of it.
+    Describe the quota of a type: *id* as in Google's refusals, *fresh* the limit of a new project.
 
-    *unit* is what is counted, *per* where: in each zone or region (docs/facts.md 1.6).
+    *unit* is what is counted, *per* says whether each zone or each region has a limit of its own
+    (docs/facts.md 1.6).
     """
 
     id: str
@@ -88,13 +89,13 @@ class TpuQuota:
 
 @dataclass(frozen=True)
 class Price:
-    """Hold a price in USD, on demand and spot; None means that the table does not say."""
+    """Hold a price in USD, on demand and spot; None means unknown."""
 
     ondemand: float | None
     spot: float | None
 
     def or_else(self, other: "Price") -> "Price":
-        """Return this price, with that of *other* where it is unknown."""
+        """Return this price, with unknown parts taken from *other*."""
         return Price(
             other.ondemand if self.ondemand is None else self.ondemand,
             other.spot if self.spot is None else self.spot,
@@ -111,14 +112,14 @@ UNKNOWN_PRICE = Price(None, None)
 @dataclass(frozen=True)
 class Catalog:
     """
-    Hold the parsed tables. *dates* says for each table when its source was read.
+    Hold the parsed tables. *dates* says when each table's source was read.
 
-    *zones* maps a zone to the types that its TPU API lists, *documented* holds the (zone, generation) of
-    Google's documentation; *tpu_prices* is per chip-hour by
-    (generation, zone, several hosts or one); *machines* per hour, *others* by (kind, item, region);
-    *machine_mem_gib* is the memory of a VM by machine type. *published* holds a second source of the prices
-    of TPUs, by (generation, region, several hosts or one). *flex_start* holds the (zone, generation) where
-    flex-start is known to be offered, *quotas* are by (generation, one or many hosts, spot).
+    *zones* maps a zone to the types that its TPU API lists, *documented* holds the (zone, generation) pairs
+    of Google's documentation; *tpu_prices* is per chip-hour by (generation, zone, several hosts or one);
+    *machines* per hour, *others* by (kind, item, region); *machine_mem_gib* is the memory of a VM by machine
+    type. *published* holds a second source of TPU prices, by (generation, region, several hosts or one).
+    *flex_start* holds the (zone, generation) pairs in which flex-start is known to be offered, *quotas* are
+    by (generation, one or many hosts, spot).
     """
 
     accelerators: Mapping[str, Accelerator]
@@ -135,7 +136,7 @@ class Catalog:
     quotas: Mapping[tuple[str, str, bool], TpuQuota] = field(default_factory=dict)
 
     def accelerator(self, name: str) -> Accelerator | None:
-        """Return the accelerator type, or None when the table does not have it."""
+        """Return the accelerator type, or None if the table lacks it."""
         return self.accelerators.get(name)
 
     def served(self) -> tuple[str, ...]:
@@ -147,12 +148,12 @@ class Catalog:
         return tuple(zone for zone, types in self.zones.items() if accelerator_type in types)
 
     def is_documented(self, accelerator_type: str, zone: str) -> bool:
-        """Say whether Google's documentation lists the type's generation in the zone for everybody."""
+        """Say whether Google's documentation lists the type's generation as generally available in the zone."""
         found = self.accelerators.get(accelerator_type)
         return found is not None and (zone, found.generation) in self.documented
 
     def types_in(self, zone: str) -> tuple[str, ...]:
-        """Return the types that the zone lists; none for a zone that the table does not have."""
+        """Return the types that the zone lists; empty for an unknown zone."""
         return self.zones.get(zone, ())
 
     def quota_of(self, accelerator_type: str, *, spot: bool) -> TpuQuota | None:
@@ -165,7 +166,7 @@ class Catalog:
         return exact or self.quotas.get((found.generation, "any", spot))
 
     def within_quota(self, accelerator_type: str, zone: str, limit: int) -> str:
-        """Return the largest type in *zone* that a limit of the type's own quota admits, or ""."""
+        """Return the largest type of the same quota in *zone* that fits into *limit*, or ""."""
         wanted, quota = self.accelerator(accelerator_type), self.quota_of(accelerator_type, spot=True)
         known = (self.accelerator(name) for name in self.types_in(zone))
         same = [one for one in known if one and quota and self.quota_of(one.type, spot=True) == quota]
@@ -179,15 +180,15 @@ class Catalog:
 
     @cached_property
     def _with_hosts_price(self) -> frozenset[str]:
-        """The generations that have a rate of their own for several hosts."""
+        """Return the generations that have a separate rate for several hosts."""
         return frozenset(name for name, _, several in self.tpu_prices if several)
 
     def tpu_price(self, accelerator_type: str, zone: str, spot: bool, *, most: bool = False) -> float | None:
         """
-        Return USD per hour for the whole slice, or None when the price is unknown.
+        Return USD per hour for the whole slice, or None if the price is unknown.
 
-        Where the sources differ it is the billing catalogue's, and with *most* the greatest. Sizes of a
-        generation scale with their chips; v2 and v3 have a rate of their own for several hosts.
+        If the sources differ, the billing catalogue's price counts, or with *most* the highest. Prices of a
+        generation scale with the chips; v2 and v3 have a separate rate for several hosts.
         """
         found = self.accelerators.get(accelerator_type)
         if found is None:
@@ -197,15 +198,14 @@ class Catalog:
         if price is None:
             return None
         other = self.published.get((found.generation, region_of(zone), several), UNKNOWN_PRICE).of(spot)
-        # The upper price is for budgets: where sources differ, a budget must
-        # not be overrun by the cheaper one.
+        # Budgets use the highest price: the cheaper source must not cause an overrun.
         return (max(price, other or 0.0) if most else price) * found.chips
 
     def with_prices(self, found: Mapping[tuple[str, str, bool], Price], date: str) -> "Catalog":
         """
-        Return the catalogue with fresher prices of TPUs, by (generation, region, several hosts or one).
+        Return the catalogue with fresher TPU prices, by (generation, region, several hosts or one).
 
-        What is not in them keeps the price, and the doubt, that it had.
+        Prices that *found* lacks stay as they were.
         """
         table, doubts = dict(self.tpu_prices), dict(self.published)
         for (generation, zone, several), price in self.tpu_prices.items():
@@ -218,7 +218,7 @@ class Catalog:
         return replace(self, tpu_prices=table, published=doubts, dates=dates)
 
     def vm_price(self, machine: str, region: str, spot: bool) -> float | None:
-        """Return USD per hour for a machine type, or None when the price is unknown."""
+        """Return USD per hour for a machine type, or None if the price is unknown."""
         return self.machines.get((machine, region), UNKNOWN_PRICE).of(spot)
 
     def disk_price(self, disk_type: str, region: str) -> float | None:
@@ -235,7 +235,7 @@ class Catalog:
         return self.others.get(("gcs", "standard", region), multi).ondemand
 
     def egress_price(self, route: str) -> float | None:
-        """Return USD per GiB on a route such as `between regions, Europe`, or None when it is unknown."""
+        """Return USD per GiB on a route such as `between regions, Europe`, or None if it is unknown."""
         return self.others.get(("egress", route, "any"), UNKNOWN_PRICE).ondemand
 
 
@@ -247,7 +247,7 @@ def build(tables: Mapping[str, str]) -> Catalog:
     accelerators = {a.type: a for a in (_accelerator(row, runtimes) for row in rows["accelerators"])}
     listed: dict[str, list[str]] = {}
     for row in rows["tpu_zones"]:
-        # The cells go on after "yes" with their source.
+        # The cells continue after "yes" with their source.
         if "yes" in (row["listed_in_api"][:3], row["listed_in_docs"][:3]):
             listed.setdefault(row["zone"], []).extend(_listed(row, accelerators.values()))
     vm_rows = rows["vm_prices"]
@@ -310,7 +310,7 @@ def _accelerator(row: Mapping[str, str], runtimes: Mapping[str, str]) -> Acceler
 
 
 def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list[str]:
-    """Return the types of a zone's row; a note such as `v2-32..512 only` narrows the sizes."""
+    """Return the types of a zone's row; a note such as `v2-32..512 only` limits the sizes."""
     fitting = [one for one in accelerators if one.generation == row["generation"] and one.tpu_api]
     sizes = _SIZES.match(row["note"])
     if not sizes:
@@ -320,7 +320,7 @@ def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list
 
 
 def _literal(row: Mapping[str, str]) -> bool:
-    """Say whether the row names one runtime version of the TPU API, not a pattern or an image."""
+    """Say whether the row names one runtime version, not a pattern or an image."""
     return "(" not in row["generation"] and not re.search(r"[\s\[/]|x\.y\.z", row["runtime_version"])
 
 
@@ -340,7 +340,7 @@ def _price(row: Mapping[str, str]) -> Price:
 
 
 def _usd(text: str) -> float | None:
-    # Tables use zero for unknown: a free machine would let a budget last for ever.
+    # The tables use zero for unknown; a free machine would make a budget last for ever.
     return float(text) if text and float(text) not in (0.0, _PLACEHOLDER) else None
 
 

@@ -1,4 +1,4 @@
-"""A checksum in what is stored as JSON, over everything else in it, so that no byte changes unseen."""
+"""Add a checksum over all other keys to stored JSON, so that any change of a byte is detected."""
 
 import hashlib
 import hmac
@@ -9,11 +9,11 @@ from typing import Any
 
 CHECKSUM = "checksum"
 PROOF = "proof"
-"""What only a holder of the key can write: the key's name and a keyed checksum over everything else."""
+"""Key of the proof: the key's name and a keyed checksum that only a holder of the key can write."""
 
 
 class Origin(Enum):
-    """Say what is known of the writer of a stored body."""
+    """Say what is known about the writer of a stored body."""
 
     OURS = "ours"
     UNKEYED = "unkeyed"
@@ -21,10 +21,10 @@ class Origin(Enum):
 
 
 def checksum(body: Mapping[str, Any]) -> str:
-    """Return the sha256 of everything but the checksum, whatever the white space and the order of the keys."""
+    """Return the sha256 over everything but the checksum, independent of white space and the order of keys."""
     rest = {key: value for key, value in body.items() if key != CHECKSUM}
-    # The exact spelling of `json.dumps` is part of the stored format: other
-    # separators would break every old file.
+    # The exact output of `json.dumps` is part of the stored format: other separators would invalidate every old
+    # file.
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
@@ -34,25 +34,25 @@ def with_checksum(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bytes_with_checksum(body: Mapping[str, Any]) -> bytes:
-    """Return *body*, which is not empty, with its checksum as JSON; it is written out once for both."""
+    """Return a non-empty *body* with its checksum as JSON; it is serialised once for both."""
     text = json.dumps(body, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f'{{"{CHECKSUM}": "{digest}", {text[1:]}'.encode()
 
 
 def proven(body: Mapping[str, Any], key: bytes) -> dict[str, Any]:
-    """Return *body* with the proof that a holder of *key* has written it."""
+    """Return *body* with the proof that a holder of *key* wrote it."""
     proof = {"key": _name_of(key), "mac": _mac(body, key)}
     return {**body, PROOF: proof}
 
 
 def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
-    """Say whether a holder of *key* has written *body*, checksum or not."""
+    """Return whether a holder of *key* wrote *body*, which may have a checksum or not."""
     proof = body.get(PROOF)
     if proof is None:
         return Origin.UNKEYED
     mac = proof.get("mac") if isinstance(proof, dict) else None
-    # In constant time: whoever may write the bucket could try proofs one character at a time.
+    # In constant time, or anyone who may write the bucket could guess a proof character by character.
     ours = isinstance(mac, str) and hmac.compare_digest(
         mac.encode(errors="replace"), _mac(body, key).encode()
     )
@@ -60,7 +60,7 @@ def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
 
 
 def _mac(body: Mapping[str, Any], key: bytes) -> str:
-    # Both are left out: the checksum is made after the proof and covers it.
+    # Without both: the checksum is made after the proof and covers it.
     rest = {name: value for name, value in body.items() if name not in {CHECKSUM, PROOF}}
     return hmac.new(key, json.dumps(rest, sort_keys=True).encode(), "sha256").hexdigest()
 
@@ -71,9 +71,9 @@ def _name_of(key: bytes) -> str:
 
 def verified(data: bytes) -> dict[str, Any]:
     """
-    Return the body that was stored as *data*; one without a checksum is an earlier version's and is believed.
+    Return the body that was stored as *data*; without a checksum it is an earlier version's and accepted.
 
-    Raise ValueError when it is no JSON or does not fit its checksum, TypeError when it is no object.
+    Raise ValueError if it is no JSON or does not fit its checksum, TypeError if it is no object.
     """
     try:
         body = json.loads(data)
@@ -81,7 +81,7 @@ def verified(data: bytes) -> dict[str, Any]:
         raise ValueError("it is nested without end") from error
     if not isinstance(body, dict):
         raise TypeError("it is no JSON object")
-    # A removed checksum passes here: against people who mean it, only the proof helps.
+    # A removed checksum passes here: only the proof protects against an attacker.
     if body.get(CHECKSUM, checksum(body)) != checksum(body):
         raise ValueError("its checksum does not fit")
     return {key: value for key, value in body.items() if key != CHECKSUM}

@@ -1,4 +1,4 @@
-"""Disks that exist already and are attached to each TPU: never made, formatted or deleted by us."""
+"""List the existing disks that are attached to each TPU; tpuctl never creates, formats or deletes them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ WRITES, READS = "read-write", "read-only"
 
 @dataclass(frozen=True)
 class DataDisk:
-    """Describe one disk of `tpu.disks`; *writable* says that the TPU has it for itself."""
+    """Describe one disk of `tpu.disks`; *writable* says that only this TPU may use it."""
 
     name: str
     writable: bool = False
@@ -23,12 +23,12 @@ class DataDisk:
 
 def data_disks(spec: Spec) -> tuple[DataDisk, ...]:
     """Return the disks in the order of the file, which is the order of the devices on the machine."""
-    # The order must not change: devices are found by their number on the machine (docs/facts.md 1.5).
+    # Keep the order: machines find the devices by number (docs/facts.md 1.5).
     parts = (text.partition(":") for text in spec.tpu.disks)
     return tuple(DataDisk(name, mode == WRITES) for name, _, mode in parts)
 
 
 def disk_lines(spec: Spec) -> Iterator[str]:
-    """Yield each disk as people read it."""
+    """Yield a line for each disk, for people."""
     for disk in data_disks(spec):
         yield f"{disk.name} ({WRITES if disk.writable else READS})"

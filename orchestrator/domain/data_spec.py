@@ -1,15 +1,15 @@
-"""The job's data as the deployment file names it."""
+"""Interpret `job.data` of the deployment file."""
 
 from orchestrator.domain.spec import Spec
 
 
 def bucket_sources(spec: Spec) -> tuple[str, ...]:
-    """Return the folders of buckets that the machines read."""
+    """Return the bucket folders that the machines read."""
     return tuple(source for source in dict.fromkeys(spec.job.data.values()) if source.startswith("gs://"))
 
 
 def grant_line(source: str, account: str) -> str:
-    """Return the command that lets the machines' account read a source."""
+    """Return the gcloud command that lets the machines' account read *source*."""
     bucket = source.removeprefix("gs://").partition("/")[0]
     return (
         f"gcloud storage buckets add-iam-policy-binding gs://{bucket} "

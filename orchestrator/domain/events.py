@@ -1,4 +1,4 @@
-"""What happened, as values: shown to people at once, stored in the bucket for later."""
+"""Define events: shown to people at once, stored in the bucket for reports."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """Hold one thing that happened. *at* is in seconds since the epoch, *kind* a stable word for machines."""
+    """Hold one event; *at* is in seconds since the epoch, *kind* a stable word for programs."""
 
     at: float
     kind: str
@@ -17,13 +17,13 @@ class Event:
 
     def to_json(self) -> bytes:
         """Return the event as one JSON object."""
-        # Stored in buckets for as long as they live: keys are added only.
+        # Stored in buckets for as long as they exist: only add keys, never rename one.
         body = {"schema": 1, "at": self.at, "kind": self.kind, "text": self.text, "data": self.data}
         return json.dumps(body, sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> "Event":
-        """Read an event; raise ValueError when the text is not one."""
+        """Parse an event; raise ValueError if *text* is not one."""
         body = json.loads(text)
         return cls(float(body["at"]), str(body["kind"]), str(body["text"]), dict(body.get("data", {})))
 

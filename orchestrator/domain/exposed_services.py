@@ -1,8 +1,8 @@
 """
-Notebooks and boards that are open to the world, found in command lines, settings files and variables.
+Find notebooks and boards that are open to the world, in command lines, settings files and variables.
 
-Jupyter and TensorBoard give whoever reaches their port a shell or the logs. They may listen on the
-loopback address only, Jupyter with its token; everything else is found here, in every spelling.
+Anyone who reaches the port of Jupyter or TensorBoard gets a shell or the logs. Only the loopback address is
+allowed, for Jupyter with its token; everything else is reported, in every spelling.
 """
 
 import re
@@ -19,7 +19,7 @@ SAFE: Final = (
 _APP: Final = r"(?:NotebookApp|ServerApp|LabApp|JupyterApp|IdentityProvider|PasswordIdentityProvider)"
 JUPYTER: Final = re.compile(rf"jupyter|ipython\s+notebook|{_APP}|-m\s+notebook\b", re.IGNORECASE)
 _BOARD: Final = re.compile(r"(?:^|[\s\"'(`])(?:\S*bin/)?tensorboard(?:\.main)?(?=[\s\"']|$)")
-# Taken out first: `pip install jupyter` opens nothing.
+# Removed first: `pip install jupyter` opens nothing.
 _INSTALL: Final = re.compile(
     r"\b(?:pip3?|conda|mamba|uv|apt(?:-get)?)\b[^;&|\n]*\b(?:install|add)\b[^;&|\n]*"
 )
@@ -27,20 +27,20 @@ _END: Final = r"(?=\s|$|[;&|,)}\]])"
 _QUOTE: Final = r"(?:\\?[\"'])"
 _WORD: Final = r"(?:token|password|hashed_password)"
 _EMPTY_SECRET: Final = (
-    # A flag or a variable with nothing behind its sign, or with empty quotes.
+    # A flag or variable with nothing after its sign, or with empty quotes.
     re.compile(
         rf"(?:--?(?:{_APP}\.)?{_WORD}|\bJUPYTER_(?:TOKEN|PASSWORD))={_QUOTE}{{0,3}}(?:None\b)?{_END}",
         re.IGNORECASE,
     ),
     re.compile(rf"--?(?:{_APP}\.)?{_WORD}{_QUOTE}?[\s,]+(?:''|\"\"|\\?\"\\?\"){_END}", re.IGNORECASE),
-    # A settings file, or a variable that Python sets.
+    # A line of a settings file, or a variable that Python sets.
     re.compile(
         rf"(?:{_APP}\.{_WORD}|\bJUPYTER_(?:TOKEN|PASSWORD)[\"'\]]*)\s*[=:]\s*"
         r"(?:[bru]?(?:''(?!')|\"\"(?!\"))|None\b)"
     ),
 )
 _EMPTY_SECRET_JSON: Final = re.compile(rf"[\"']{_WORD}[\"']\s*:\s*(?:\"\"|''|null)")
-# 0, 0x0, 0.0 and 0.0.0.0 are all the same address to the resolver.
+# 0, 0x0, 0.0 and 0.0.0.0 are the same address to the resolver.
 _ZEROS: Final = r"0(?:x0+)?(?:\.0){0,3}"
 _COLONS: Final = rf"\[?(?:::(?:0|ffff:{_ZEROS})?|0(?::0){{7}})\]?"
 _ALL: Final = rf"(?:{_QUOTE}?(?:{_ZEROS}|\\?\*|{_COLONS}){_QUOTE}?|''|\"\")(?=[\"']|{_END})"
@@ -53,7 +53,7 @@ _LOOPBACK: Final = re.compile(r"(?:127(?:\.\d+){3}|localhost|\[?::1\]?)$")
 _ADDRESS: Final = r"(?:=|\s+|[\"'],\s*)(\\?[\"']?[^\s;&|,)}\]\"']*)"
 _NOTEBOOK_ADDRESS: Final = re.compile(rf"(?<![\w-])--?(?:{_APP}\.)?ip{_ADDRESS}")
 _BOARD_ADDRESS: Final = re.compile(rf"--ho(?:st?)?{_ADDRESS}")
-# TensorBoard takes any unambiguous beginning of a flag, so each of them is matched.
+# TensorBoard accepts any unambiguous prefix of a flag, so each of them is matched.
 _BOARD_ALL: Final = re.compile(r"--b(?:i(?:n(?:d(?:[_-](?:a(?:ll?)?)?)?)?)?)?(?![\w-])|[\"']--bind_all[\"']")
 
 EMPTY: Final = "Jupyter with an empty token or password: whoever reaches the port has a shell"
@@ -65,9 +65,9 @@ BOARD: Final = "TensorBoard listens on 0.0.0.0 or another address than loopback,
 
 def exposures(text: str, *, about: bool = False) -> Iterator[str]:
     """
-    Yield what in *text* opens Jupyter or TensorBoard to the world.
+    Yield each part of *text* that opens Jupyter or TensorBoard to the world.
 
-    Text that names neither is left alone, unless it is known to be *about* Jupyter.
+    Text that names neither yields nothing, unless it is known to be *about* Jupyter.
     """
     plain = _INSTALL.sub("", text)
     if about or JUPYTER.search(plain):
@@ -77,7 +77,7 @@ def exposures(text: str, *, about: bool = False) -> Iterator[str]:
 
 
 def job_texts(spec: Spec) -> Iterator[tuple[str, str, bool]]:
-    """Yield key and text of all that the deployment file lets a shell see, and whether Jupyter is meant."""
+    """Yield key, text, and whether Jupyter is meant, for all texts of the deployment file that a shell reads."""
     job = spec.job
     texts = {"job.command": joined(job.command), "job.setup": joined(job.setup)}
     about = any(JUPYTER.search(_INSTALL.sub("", text)) for text in texts.values())
@@ -86,7 +86,7 @@ def job_texts(spec: Spec) -> Iterator[tuple[str, str, bool]]:
 
 
 def joined(text: str) -> str:
-    """Return a command with lines that a backslash continues put together."""
+    """Return a command with its backslash-continued lines joined."""
     return text.replace("\\\n", " ")
 
 
@@ -102,7 +102,7 @@ def _notebook(text: str, *, about: bool) -> Iterator[str]:
 
 
 def _commands(text: str) -> Iterator[str]:
-    """Yield the simple commands that start Jupyter: elsewhere --ip may mean anything."""
+    """Yield the simple commands that start Jupyter; in other commands `--ip` may mean anything."""
     return (part for part in re.split(r"[;&|\n]+", text) if JUPYTER.search(part))
 
 
@@ -111,10 +111,10 @@ def _foreign(text: str, form: "re.Pattern[str]") -> bool:
 
 
 def _board(command: str) -> bool:
-    """Say whether a command that names TensorBoard after its options opens it; a value of another flag does not."""
+    """Say whether a command opens TensorBoard with its options; values of other flags are ignored."""
     start = _BOARD.search(command)
     if start is None or re.search(r"--[\w-]+[=\s]*$", command[: start.start()]):
         return False
-    # Options stand behind the program: in front of it they belong to something else.
+    # Only options after the program: those before it belong to another one.
     rest = command[start.end() :]
     return bool(_BOARD_ALL.search(rest)) or _foreign(rest, _BOARD_ADDRESS)

@@ -1,4 +1,4 @@
-"""Doubtful states, with the first of the observations in a row that show them: one alone proves nothing."""
+"""Define doubtful states and the first of the consecutive observations that show them: one alone proves nothing."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,22 +8,22 @@ from orchestrator.domain.plan import Kind
 
 
 class Sign(Enum):
-    """Name what may be seen of a resource beside its state; values are those of the stored record."""
+    """Name what can be observed of a resource besides its state; the values are stored in the record."""
 
     ABSENT = "absent"
     WORKERS_STOPPED = "left"
-    """Every worker of the TPU says that it has stopped for good."""
+    """Every worker of the TPU reports that it has stopped for good."""
     UNHEALTHY = "unhealthy"
     MAINTENANCE = "maintenance"
     PROVISIONING = "provisioning"
     """The state of its queued resource."""
     QUEUE_FAILED = "queue-failed"
     MADE = "made"
-    """Its time is that of the node's creation, by the API's clock."""
+    """Its time is the node's creation time, by the API's clock."""
     DELETION_ASKED = "deleting"
     UNRECORDED = "stranger"
     LAST_CREATING = "creating"
-    """Its time is that of the last look that saw the node being created."""
+    """Its time is that of the last observation of the node in CREATING."""
     COMING = "coming"
     HAS_RUN = "has-run"
 
@@ -33,8 +33,8 @@ class FirstSeen:
     """
     Name one state of one resource.
 
-    *id* is the incarnation of a TPU; its name where a number would not do, since a TPU of another computer may
-    bear the same; empty where there is only one resource of that kind.
+    *id* is the incarnation of a TPU; its name if the number is ambiguous, because another computer's TPU may
+    have the same number; empty if there is only one resource of that kind.
     """
 
     kind: Kind
@@ -43,12 +43,12 @@ class FirstSeen:
 
 
 def of_node(incarnation: int | None, state: NodeState | Sign) -> FirstSeen:
-    """Return the state of the TPU of one incarnation."""
+    """Return the key for a state of the TPU with this incarnation."""
     return FirstSeen(Kind.NODE, incarnation or 0, state)
 
 
 def of_name(name: str, sign: Sign) -> FirstSeen:
-    """Return the state of the TPU of that name."""
+    """Return the key for a sign of the TPU with this name."""
     return FirstSeen(Kind.NODE, name, sign)
 
 

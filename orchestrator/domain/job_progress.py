@@ -1,13 +1,13 @@
-"""What is known of a job's progress, so that a deadline can be met: learned from the reports of its workers."""
+"""Learn a job's progress from its workers' reports, so that a deadline can be met."""
 
 from dataclasses import dataclass, replace
 
 from orchestrator.domain.observation import Heartbeat, Node, Phase
 
 LONGEST_START = 3 * 3600.0
-"""Seconds beyond which a start is a fault and no measure of the next one."""
+"""Seconds beyond which a start counts as a fault and not as a measure of the next one."""
 LONGEST_REST = 1e9
-"""Seconds that a job may have left, three decades; more is no forecast."""
+"""Longest believable remaining time of a job, in seconds (three decades)."""
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Progress:
     """
     Remember how far a job is and how fast. *step* is the newest that every worker has committed.
 
-    *pace* is the seconds that a step takes, *cold* those from asking for the TPU to the job's first step,
-    *loss* those between two commits; 0 while they are not known. *spot_refused_at* is when spot was last
-    refused for want of capacity.
+    *pace* is in seconds per step, *cold* the seconds from requesting the TPU to the job's first step, *loss*
+    those between two commits; each is 0 while unknown. *spot_refused_at* is the time of the last spot
+    stockout.
     """
 
     step: int = 0
@@ -29,26 +29,26 @@ class Progress:
 
 
 def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
-    """Return the progress with what the workers of the newest TPU report."""
+    """Return the progress updated by the reports of the newest TPU's workers."""
     if not beats:
         return known
-    # The slowest worker: a gang is as far as the last of it.
+    # The slowest worker counts, because a gang is as far as its last worker.
     last = min(beats, key=lambda beat: beat.step or 0)
     known = replace(known, pace=_pace(last) or known.pace)
     first = last.timings.get("first_step")
-    # By two clocks, the machine's and Google's: what is negative or absurd is left out.
+    # Two clocks are involved, the machine's and Google's, so negative or absurd values are dropped.
     if first is not None and node is not None and 0 < first - node.created_at < LONGEST_START:
         known = replace(known, cold=first - node.created_at)
-    # What the slowest has committed: a gang can resume from nothing newer.
+    # The oldest of the workers' commits: a gang cannot resume from a newer one.
     step = min(beat.committed_step or beat.resumed_from or 0 for beat in beats)
     if step < known.step and all(beat.phase is Phase.RUN for beat in beats):
-        # Whatever an earlier machine has said, or has saved and lost: this is what the job goes on from.
+        # Whatever an earlier machine reported, or saved and lost: the job resumes from here.
         return replace(known, step=step)
     return known if step <= known.step else _committed(known, last, step, node)
 
 
 def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -> Progress:
-    # A machine's own clock may be wrong, or lie: nothing is later than its report, or earlier than its TPU.
+    # A machine's clock may be wrong: no event is later than its report, or earlier than its TPU.
     at = min(beat.committed_at or beat.updated, beat.updated)
     since = max(known.committed_at, beat.timings.get("first_step", 0.0))
     worked = node is not None and node.created_at <= since < at
@@ -56,12 +56,12 @@ def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -
 
 
 def last_step(beat: Heartbeat, target: int | None) -> int | None:
-    """Return the step at which the job ends: the *target* of the deployment file, else what the job says."""
+    """Return the step at which the job ends: the *target* of the deployment file, else what the job reports."""
     return beat.total_steps if target is None else target
 
 
 def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
-    """Return how long the slowest worker trains on at its rate, None where that is not known, or is no time."""
+    """Return the remaining seconds of the slowest worker at its rate, None if unknown or beyond LONGEST_REST."""
     remaining: list[float] = []
     for beat in beats:
         last = last_step(beat, target)
@@ -69,12 +69,12 @@ def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float
             return None
         remaining.append(max(0, last - beat.step) / beat.rate)
     longest = max(remaining, default=None)
-    # A job that has nearly stopped would fill the line with a number that nobody can read.
+    # A job that has nearly stopped would give a number too long to read.
     return longest if longest is None or longest < LONGEST_REST else None
 
 
 def _pace(beat: Heartbeat) -> float:
-    """Return the seconds per step since the first step that this start of the job has reported, 0 if unknown."""
+    """Return the seconds per step since the first step of this start, 0 if unknown."""
     if beat.rate:
         return 1 / beat.rate
     first, last = beat.timings.get("first_step"), beat.progress_at

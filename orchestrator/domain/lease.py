@@ -1,4 +1,4 @@
-"""Who may act on a deployment: the content of the lease object, and the times that go with it."""
+"""Define the content of the lease object, which says who may act on a deployment, and its times."""
 
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
@@ -9,8 +9,8 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.clean_text import cut
 from orchestrator.errors import LeaseHeldError
 
-# LIFE > SAFE > RENEWAL: a holder stops acting 20 s before another may begin, which covers a slow answer
-# and clocks that go differently. Both sides must know the same numbers: every version keeps them.
+# LIFE > SAFE > RENEWAL: a holder stops acting 20 s before another may take over, which covers a slow answer and
+# clocks of different speed. All versions must use the same numbers.
 LIFE = 60.0
 """Seconds after which a lease that was not renewed may be taken over."""
 RENEWAL = 20.0
@@ -19,13 +19,13 @@ SAFE = 40.0
 """Seconds since the last renewal after which its holder stops acting."""
 
 LOOP = "watch on the VM"
-"""The command of the loop on the VM, as its lease names it."""
+"""Command of the loop on the VM, as its lease names it."""
 HAND_OVER = "watch --on-vm"
-"""The command that puts the loop on the VM, as its lease names it."""
+"""Command that installs the loop on the VM, as its lease names it."""
 PUSH = "push"
-"""The command that brings new code, for which `watch` waits and then goes on."""
+"""Command that delivers new code; `watch` yields to it and continues afterwards."""
 PEOPLE = ("up", "adopt", "watch", "down", HAND_OVER, PUSH)
-"""Commands of people, for which the loop on the VM steps aside; it comes back when they have ended."""
+"""Commands of a user, to which the loop on the VM yields until they have ended."""
 
 SCHEMA = 1
 LARGEST = 16 << 10
@@ -35,11 +35,11 @@ LARGEST = 16 << 10
 @dataclass(frozen=True)
 class Holder:
     """
-    Describe the process that holds a lease, so that others can say who it is.
+    Describe the process that holds a lease, for messages to others.
 
-    *id* is new for each process. *since* is in seconds since the epoch by the holder's clock. *boot* and
-    *space* name the running system and its process ids: only there *pid* means something. *yields*
-    names the commands for which the holder steps aside when they ask for the lease.
+    *id* is unique for each process. *since* is in seconds since the epoch by the holder's clock. *boot* and
+    *space* name the running system and its process namespace, in which alone *pid* is meaningful. *yields*
+    names the commands for which the holder releases the lease on request.
     """
 
     id: str
@@ -58,11 +58,11 @@ class Holder:
     @classmethod
     def from_json(cls, data: bytes) -> "Holder":
         """
-        Read a lease object; what cannot be read, or was changed since, is a holder whom nobody knows.
+        Parse a lease object; one that is damaged gives an unknown holder.
 
-        So a damaged process id takes the lease from nobody who lives.
+        An unknown holder has no process id, so a damaged object never lets a live lease be taken over early.
         """
-        # Keys of a later version are left out: two versions must be able to respect each other's lease.
+        # Ignore keys of a later version: all versions must respect each other's lease.
         known = {field.name for field in fields(cls)}
         try:
             body = {key: value for key, value in verified(data).items() if key in known}
@@ -73,13 +73,14 @@ class Holder:
 
     @classmethod
     def nobody_known(cls) -> "Holder":
-        """Return the holder whose lease cannot be read."""
+        """Return the unknown holder, for a lease that cannot be read."""
         return cls("", "somebody (the lease object cannot be read)", "?", 0.0)
 
     def checked(self) -> "Holder":
-        """Return the holder with text that can be shown; nobody known when a field has another type."""
+        """Return the holder with printable text; the unknown holder if a field has a wrong type."""
         texts = (self.id, self.who, self.command, self.boot, self.space, *self.yields)
-        # 4,194,304 is the largest process id of Linux; a signal to what is no id would go to a whole group.
+        # 4,194,304 is the largest process id of Linux; a signal to 0 or a negative number would reach a whole
+        # group.
         whole = isinstance(self.pid, int) and not isinstance(self.pid, bool) and 0 <= self.pid <= 1 << 22
         timed = isinstance(self.since, int | float) and 0 <= self.since <= LATEST_TIME
         if not whole or not timed or not all(isinstance(text, str) for text in texts):
@@ -93,7 +94,7 @@ def _text(holder: Holder) -> bytes:
 
 
 def held_by(holder: Holder, age: float) -> LeaseHeldError:
-    """Return the error that says who holds the lease."""
+    """Return the error that says who holds the lease, with *age* of its last renewal in seconds."""
     since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f" since {since}" if holder.since else ""
     remaining = max(0.0, LIFE - age)

@@ -1,7 +1,7 @@
 """
-What the API says of the next maintenance of a TPU: shown to people, and no reason to act.
+Parse the upcoming maintenance of a TPU: shown to people, never a reason to act.
 
-A TPU that works through it is kept, one that is taken away is replaced as any other (docs/facts.md 1.3).
+A TPU that works through maintenance is kept, one that is lost is replaced like any other (docs/facts.md 1.3).
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ ONGOING = "ONGOING"
 @dataclass(frozen=True)
 class Maintenance:
     """
-    Describe a maintenance; times are in seconds since the epoch, 0 where the API names none.
+    Describe a maintenance; times are in seconds since the epoch, 0 if the API names none.
 
-    *status* is PENDING or ONGOING, *kind* SCHEDULED or UNSCHEDULED, in the words of the API.
+    *status* is PENDING or ONGOING, *kind* SCHEDULED or UNSCHEDULED, in the API's words.
     """
 
     status: str = ""
@@ -29,9 +29,9 @@ class Maintenance:
 
 def maintenance_of(shown: Any) -> Maintenance | None:
     """
-    Return the maintenance from the JSON of a node's `upcomingMaintenance`, None where there is none.
+    Return the maintenance from the JSON of a node's `upcomingMaintenance`, None if there is none.
 
-    What cannot be read is left out: it is a hint only.
+    Unreadable values are left out, because it is only a hint.
     """
     if not isinstance(shown, Mapping) or not shown:
         return None
@@ -45,7 +45,7 @@ def maintenance_of(shown: Any) -> Maintenance | None:
 
 
 def maintenance_text(found: Maintenance | None) -> str:
-    """Say when a maintenance is; empty for none."""
+    """Return when a maintenance is, in words; empty for None."""
     if found is None:
         return ""
     kind = f"{found.kind.lower()} " if found.kind else ""
@@ -61,13 +61,13 @@ def _at(word: str, seconds: float) -> str:
 
 
 def _time(text: Any) -> float:
-    """Return an RFC 3339 time in seconds since the epoch, 0 for none."""
-    # Python reads at most six digits of a second, and the API writes nine.
+    """Return an RFC 3339 time in seconds since the epoch, 0 if it is none."""
+    # The API writes nine digits of a second, and Python reads six at most.
     whole, _, rest = str(text or "").partition(".")
     zone = rest.lstrip("0123456789") if rest else ""
     try:
         found = datetime.fromisoformat(f"{whole}{zone}".replace("Z", "+00:00"))
     except ValueError:
         return 0.0
-    # A time without a zone is UTC with Google, and must not be read as this computer's.
+    # Google means UTC if there is no zone; Python would assume local time.
     return found.timestamp() if found.tzinfo else found.replace(tzinfo=timezone.utc).timestamp()

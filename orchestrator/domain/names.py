@@ -1,4 +1,4 @@
-"""Deterministic names and labels: what lets us find again what we made."""
+"""Derive names and labels of resources, so that a resource is found again without a record."""
 
 import hashlib
 import re
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from orchestrator.contract.object_names import NODES
 from orchestrator.domain.spec import Spec
 
-# Written on what exists and is billed: a renamed label would leave those machines to nobody.
+# Written on billed resources: after a rename of these labels, running machines would not be found any more.
 DEPLOYMENT_LABEL = "tpuctl-deployment"
 INCARNATION_LABEL = "tpuctl-incarnation"
 ROLE_LABEL = "tpuctl-role"
 ROUND_LABEL = "tpuctl-round"
 ADOPTED_LABEL = "tpuctl-adopted"
-"""On what tpuctl has not made: what `down` does with it (see AT_DOWN), `yes` where it is asked each time."""
+"""On adopted resources: what `down` does with them (see AT_DOWN); `yes` means that it asks each time."""
 AT_DOWN = ("keep", "delete")
 ADOPTING = "pending"
-"""Value of that label while a VM is being taken over: found by its label, and used for nothing yet."""
+"""Value of that label during the adoption of a VM: the VM is found by its label, and not used yet."""
 LABELS = (DEPLOYMENT_LABEL, ROLE_LABEL, INCARNATION_LABEL, ADOPTED_LABEL)
-"""What is taken off a thing that is given back."""
+"""Labels that are removed from a resource that is given back."""
 SSH_USER = "tpuctl"
 
 
@@ -28,7 +28,7 @@ def region_of(zone: str) -> str:
 
 
 def home_region(spec: Spec) -> str:
-    """Return where the bucket lies: the region of the first zone, or what the file names."""
+    """Return the bucket's region: the one in the file, or that of the first zone."""
     return (spec.bucket.location or region_of(spec.tpu.zones[0])).lower()
 
 
@@ -38,46 +38,46 @@ def regions(spec: Spec) -> tuple[str, ...]:
 
 
 def node_name(spec: Spec, incarnation: int) -> str:
-    """Return the TPU node's name: one new name for each incarnation, so that create needs no request id."""
-    # Read back by `incarnation_of`, also from machines of earlier versions.
+    """Return the TPU node's name, unique for each incarnation, so that a create needs no request id."""
+    # Parsed by `incarnation_of`, also for machines of earlier versions.
     return f"{spec.name}-tpu-g{incarnation}"
 
 
 def vm_name(spec: Spec) -> str:
-    """Return the VM's name; a VM keeps its name and disk for the life of the deployment."""
+    """Return the VM's name, which stays the same, like its disk, for the life of the deployment."""
     return (spec.vm.name if spec.vm != "none" else None) or f"{spec.name}-vm"
 
 
 def takes_vm(spec: Spec) -> bool:
-    """Say whether the VM is one that its owner has made: tpuctl makes none, and deletes it only when told."""
+    """Say whether the user provides the VM: tpuctl never creates it, and deletes it only on explicit request."""
     return spec.vm != "none" and spec.vm.name is not None
 
 
 def vm_zone(spec: Spec) -> str:
-    """Return the zone that the file names for the VM, else the first one of the TPU."""
+    """Return the VM's zone from the file, else the first zone of the TPU."""
     return (spec.vm.zone if spec.vm != "none" else None) or spec.tpu.zones[0]
 
 
 def bucket_name(spec: Spec, project: str) -> str:
-    """Return the bucket's name; a digest of project and deployment keeps the global name ours."""
-    # Never to be changed: another digest would make a new, empty bucket beside the one with the checkpoints.
+    """Return the bucket's name from the file, or one with a digest, because bucket names are global."""
+    # Never change this: another digest would create a new, empty bucket beside the one with the checkpoints.
     digest = hashlib.sha256(f"{project}/{spec.name}".encode()).hexdigest()[:10]
     return spec.bucket.name or f"tpuctl-{spec.name}-{digest}"
 
 
 def prefix_of(spec: Spec) -> str:
-    """Return what the names of all the deployment's objects begin with: empty, or a folder of a shared bucket."""
+    """Return the prefix of the names of all the deployment's objects: empty, or a folder of a shared bucket."""
     return f"{spec.bucket.prefix}/" if spec.bucket.prefix else ""
 
 
 def memory_prefix_of(spec: Spec) -> str:
-    """Return the folder with the memory of zones: the nodes of a fleet share that of their bucket."""
+    """Return the folder of the capacity memory, which all nodes of a fleet share."""
     prefix = prefix_of(spec)
     return "" if prefix.startswith(NODES) else prefix
 
 
 def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0) -> dict[str, str]:
-    """Return the labels that mark a resource as ours; *race* is the race that a TPU runs in, 0 for none."""
+    """Return the labels that mark a resource as ours; *race* is the round that a TPU belongs to, 0 for none."""
     marks = {DEPLOYMENT_LABEL: spec.name, ROLE_LABEL: role}
     if race:
         marks[ROUND_LABEL] = str(race)
@@ -85,13 +85,13 @@ def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0)
 
 
 def round_of(resource_labels: Mapping[str, str]) -> int:
-    """Return the race that a TPU was made for, 0 for none."""
+    """Return the round that a TPU was created for, 0 for none."""
     label = resource_labels.get(ROUND_LABEL, "")
     return int(label) if label.isdigit() else 0
 
 
 def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
-    """Return the incarnation a node was made for: from its label, else from its name, else None."""
+    """Return a node's incarnation from its label, else from its name, else None."""
     label = resource_labels.get(INCARNATION_LABEL, "")
     match = re.search(r"-tpu-g(\d+)$", name)
     if label.isdigit():
@@ -100,5 +100,5 @@ def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
 
 
 def is_given_back(resource_labels: Mapping[str, str]) -> bool:
-    """Say whether the labels are those of an adopted thing that `down` gives back, unless it is told otherwise."""
+    """Say whether the labels are those of an adopted resource that `down` gives back by default."""
     return resource_labels.get(ADOPTED_LABEL, "delete") != "delete"

@@ -1,7 +1,7 @@
 """
-What the next TPU would cost, and what it costs that it is far from the bucket.
+Compute what the next TPU would cost, and the extra cost of being far from the bucket.
 
-A price that the tables do not have stays unknown (None).
+A price that the tables lack stays unknown (None).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from orchestrator.domain.names import home_region, region_of, regions
 from orchestrator.domain.spec import Spec
 
 MOVED_GIB = 10.0
-"""GiB that a job is held to move between TPU and bucket in an hour: saves, and what a new TPU fetches."""
+"""Assumed GiB per hour between TPU and bucket: saves, and downloads of a new TPU."""
 FAR = 0.85
-"""Most that a zone away from the bucket is worth where one beside it is worth 1, so it is asked later."""
+"""Factor for the worth of a zone away from the bucket, which is therefore asked later."""
 
 _CONTINENTS = {
     "us": "North America",
@@ -39,12 +39,12 @@ class Prices:
         return self.tpus.get((tpu_type, zone), UNKNOWN_PRICE)
 
     def egress_hour(self, zone: str) -> float:
-        """Return what an hour of a job's traffic is held to cost, 0 where the price is unknown."""
-        # Unknown counts as 0 in this sum only; `nearness` never takes such a zone for a near one.
+        """Return the assumed USD per hour for a job's traffic, 0 if the price is unknown."""
+        # Unknown counts as 0 in this sum only; `nearness` never treats such a zone as near.
         return (self.egress.get(zone, 0.0) or 0.0) * MOVED_GIB
 
     def nearness(self, tpu_type: str, zone: str, *, spot: bool) -> float:
-        """Return what a zone is worth because of its way to the bucket: 1 beside it, less elsewhere."""
+        """Return the factor for a zone's worth by its distance to the bucket: 1 beside it, less elsewhere."""
         if self.egress.get(zone, 0.0) == 0.0:
             return 1.0
         usd = self.tpu(tpu_type, zone).of(spot)
@@ -52,9 +52,9 @@ class Prices:
 
     def fares(self, tpu_type: str, zones: Sequence[str], *, spot: bool) -> dict[str, float]:
         """
-        Return what each zone costs where an hour of work is worth 1: what it costs on demand in the cheapest zone.
+        Return each zone's price of an hour, if an hour of work is worth the cheapest on-demand price.
 
-        Nothing where a price is unknown: no zone is better for that.
+        Empty if any price is unknown: an unknown price must not make a zone look better.
         """
         usd = {zone: self.tpu(tpu_type, zone).of(spot) for zone in zones}
         known = {zone: price for zone, price in usd.items() if price is not None}
@@ -74,9 +74,9 @@ def prices(catalog: Catalog, tpu_types: Sequence[str], zones: Sequence[str], buc
 
 def egress_usd(catalog: Catalog, region: str, bucket: str) -> float | None:
     """
-    Return USD per GiB between a region and a bucket elsewhere, 0 in the same region, None when unknown.
+    Return USD per GiB between a region and a bucket elsewhere, 0 in the same region, None if unknown.
 
-    For a multi-region it is the price between two regions of its continent, which is the most it can be.
+    For a multi-region it is the price between two regions of its continent, the highest possible one.
     """
     if region == bucket:
         return 0.0
@@ -86,13 +86,13 @@ def egress_usd(catalog: Catalog, region: str, bucket: str) -> float | None:
 
 
 def ways_to_bucket(spec: Spec, catalog: Catalog) -> dict[str, float | None]:
-    """Return USD per GiB between the bucket and each region of the file in which it does not lie."""
+    """Return USD per GiB between the bucket and each of the file's other regions."""
     home = home_region(spec)
     return {region: egress_usd(catalog, region, home) for region in regions(spec) if region != home}
 
 
 def _route(ends: set[str]) -> str:
-    """Return the row of the price table for two continents, or for one; empty where there is none."""
+    """Return the row of the price table for two continents, or for one; empty if there is none."""
     if "" in ends:
         return ""
     # Before the others: Google's table has one row for it, wherever the other end is.

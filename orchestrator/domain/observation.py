@@ -1,7 +1,7 @@
 """
-What was seen: Present with a state, Absent, or Unknown with the reason.
+Define observations: Present with a state, Absent, or Unknown with the reason.
 
-Unknown is not absent. Nothing is created or destroyed on Unknown.
+Unknown is not absent. Nothing is created or deleted because of Unknown.
 """
 
 from collections.abc import Mapping
@@ -21,22 +21,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Present(Generic[T]):
-    """Hold what the cloud showed."""
+    """Hold a state that the cloud has shown."""
 
     value: T
 
 
 @dataclass(frozen=True)
 class Absent:
-    """Say that the cloud answered, completely, and the thing was not there."""
+    """State that the cloud answered completely and the resource does not exist."""
 
 
 @dataclass(frozen=True)
 class Unknown:
     """
-    Say that nobody knows: an error, a time-out or a partial answer. *hint* is the error's next step.
+    State that nothing is known, after an error, a time-out or a partial answer.
 
-    *denied* says that the login may not look.
+    *hint* is the error's next step. *denied* says that the login lacks the permission to look.
     """
 
     why: str
@@ -49,7 +49,7 @@ Sight = Present[T] | Absent | Unknown
 
 
 class NodeState(Enum):
-    """Name the states of a TPU node (tpu v2 Node.State)."""
+    """Name the states of a TPU node (tpu v2 Node.State); the values are the API's numbers."""
 
     STATE_UNSPECIFIED = 0
     CREATING = 1
@@ -89,7 +89,7 @@ class VmState(Enum):
 
 @dataclass(frozen=True)
 class Worker:
-    """Name one machine of a slice and its addresses."""
+    """Describe one machine of a slice and its addresses."""
 
     index: int
     internal_ip: str
@@ -99,19 +99,19 @@ class Worker:
 @dataclass(frozen=True)
 class Node:
     """
-    Describe a TPU node of ours as the API shows it. *created_at* is in seconds since the epoch.
+    Describe a TPU node of ours as the API shows it; *created_at* is in seconds since the epoch.
 
-    *timed_out* says that Google knows nothing of the health of the node: it may still be warming up.
-    *queued* is the queued resource that makes it or has made it, None for one that was asked for directly.
-    Without *machine* there is nothing but the queued resource, which costs nothing. *maintenance* is the next
-    one that the API announces. *scopes* bound what its account may be used for, empty where that is not known.
+    *timed_out* is the health TIMEOUT, which may mean that the node is still warming up. *queued* is the
+    queued resource that creates or created it, None for a direct request. Without *machine* only the queued
+    resource exists, which costs nothing. *maintenance* is the next one that the API announces. *scopes* limit
+    what its account may be used for, empty if not known.
     """
 
     name: str
     zone: str
     state: NodeState
     incarnation: int | None
-    # True where the API says nothing: a TPU is not given up for a field that is missing.
+    # True if the API says nothing: a missing field is no reason to give a TPU up.
     healthy: bool = True
     health: str = ""
     timed_out: bool = False
@@ -128,10 +128,10 @@ class Node:
 @dataclass(frozen=True)
 class ForeignNode:
     """
-    Describe a TPU that somebody else has made, as far as it matters to whoever takes it over.
+    Describe a TPU that tpuctl did not create, as far as an adoption needs it.
 
-    *account* and *scopes* are what its machines run as, *network* is the last part of its path, *in_queue* the
-    name of the queued resource that it belongs to, empty without one.
+    *account* and *scopes* are what its machines run as, *network* is the last part of its path, *in_queue*
+    the name of its queued resource, empty without one.
     """
 
     node: Node
@@ -147,9 +147,9 @@ class ForeignNode:
 @dataclass(frozen=True)
 class Vm:
     """
-    Describe a VM as the API shows it. *machine* and *scopes* are empty, *disk_gb* is 0 where that is not known.
+    Describe a VM as the API shows it; *machine* and *scopes* are empty, *disk_gb* is 0 if not known.
 
-    *scopes* bound what its accounts may be used for.
+    *scopes* limit what its accounts may be used for.
     """
 
     name: str
@@ -167,10 +167,10 @@ class Vm:
 @dataclass(frozen=True)
 class ForeignVm:
     """
-    Describe a VM that somebody else has made, as far as it matters to whoever takes it over.
+    Describe a VM that tpuctl did not create, as far as an adoption needs it.
 
-    *os_login* says that keys in its metadata are ignored, *protected* that it cannot be deleted, *lasting* are
-    the disks that outlive it. *version* is that of its labels.
+    *os_login* says that keys in its metadata are ignored, *protected* that it cannot be deleted, *lasting*
+    are the disks that outlive it. *version* is that of its labels.
     """
 
     vm: Vm
@@ -197,11 +197,12 @@ class Bucket:
 @dataclass(frozen=True)
 class ForeignBucket:
     """
-    Describe a bucket that somebody else has made, as far as it matters to whoever takes it over.
+    Describe a bucket that tpuctl did not create, as far as an adoption needs it.
 
-    *own_project* says that the project's list shows it, *retention* for how many seconds nothing can be deleted
-    or replaced, *deletes* that a lifecycle rule deletes objects, *held* that new objects are held, *public* that
-    everybody may read it. *objects* are the names of some that are in it. *version* is that of its settings.
+    *own_project* says that it is in the project's list, *retention* is how many seconds objects cannot be
+    deleted or replaced, *deletes* says that a lifecycle rule deletes objects, *held* that new objects are
+    held, *public* that everyone may read it. *objects* are the names of some of its objects. *version* is
+    that of its settings.
     """
 
     bucket: Bucket
@@ -219,10 +220,10 @@ class ForeignBucket:
 
 class Phase(Enum):
     """
-    Name what an agent is doing; UNKNOWN is that of a report that cannot be read, which no agent writes.
+    Name what an agent is doing. UNKNOWN stands for an unreadable report; no agent writes it.
 
-    ENDED: the job has exited with status 0, and what it saved is made sure of. UNCLAIMED: that is no
-    checkpoint.
+    ENDED: the job has exited with status 0, and its last save is being verified and uploaded. UNCLAIMED: what
+    it has saved is no checkpoint.
     """
 
     BOOT = "boot"
@@ -246,7 +247,7 @@ class Heartbeat:
     worker: int
     phase: Phase
     updated: float
-    """When it was written, by the bucket's clock: the clocks of machines may be wrong, and ages are compared."""
+    """When it was written, by the bucket's clock, because machines' clocks may be wrong and ages are compared."""
     workers: int = 1
     bundle: str = ""
     step: int | None = None
@@ -256,7 +257,7 @@ class Heartbeat:
     resumed_from: int | None = None
     """Step of the checkpoint that was restored."""
     began_at: int | None = None
-    """First step that the job reported after that; a smaller one means that it ignores its checkpoint."""
+    """First step that the job reported after a restore; a smaller one means that it ignores its checkpoint."""
     attempt: int = 0
     starts: int = 0
     failures: int = 0
@@ -274,7 +275,7 @@ class Heartbeat:
     notice: bool = False
     """The machine has a preemption notice, or is about to reboot."""
     preempted: bool = False
-    """The machine goes for good; it is not a reboot."""
+    """The machine is lost for good; it does not reboot."""
     save_every: float | None = None
     """Interval between saves that the job was given."""
     save_cost: float | None = None
@@ -332,9 +333,9 @@ class Operation:
 @dataclass(frozen=True)
 class OperationResult:
     """
-    Hold what a poll of an operation showed; *retry*, *message* and the next step are set when it failed.
+    Hold the answer of one poll; *retry*, *message* and *hint* are set if the operation failed.
 
-    *forgotten* says that the service does not know it any more: it is over, and how it ended only lists can show.
+    *forgotten* says that the service no longer knows it: it has ended, and only lists show how.
     """
 
     operation: Operation
@@ -348,7 +349,7 @@ class OperationResult:
 
 @dataclass(frozen=True)
 class Claim:
-    """Hold which incarnation has won a race (object `.tpuctl/claim/<round>`, written once)."""
+    """Name the incarnation that has won a race (object `.tpuctl/claim/<round>`, written once)."""
 
     round: int
     incarnation: int
@@ -357,14 +358,14 @@ class Claim:
 @dataclass(frozen=True)
 class World:
     """
-    Hold everything one pass has seen.
+    Hold everything that one pass has observed.
 
-    *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
-    all of those zones answered completely and had none. *claim* names the winner of a race.
-    *held* says until when the budget of creates holds a zone back, *stockouts* what others have met.
-    *prices* are those of the table for the file's types and zones; none where nobody has looked them up.
-    *boots* are the first reports of startup scripts, of workers whose agents have not reported: such a
-    machine lives, and no more is known of it. They are no *heartbeats*.
+    *nodes* holds all nodes with our label over every zone ever used; an empty tuple means that all of those
+    zones answered completely and had none. *claim* names the winner of a race. *held* says until when the
+    create budget holds a zone back, *stockouts* are those of other deployments. *prices* are the table's for
+    the file's types and zones; empty if they were not looked up. *boots* are the first reports of startup
+    scripts, for workers whose agents have not reported yet: the machine is alive, and nothing else is known
+    of it. They do not count as heartbeats.
     """
 
     bucket: Sight[Bucket]
@@ -381,12 +382,12 @@ class World:
 
     @property
     def known_nodes(self) -> tuple[Node, ...]:
-        """Return the nodes in sight: none also where they could not be listed, so no absence follows from it."""
+        """Return the nodes in sight; empty if they could not be listed, so an empty result proves no absence."""
         return self.nodes.value if isinstance(self.nodes, Present) else ()
 
     @property
     def known_beats(self) -> tuple[Heartbeat, ...]:
-        """Return the heartbeats in sight: none also where they could not be read."""
+        """Return the heartbeats in sight; empty if they could not be read."""
         return self.heartbeats.value if isinstance(self.heartbeats, Present) else ()
 
     def beats_of(self, incarnation: int | None) -> tuple[Heartbeat, ...]:

@@ -1,4 +1,4 @@
-"""The plan: what one pass will change, in order, and why; or why nothing."""
+"""Define the plan: what one pass will change, in order, and why; or why nothing."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -7,7 +7,7 @@ from orchestrator.errors import TpuctlError
 
 
 class Kind(Enum):
-    """Name what a change or an operation is about."""
+    """Name the kind of resource that a change or an operation is about."""
 
     BUCKET = "bucket"
     VM = "vm"
@@ -16,16 +16,16 @@ class Kind(Enum):
     JOB = "job"
     SIDECARS = "sidecars"
     QUEUED = "queued resource"
-    """Of operations only: a plan and the record know the TPU that it makes."""
+    """For operations only; plans and the record name the TPU that it creates."""
 
     @property
     def title(self) -> str:
-        """Return what people call it; the value is for records and programs."""
+        """Return the name for people; the value is for the record and programs."""
         return {"node": "TPU", "vm": "VM", "bundle": "code"}.get(self.value, self.value)
 
 
 class Verb(Enum):
-    """Name a change; the value is the sign that people see."""
+    """Name a change; the value is the sign that people see in a plan."""
 
     CREATE = "+"
     DELETE = "-"
@@ -35,19 +35,19 @@ class Verb(Enum):
 
     @property
     def word(self) -> str:
-        """Return the word for programs: in the record, the journal and `--json`."""
+        """Return the word that the record, the journal and `--json` use."""
         return self.name.lower()
 
 
 MAKING = frozenset({Verb.CREATE, Verb.START})
-"""What brings a machine about."""
+"""Verbs after which a machine runs."""
 
 
 class Outcome(Enum):
     """
     Name how a deployment can end.
 
-    UNCLAIMED: the job has exited with status 0, and no complete checkpoint holds what it trained.
+    UNCLAIMED: the job exited with status 0, but no complete checkpoint holds what it trained.
     """
 
     DONE = "done"
@@ -59,7 +59,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """Hold one create, start, stop or delete."""
+    """Describe one create, start, stop, update or delete."""
 
     kind: Kind
     verb: Verb
@@ -73,7 +73,7 @@ class Change:
     substitute: bool = False
     """The TPU type is not the one that the file prefers."""
     on_demand: bool = False
-    """Requested on demand because of the deadline, though the file says spot."""
+    """Requested on demand because of the deadline, although the file says spot."""
     flex_start: bool = False
     """With *on_demand*: requested as flex-start."""
     never_reported: bool = False
@@ -83,19 +83,19 @@ class Change:
 
     @property
     def asks_for_tpu(self) -> bool:
-        """Say whether a TPU is asked for."""
+        """Say whether the change requests a TPU."""
         return (self.kind, self.verb) == (Kind.NODE, Verb.CREATE)
 
     @property
     def details(self) -> dict[str, str]:
-        """Return what people want to know of it besides. Nothing reads it back."""
+        """Return further details for people; no code reads them back."""
         capacity = "flex-start, for the deadline" if self.flex_start else "on demand, for the deadline"
         found = {"capacity": capacity} if self.on_demand else {}
         return found | ({"mute": "it has never reported"} if self.never_reported else {})
 
     @property
     def lane(self) -> tuple[Kind, str]:
-        """Return what is done one after the other: a zone that does not answer keeps no other from its race."""
+        """Return the key of changes that run in order; each zone has its own, so a slow one delays no other."""
         return self.kind, self.zone if self.round else ""
 
     def as_dict(self) -> dict[str, object]:
@@ -130,7 +130,7 @@ class Step:
     """
     Hold one resource's changes, or what it waits for and when to look again (seconds).
 
-    *blocked* says that another resource has to come first.
+    *blocked* says that another resource has to be created first.
     """
 
     changes: tuple[Change, ...] = ()
@@ -144,7 +144,7 @@ class Plan:
     """
     Hold the changes of one pass; *waiting* says why there are none, or what is still under way.
 
-    *wake_in* is the number of seconds after which another look is worth it, None for the usual poll.
+    *wake_in* is the number of seconds until the next pass is useful, None for the usual poll.
     """
 
     changes: tuple[Change, ...] = ()
@@ -155,11 +155,11 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Say whether nothing would be changed."""
+        """Say whether the plan changes nothing."""
         return not self.changes
 
     def making(self, kinds: frozenset[Kind]) -> "Plan":
-        """Return the plan without what it would make of other kinds; what it takes away or stops stays."""
+        """Return the plan without creates and starts of other kinds; deletes and stops stay."""
         ends = {Verb.DELETE, Verb.STOP}
         changes = tuple(c for c in self.changes if c.kind in kinds or c.verb in ends)
         return self if len(changes) == len(self.changes) else replace(self, changes=changes)

@@ -1,5 +1,5 @@
 """
-The seams, as Protocols: what the engine needs of a cloud, of machines and of storage.
+Define the Protocols of the adapters: what the engine needs of a cloud, of machines and of storage.
 
 Adapters raise only errors of `orchestrator.errors`, return states and never wait.
 """
@@ -44,7 +44,7 @@ class BucketOrder:
 
 @dataclass(frozen=True)
 class NetworkInterface:
-    """Describe the network of a machine: names or paths of network and subnetwork (may be empty), network tags."""
+    """Describe a machine's network: names or paths of network and subnetwork (may be empty), and network tags."""
 
     network: str = "default"
     subnetwork: str = ""
@@ -74,9 +74,9 @@ class VmOrder:
 @dataclass(frozen=True)
 class NodeOrder:
     """
-    Describe the TPU node to create. *reservation* is the name or path of the one to take it from, or empty.
+    Describe the TPU node to create; *reservation* is the name or path of the one to use, or empty.
 
-    With *run_seconds* it is a flex-start TPU that the service ends after that time; 0 for all others.
+    *run_seconds* makes it a flex-start TPU that Google ends after that time; 0 for all others.
     """
 
     name: str
@@ -100,108 +100,108 @@ class Buckets(Protocol):
     """Observe, create and delete buckets."""
 
     def observe(self, name: str) -> Sight[Bucket]:
-        """Look at one bucket; errors become Unknown."""
+        """Observe one bucket; errors become Unknown."""
 
     def create(self, order: BucketOrder) -> None:
-        """Create the bucket and grant the writer; raise ConflictError when the name is somebody else's."""
+        """Create the bucket and its grants; raise ConflictError if another owner has the name."""
 
     def delete(self, name: str) -> None:
-        """Delete the bucket with all objects in it; a bucket that is gone is fine."""
+        """Delete the bucket with all objects; do nothing if it does not exist."""
 
     def empty(self, name: str, prefix: str, keep: Container[str] = ()) -> None:
-        """Delete all objects under *prefix*, but for the names *keep*; a bucket that is gone is fine."""
+        """Delete all objects under *prefix* except the names in *keep*; do nothing if the bucket does not exist."""
 
     def inspect(self, name: str) -> Sight[ForeignBucket]:
-        """Look at one bucket of any owner, with what matters to whoever takes it over; errors become Unknown."""
+        """Observe one bucket of any owner, with what an adoption needs to know; errors become Unknown."""
 
     def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
-        """Add *labels* to a bucket; raise ConflictError when its settings are no longer those of *version*."""
+        """Add *labels* to a bucket; raise ConflictError if its settings are no longer those of *version*."""
 
     def unmark(self, order: BucketOrder, labels: Sequence[str]) -> None:
-        """Take *labels* and what `create` has granted off a bucket; one that is gone is fine."""
+        """Remove *labels* and the grants of `create` from a bucket; do nothing if it does not exist."""
 
 
 class Vms(Protocol):
     """Observe, create, start and delete VMs."""
 
     def everywhere(self, label: str, value: str) -> Survey[Vm]:
-        """List the VMs that carry the label in all zones, by one call; places without an answer are named."""
+        """List the VMs with the label in all zones by one call; places without an answer are named."""
 
     def observe(self, name: str, zone: str) -> Sight[Vm]:
-        """Look at one VM; errors become Unknown."""
+        """Observe one VM; errors become Unknown."""
 
     def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
-        """Look at a disk of any owner: Present with the names of who has it, Absent when there is none."""
+        """Observe a disk of any owner: Present with the machines that use it, Absent if it does not exist."""
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
-        """List the VMs that carry the label in *zones*, all pages."""
+        """List the VMs with the label in *zones*, all pages; a partial answer is Unknown."""
 
     def create(self, order: VmOrder) -> Operation:
-        """Ask for the VM; raise ConflictError when the name is taken."""
+        """Request the VM; raise ConflictError if the name is taken."""
 
     def start(self, name: str, zone: str) -> Operation:
-        """Ask for the start of a stopped VM."""
+        """Request the start of a stopped VM."""
 
     def stop(self, name: str, zone: str) -> Operation | None:
-        """Ask for the stop of a running VM, which keeps its disk; None when it is gone."""
+        """Request the stop of a running VM, which keeps its disk; None if it does not exist."""
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """Ask for deletion; None when it is gone already."""
+        """Request the deletion; None if it does not exist."""
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Look at an operation once; a DONE operation that carries an error is a failure."""
+        """Poll an operation once; a DONE operation that carries an error is a failure."""
 
     def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
-        """Return the public host keys (`ssh-ed25519 AAAA...`); NotFoundError while there are none."""
+        """Return the public host keys (`ssh-ed25519 AAAA...`); raise NotFoundError while there are none."""
 
     def inspect(self, name: str, zone: str) -> Sight[ForeignVm]:
-        """Look at one VM of any owner, with what matters to whoever takes it over; errors become Unknown."""
+        """Observe one VM of any owner, with what an adoption needs to know; errors become Unknown."""
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
-        """Ask for *labels* beside those it has; raise ConflictError when they are no longer of *version*."""
+        """Request additional *labels*; raise ConflictError if the VM's labels are no longer those of *version*."""
 
     def unmark(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
-        """Ask for a VM without these *labels*; None when it is gone already."""
+        """Request the removal of *labels*; None if the VM does not exist."""
 
     def admit(self, name: str, zone: str, ssh_key: str) -> Operation:
-        """Ask for an SSH key in the metadata of a VM, beside those that it has."""
+        """Request an additional SSH key in the VM's metadata."""
 
     def expel(self, name: str, zone: str, ssh_key: str) -> Operation | None:
-        """Ask for a VM without this SSH key in its metadata; None when it is gone already."""
+        """Request the removal of this SSH key from the VM's metadata; None if the VM does not exist."""
 
 
 class Nodes(Protocol):
     """Observe, create and delete TPU nodes."""
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
-        """List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown."""
+        """List the nodes with the label in *zones*, all pages; a partial answer is Unknown."""
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
-        """List the nodes that carry the label in all zones, by one call; places without an answer are named."""
+        """List the nodes with the label in all zones by one call; places without an answer are named."""
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
-        """Look at one node of any owner; errors become Unknown."""
+        """Observe one node of any owner; errors become Unknown."""
 
     def create(self, order: NodeOrder) -> Operation:
-        """Ask for the node; raise ConflictError when the name is taken."""
+        """Request the node; raise ConflictError if the name is taken."""
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """Ask for deletion; None when it is gone already."""
+        """Request the deletion; None if it does not exist."""
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Look at an operation once."""
+        """Poll an operation once."""
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
         """Return one worker's public host keys from its guest attributes; NotFoundError while there are none."""
 
     def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
-        """Look at one node of any owner, with what cannot be changed on it; errors become Unknown."""
+        """Observe one node of any owner, with its unchangeable settings; errors become Unknown."""
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
-        """Ask for *labels* and an SSH key on a node, beside those that it has."""
+        """Request additional *labels* and an SSH key on a node."""
 
     def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
-        """Ask for a node without these *labels* and this SSH key; None when it is gone already."""
+        """Request the removal of *labels* and this SSH key from a node; None if it does not exist."""
 
 
 @dataclass(frozen=True)
@@ -216,82 +216,86 @@ class StoredObject:
 
 
 class QueuedResources(Protocol):
-    """Observe, create and delete queued resources of one node each, which has the same name."""
+    """Observe, create and delete queued resources of one node each; both have the same name."""
 
     def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
-        """Look at one; errors become Unknown. A new one may be Absent for a moment."""
+        """Observe one queued resource; errors become Unknown. A new one may be Absent for a moment."""
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
-        """List those whose node carries the label in *zones*, all pages; a partial answer is Unknown."""
+        """List those whose node has the label in *zones*, all pages; a partial answer is Unknown."""
 
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
-        """List those whose node carries the label in all zones; places without an answer are named."""
+        """List those whose node has the label in all zones; places without an answer are named."""
 
     def create(self, order: NodeOrder, wait: float | None) -> Operation:
-        """Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken."""
+        """Put the order into the queue, for at most *wait* seconds; raise ConflictError if the name is taken."""
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
-        """Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well."""
+        """Request the deletion; None if it does not exist. Only *force* deletes its nodes as well."""
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Look at an operation once; that of a creation ends when the order is in the queue."""
+        """Poll an operation once; that of a create ends when the order is in the queue."""
 
 
 LARGEST = 4 << 20
-"""Most bytes of an object that are read unless more is asked for: machines write to the bucket too."""
+"""Most bytes of an object to read by default; machines write to the bucket too."""
 MOST_OBJECTS = 1_000_000
-"""Most names that one list is followed to unless fewer are asked for: machines may write any number."""
+"""Most names that one list returns by default; machines may write any number of objects."""
 
 
 class Store(Protocol):
     """Read and write objects of the deployment's bucket."""
 
     def below(self, prefix: str) -> "Store":
-        """Return the store whose names are meant below *prefix*; no call is made."""
+        """Return the store for all names below *prefix*; no call is made."""
 
     def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
-        Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.
+        Return an object with its data from *offset* on, at most *limit* bytes; None if it does not exist.
 
-        Bytes come as they are stored: none is unpacked on the way.
+        Bytes are returned as stored, never decompressed.
         """
 
     def sha256(self, name: str) -> str | None:
-        """Read an object of any size and return the sha256 of its bytes in hex, None when it is not there."""
+        """Read an object of any size and return the sha256 of its bytes in hex, None if it does not exist."""
 
     def download(
         self, name: str, path: Path, sized: Callable[[int], object] | None = None, streams: int = 1
     ) -> str | None:
         """
-        Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+        Download an object of any size; return the sha256 of its bytes in hex, None if it does not exist.
 
-        *sized* is told the size before any byte comes, and ends it by what it raises. A large one comes in so
-        many *streams*.
+        *sized* is called with the size before the first byte and may raise to stop. A large object is
+        downloaded in *streams* parallel parts.
         """
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
-        """Write an object, return its generation; 0: "must not exist". PreconditionError: it is another."""
+        """
+        Write an object and return its generation; *if_generation* 0 means "must not exist".
+
+        Raise PreconditionError if the object has another generation.
+        """
 
     def upload(self, name: str, path: Path) -> int:
-        """Write a file unless an object of that name exists; return the object's generation."""
+        """Upload a file unless an object of that name exists; return the object's generation."""
 
     def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
-        """List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*."""
+        """List all objects under *prefix*, without data. Raise UnknownCloudError if there are more than *most*."""
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
         """Return size and crc32c (base64, as the bucket shows it) of all objects under *prefix* by name."""
 
     def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
         """
-        Delete an object; one that is gone is fine. Raise PreconditionError as `write` does.
+        Delete an object; do nothing if it does not exist. Raise PreconditionError as `write` does.
 
-        Not *patient*, a refusal for the object's rate is raised and not waited for.
+        Without *patient*, a refusal because of the object's rate limit is raised at once, not retried.
         """
 
 
 @dataclass(frozen=True)
 class Iap:
-    """Name an instance as Google's Identity-Aware Proxy knows it; *relay* is a local cloud's, else empty."""
+    """Name an instance for Google's Identity-Aware Proxy; *relay* is a local cloud's address, else empty."""
 
     project: str
     zone: str
@@ -302,7 +306,7 @@ class Iap:
 @dataclass(frozen=True)
 class Host:
     """
-    Say where a machine listens for SSH, which host keys it must show, and how it is reached.
+    Describe where a machine listens for SSH, which host keys it must show, and its route.
 
     With *via* it is reached through that machine, with *iap* through Identity-Aware Proxy, else directly.
     """
@@ -317,7 +321,7 @@ class Host:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Hold the end of a remote command."""
+    """Hold exit code and output of a remote command."""
 
     exit_code: int
     stdout: str = ""
@@ -326,7 +330,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class PushResult:
-    """Hold what a push did on one machine; *sent_bytes* is 0 when the tree was there already."""
+    """Hold the result of a push on one machine; *sent_bytes* is 0 if it had the bundle already."""
 
     host: str
     sent_bytes: int
@@ -335,24 +339,24 @@ class PushResult:
 
 
 class Remote(Protocol):
-    """Reach machines over SSH, all of them in parallel, each step with a deadline."""
+    """Run commands and copy files over SSH, on all machines in parallel, each step with a deadline."""
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
-        """Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host: all of it, or nothing."""
+        """Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host, atomically. Raise RemoteError."""
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
-        """Put a small file at *target* below the machine folder of every host, whole or not at all."""
+        """Put a small file at *target* below the machine folder of every host, atomically. Raise RemoteError."""
 
     def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
-        """Run a shell command on every host; a lost channel raises RemoteError, it is never success."""
+        """Run a shell command on every host; a lost connection raises RemoteError, it is never success."""
 
     def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
-        """Run a bash script with the rights that the machine folder needs; `$1` is that folder."""
+        """Run a bash script, with sudo if the machine folder needs it; `$1` is that folder. Raise RemoteError."""
 
 
 @dataclass(frozen=True)
 class CloudAccount:
-    """Say who we are: project and the account that machines run as by default."""
+    """Name the project, and the account that machines run as by default."""
 
     project: str
     default_service_account: str
@@ -363,9 +367,9 @@ class Cloud:
     """
     Bundle the adapters of one cloud for one deployment.
 
-    *memory* is where zones are remembered for all nodes of a fleet together, the *store* where there is no fleet.
-    *inside* says that we run on a machine in the same network; *relay* is where a local cloud's
-    Identity-Aware Proxy listens, empty for Google's own.
+    *memory* stores the capacity memory for all nodes of a fleet; it is the *store* without a fleet. *inside*
+    says that we run in the machines' network; *relay* is the address of a local cloud's Identity-Aware Proxy,
+    empty for Google's own.
     """
 
     account: CloudAccount

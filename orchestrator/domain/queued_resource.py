@@ -1,4 +1,4 @@
-"""What was seen of a queued resource: a request for a TPU node that waits until there is one."""
+"""Describe queued resources: requests for a TPU node that wait until Google has capacity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,16 +24,16 @@ class QueuedState(Enum):
 
 IN_QUEUE = frozenset(
     {
-        # A state that is not known yet waits: taking it for an end would give the place in the queue away.
+        # An unknown state counts as waiting: to treat it as an end would give up the place in the queue.
         QueuedState.STATE_UNSPECIFIED,
         QueuedState.CREATING,
         QueuedState.ACCEPTED,
         QueuedState.WAITING_FOR_RESOURCES,
     }
 )
-"""States of one that waits, however long that takes; ACCEPTED is what the service said for it before."""
+"""States of a waiting request, however long it takes; ACCEPTED is the service's earlier name for it."""
 ENDED = frozenset({QueuedState.SUSPENDING, QueuedState.SUSPENDED, QueuedState.FAILED})
-"""States that lead to no node any more. They hold quota until they are deleted."""
+"""States from which no node comes any more. They hold quota until they are deleted."""
 
 LONGEST_RUN = 7 * 86400.0
 """Seconds that a flex-start TPU may run (docs/facts.md 1.5)."""
@@ -42,11 +42,11 @@ LONGEST_RUN = 7 * 86400.0
 @dataclass(frozen=True)
 class QueuedResource:
     """
-    Describe a queued resource that was seen; *labels* are those of its node, which it names in *nodes*.
+    Describe an observed queued resource; *labels* are those of its node, which *nodes* names.
 
-    In every state it holds quota until it is deleted. *by_user* says that somebody deleted the node of one
-    that is SUSPENDING or SUSPENDED. One that is FAILED has the reason in *message*, *code*, *retry*, *hint*.
-    At *until* one that still waits gives up, 0 when it waits without end.
+    In every state it holds quota until it is deleted. *by_user* says that the node of a SUSPENDING or
+    SUSPENDED one was deleted by a user. A FAILED one has the reason in *message*, *code*, *retry*, *hint*.
+    *until* is when a waiting one gives up, 0 for never.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """
-What tpuctl remembers of a deployment between two passes.
+Define what tpuctl remembers of a deployment between two passes.
 
-It is saved before each create, so that whoever comes after a killed controller finds out which incarnation it
-had asked for. How it grows by what is seen: orchestrator.planning.update_record.
+The record is saved before each create, so that the successor of a killed controller knows which incarnation
+was requested. How observations change it: orchestrator.planning.update_record.
 """
 
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
 
 LATEST_TRY = 60.0
-"""Seconds after the last try over SSH after which its failures are too old to count, and longest pause."""
+"""Seconds after which failures over SSH no longer count, and longest pause between two tries."""
 CONFIRMED_AFTER = 30.0
-"""Seconds between two looks at an absence before it is believed: our choice (docs/facts.md 8)."""
+"""Seconds between the two observations that confirm an absence: our choice (docs/facts.md 8)."""
 TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 
 
 @dataclass(frozen=True)
 class Refusal:
     """
-    Remember a create or start that the cloud refused. *at* is in seconds since the epoch.
+    Remember a create or start that the cloud refused; *at* is in seconds since the epoch.
 
-    *on_demand* says that a TPU was asked for on demand though the file says spot, *beside* that another TPU
+    *on_demand* says that a TPU was requested on demand although the file says spot, *beside* that another TPU
     of the deployment was still in the zone.
     """
 
@@ -45,22 +45,22 @@ class Refusal:
 
     @property
     def text(self) -> str:
-        """Return the refusal as people read it."""
+        """Return the refusal for people, with its error code."""
         return " ".join(filter(None, (self.code, self.message)))
 
     @property
     def full(self) -> bool:
-        """Say whether our own TPU may have held the quota: this says nothing about the zone's capacity."""
+        """Say whether our own TPU may have used up the quota, so that the refusal says nothing about the zone."""
         return self.kind is Kind.NODE and self.retry is Retry.QUOTA and self.beside
 
 
 @dataclass(frozen=True)
 class Span:
     """
-    Remember from when to when a resource existed, for the bill; *until* is None while it does.
+    Remember from when until when a resource existed, for the bill; *until* is None while it exists.
 
-    *spot* is None where it is what the file says, False for a TPU that the deadline has asked for on demand.
-    *type* is empty where it is what the file says; a TPU of before the file was changed keeps its own.
+    *spot* is None for what the file says, False for a TPU that the deadline requested on demand. *type* is
+    empty for what the file says; a TPU from before a change of the file keeps its own.
     """
 
     kind: Kind
@@ -74,7 +74,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Remember a TPU that was asked for in a race and is not the newest one."""
+    """Remember a TPU that was requested in a race and is not the newest one."""
 
     incarnation: int
     zone: str
@@ -84,7 +84,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Shape:
-    """Hold what a TPU cannot change while it exists, as a deployment file asks for it."""
+    """Hold the settings that a TPU cannot change while it exists."""
 
     type: str
     runtime: str
@@ -102,11 +102,11 @@ class NodeRecord:
     """
     Remember the newest TPU that was requested.
 
-    *incarnation* is its number (0: none yet), *accepted* says that the cloud took its create; *requested_at*
-    is 0 when it surely does not exist: its create has failed, or its deletion is done. *highest* is the largest
-    number ever given. *shape* is the TPU that `up` wants, *unwanted* the last incarnation that was asked for
-    with another one. *queued* says that a TPU was ever asked for through the queue, so that the queue is looked
-    at.
+    *incarnation* is its number (0: none yet), *accepted* says that the cloud accepted its create;
+    *requested_at* is 0 if it certainly does not exist: its create has failed, or its deletion is done.
+    *highest* is the largest number ever assigned. *shape* is the TPU that `up` wants, *unwanted* the last
+    incarnation with another shape. *queued* says that a TPU was ever requested through the queue, so the
+    queue is observed.
     """
 
     incarnation: int = 0
@@ -123,7 +123,7 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class VmRecord:
-    """Remember whether the cloud ever took the VM's create."""
+    """Remember whether the cloud has ever accepted the VM's create."""
 
     accepted: bool = False
 
@@ -133,7 +133,7 @@ class BucketRecord:
     """
     Remember the bucket; *ready* says that its *grants* are made too.
 
-    Roles take some minutes to count: *granted_at* is when they were last changed.
+    Roles take some minutes to come into force: *granted_at* is when they were last changed.
     """
 
     observed: bool = False
@@ -145,10 +145,10 @@ class BucketRecord:
 @dataclass(frozen=True)
 class RaceRecord:
     """
-    Remember the race that the newest TPU was asked for in, and whether it is known to have won.
+    Remember the race of the newest TPU, and whether it is known to have won.
 
-    *rivals* are the other TPUs, as long as they may be there. A *round* above the newest TPU is a race of its
-    successors: it works until one of them is named.
+    *rivals* are the other TPUs that may exist. A *round* above the newest TPU is a race of its successors;
+    the newest TPU works until one of them wins.
     """
 
     round: int = 0
@@ -159,10 +159,11 @@ class RaceRecord:
 @dataclass(frozen=True)
 class JobRecord:
     """
-    Remember which code and settings the job is to have.
+    Remember which code and settings the job should have.
 
-    *uploaded* names the bundle and agent in the bucket, *pushed* the bundle that went to the machines over SSH.
-    *settings* is the digest of the settings that `up` wants, *settings_due* says that machines have others.
+    *uploaded* names the bundle and agent in the bucket, *pushed* the bundle that was copied to the machines
+    over SSH. *settings* is the digest of the settings that `up` wants, *settings_due* says that the machines
+    have others.
     """
 
     bundle: str = ""
@@ -175,7 +176,7 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class SshRecord:
-    """Remember since when SSH to the machines has failed, and when it is tried again."""
+    """Remember since when SSH to the machines has failed, and when the next try is."""
 
     failed_since: float | None = None
     next_try_at: float = 0.0
@@ -183,7 +184,7 @@ class SshRecord:
 
 @dataclass(frozen=True)
 class DeadlineRecord:
-    """Remember what the deadline has led to."""
+    """Remember what was requested because of the deadline."""
 
     on_demand: tuple[int, ...] = ()
     """Incarnations that were requested on demand because of the deadline."""
@@ -199,15 +200,15 @@ class SilenceRecord:
     never_reported: tuple[tuple[int, float], ...] = ()
     """TPUs that were given up in a row without any heartbeat, each with its time."""
     reports_at_boot: tuple[int, ...] = ()
-    """Incarnations whose startup script reports first: if they are silent, it does not run."""
+    """Incarnations whose startup script reports first; if such a one is silent, it does not run."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Hold everything that is remembered of a deployment. Times are seconds since the epoch."""
+    """Hold everything that is remembered of a deployment; times are in seconds since the epoch."""
 
     serial: int = 0
-    """Larger is newer: if two copies differ, it decides."""
+    """The larger one is newer; decides between two copies."""
     fence: int = 0
     """Fencing token of the lease under which the record was last claimed."""
     started_at: float = 0.0
@@ -231,7 +232,7 @@ class Record:
     """Doubtful states, and since when every observation has shown them."""
     spans: tuple[Span, ...] = ()
     places: Places = ()
-    """What is remembered of each zone's capacity."""
+    """Capacity memory of each zone."""
     outcome: str = ""
     reason: str = ""
     disks: tuple[Span, ...] = ()
@@ -242,7 +243,7 @@ class Record:
 
 def lives(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
     """
-    Return (start, end) of each time that the deployment was up: from `up` to the end of its last TPU.
+    Return (start, end) of each life of the deployment: from `up` to the end of its last TPU.
 
     The newest one lasts until *ended*. A record of an earlier version, without starts, has one.
     """
@@ -260,7 +261,7 @@ def lives(record: Record, ended: float) -> tuple[tuple[float, float], ...]:
 
 
 def first_incarnations(record: Record) -> frozenset[int]:
-    """Return the numbers of the TPUs with which `up` began the deployment, or opened it again."""
+    """Return the incarnations with which `up` started or restarted the deployment."""
     nodes = [
         (span.since, incarnation_of(span.name, {}) or 0) for span in record.spans if span.kind is Kind.NODE
     ]
@@ -271,19 +272,19 @@ def first_incarnations(record: Record) -> frozenset[int]:
 
 
 def current_node(world: World, record: Record) -> Node | None:
-    """Return the node of the newest incarnation, if it is in sight."""
+    """Return the node of the newest incarnation if it is in sight, else None."""
     return next((n for n in world.known_nodes if n.incarnation == record.node.incarnation), None)
 
 
 def newest_incarnation(record: Record) -> int:
-    """Return the largest number that a TPU was ever given: the next one gets a larger one."""
+    """Return the largest number ever assigned to a TPU; the next TPU gets a larger one."""
     rivals = (r.incarnation for r in record.race.rivals)
-    # Over all that is known: a number given twice could take an old TPU's report for the new one's.
+    # Over everything that is known: with a reused number, an old TPU's report could pass for the new one's.
     return max(record.node.highest, record.node.incarnation, *rivals, 0)
 
 
 def last_incarnation(record: Record) -> int:
-    """Return the number of the newest TPU that was requested: after `down` the record holds the next one's."""
+    """Return the incarnation of the newest requested TPU; after `down` the record holds the next number."""
     if record.node.accepted or record.node.requested_at > 0:
         return record.node.incarnation
     numbers = (incarnation_of(span.name, {}) or 0 for span in record.spans if span.kind is Kind.NODE)
@@ -291,30 +292,30 @@ def last_incarnation(record: Record) -> int:
 
 
 def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:
-    """Return TPUs with a larger number than the record ever gave; an old list may show one that is gone."""
-    # A record that knows of no TPU is new or lost: then `learn` takes over what is there.
+    """Return TPUs with a larger number than the record has assigned; a stale list may show a deleted one."""
+    # A record without a TPU is new or lost; then `learn` takes over what exists.
     if record.node.incarnation == 0:
         return ()
     return tuple(n for n in world.known_nodes if (n.incarnation or 0) > newest_incarnation(record))
 
 
 def lasted(record: Record, world: World, state: FirstSeen, seconds: float) -> bool:
-    """Say whether a doubtful state was seen at least twice, *seconds* apart, without a break."""
+    """Say whether a doubtful state was observed at least twice, *seconds* apart, without a break."""
     since = record.first_seen.get(state)
     return since is not None and world.observed_at - since >= seconds
 
 
 def surely_absent(record: Record, world: World, incarnation: int) -> bool:
     """
-    Say whether a TPU that was asked for does not exist: two complete lists, half a minute apart, lack it.
+    Say whether a requested TPU certainly does not exist: two complete lists, CONFIRMED_AFTER apart, lack it.
 
-    One list may be older than the TPU, and one that failed (Unknown) is no evidence at all.
+    One list may be older than the TPU, and a failed one (Unknown) is no evidence.
     """
     return lasted(record, world, of_node(incarnation, Sign.ABSENT), CONFIRMED_AFTER)
 
 
 def as_absent(record: Record, incarnation: int | None) -> Record:
-    """Return the record of a TPU that surely does not exist: its create has failed, or its deletion is done."""
+    """Return the record of a TPU that certainly does not exist: its create has failed, or its deletion is done."""
     if incarnation == record.node.incarnation:
         return replace(record, node=replace(record.node, accepted=False, requested_at=0.0))
     rivals = tuple(rival for rival in record.race.rivals if rival.incarnation != incarnation)
@@ -322,13 +323,13 @@ def as_absent(record: Record, incarnation: int | None) -> Record:
 
 
 def succeeded(record: Record) -> bool:
-    """Say whether successors of the newest TPU were asked for beside it, of which none has been named."""
+    """Say whether successors of the newest TPU were requested beside it, none of which has won yet."""
     return 0 < record.node.incarnation < record.race.round and not record.race.claimed
 
 
 def race_to_win(record: Record, incarnation: int) -> int:
-    """Return the race that a TPU of the record has to win before it begins, 0 for none."""
-    # The one beside which its successors were asked for has won its own long ago.
+    """Return the round that a TPU of the record has to win before it starts the job, 0 for none."""
+    # The TPU beside which successors were requested has won its own race already.
     return record.race.round if incarnation >= record.race.round else 0
 
 
@@ -338,17 +339,17 @@ def deletion_asked(record: Record, name: str, now: float) -> Record:
 
 
 def forgiven(record: Record, kind: Kind) -> Record:
-    """Return the record without the refusals of *kind*: what was refused has succeeded."""
+    """Return the record without the refusals of *kind*, because a request of that kind has succeeded."""
     return updated(record, refusals=tuple(r for r in record.refusals if r.kind is not kind))
 
 
 def finished(world: World) -> bool:
     """
-    Say whether every worker of the newest incarnation has reported that it is done, and what it has saved.
+    Say whether every worker of the newest incarnation reports that it is done, with a committed checkpoint.
 
-    Done without a checkpoint is a claim that nothing proves: no machine is deleted on it.
+    Without a checkpoint nothing proves the report, so no machine is deleted because of it.
     """
     beats = world.known_beats
-    # A worker's word alone ends nothing: what it has committed is the proof.
+    # A worker's report alone ends nothing; its committed checkpoint is the proof.
     workers = {b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is not None}
     return bool(beats) and workers == set(range(beats[0].workers))

@@ -1,4 +1,4 @@
-"""Secrets by reference: the deployment file names them, and only the machine that needs one reads it."""
+"""Refer to secrets: the deployment file names them, and only the machine that needs one reads its value."""
 
 import re
 from collections.abc import Iterator
@@ -8,9 +8,7 @@ from orchestrator.domain.spec import Spec
 
 SCHEME = "secret://"
 ACCESS_ROLE = "roles/secretmanager.secretAccessor"
-"""
-What the machines' account needs on each secret; tpuctl grants it to nobody.
-"""
+"""Role that the machines' account needs on each secret; the user grants it, tpuctl never does."""
 
 NAME_PATTERN = "[A-Za-z0-9_-]{1,255}"
 _REFERENCE = re.compile(
@@ -27,7 +25,7 @@ class SecretRef:
 
     @property
     def text(self) -> str:
-        """Return the reference as the deployment file writes it."""
+        """Return the reference in the syntax of the deployment file."""
         return SCHEME + self.name + ("" if self.version == "latest" else f"/versions/{self.version}")
 
     def path(self, project: str) -> str:
@@ -36,14 +34,14 @@ class SecretRef:
 
 
 def reference(text: str) -> SecretRef | None:
-    """Read `secret://NAME` or `secret://NAME/versions/N`; None for anything else."""
-    # fullmatch: a rest after the name would be sent to Secret Manager as a path.
+    """Parse `secret://NAME` or `secret://NAME/versions/N`; return None for anything else."""
+    # fullmatch: anything after the name would be sent to Secret Manager as a path.
     found = _REFERENCE.fullmatch(text)
     return SecretRef(found["name"], found["version"] or "latest") if found else None
 
 
 def job_secrets(spec: Spec) -> dict[str, SecretRef]:
-    """Return the job's secrets by variable; what is no reference is left out, `check` refuses it."""
+    """Return the job's secrets by variable; invalid references are left out, and `check` refuses them."""
     found = {name: reference(text) for name, text in spec.job.secrets.items()}
     return {name: ref for name, ref in found.items() if ref is not None}
 
@@ -54,7 +52,7 @@ def secret_names(spec: Spec) -> Iterator[str]:
 
 
 def secret_lines(spec: Spec, role: str) -> dict[str, str]:
-    """Return what `plan` says of the secrets that a kind of machine reads: names only."""
+    """Return the secrets that a kind of machine reads, by variable, as `plan` shows them: names only."""
     held = job_secrets(spec) if spec.job.run_on == role else {}
     if not held:
         return {}

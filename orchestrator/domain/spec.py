@@ -1,8 +1,8 @@
 """
-What the user wants: the deployment file as frozen values.
+Define the deployment file as frozen values.
 
-The dataclasses are plain; `orchestrator.config` validates them with pydantic, and `config/schema.py` reads the text
-under each field as its description, so a setting is described once.
+The dataclasses are plain; `orchestrator.config` validates them with pydantic, and `config/schema.py` uses the
+text under each field as its description, so each setting is described once.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from orchestrator.domain.units import Duration, Until
 
 STRICT = {"extra": "forbid"}
 FLEET_COMMAND = "true"
-"""The job of a file that describes a fleet: its own deployment has no TPU, so nothing ever runs it."""
+"""Job of a fleet's own deployment, which has no TPU, so that it never runs."""
 EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "done", "failed"]
 EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budget", "done", "failed")
 

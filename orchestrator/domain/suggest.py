@@ -1,4 +1,4 @@
-"""Guess what a mistyped word was meant to be."""
+"""Suggest the word that a mistyped one was meant to be."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -22,7 +22,7 @@ def edits(one: str, other: str) -> int:
 
 
 def closest(word: str, options: Iterable[str], limit: int = 3) -> list[str]:
-    """Return the options nearest to *word*: at most two edits away, else of similar look, else none."""
+    """Return the options nearest to *word*: those at most two edits away, else similar ones, else none."""
     known = sorted(set(options))
     # Words of very different length cannot be near; this also bounds the work on absurd input.
     comparable = [name for name in known if abs(len(name) - len(word)) <= MAX_EDITS]
@@ -31,17 +31,17 @@ def closest(word: str, options: Iterable[str], limit: int = 3) -> list[str]:
     if near:
         fewest = min(near)[0]
         return [name for count, name in near if count == fewest][:limit]
-    # Cut: difflib takes quadratic time, and the word may be a pasted file.
+    # Cut, because difflib takes quadratic time and the word may be a pasted file.
     return get_close_matches(word[:80], known, n=1, cutoff=0.6)
 
 
 def join(words: Iterable[str], last: str = "or") -> str:
-    """Join words as English does: `a, b or c`."""
+    """Join words in English: `a, b or c`."""
     items = list(words)
     return f" {last} ".join(part for part in (", ".join(items[:-1]), *items[-1:]) if part)
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """Return `did you mean a or b?`, or an empty text when nothing is near."""
+    """Return `did you mean a or b?`, or an empty text if no option is near."""
     near = closest(word, options)
     return f"did you mean {join(near)}?" if near else ""

@@ -1,4 +1,4 @@
-"""The shape of the TPU: what a node cannot change while it exists, so that another one takes its place."""
+"""Compare TPU shapes: settings that a node cannot change while it exists, so that it must be replaced."""
 
 from dataclasses import replace
 
@@ -15,15 +15,15 @@ def shape_of(spec: Spec) -> Shape:
 
 def reshaped(record: Record, shape: Shape) -> Record:
     """
-    Return the record with the shape that `up` wants; a node that was asked for with another one is unwanted.
+    Return the record with the shape that `up` wants; a node of another shape becomes unwanted.
 
-    Records of earlier versions hold no shape: theirs is believed to be the one of the file. What ran up to
-    now keeps its price.
+    Records of earlier versions hold no shape, so their TPUs are assumed to have the file's. Existing TPUs
+    keep their price.
     """
     before = record.node.shape
     if before is None or before == shape:
         return replace(record, node=replace(record.node, shape=shape))
-    # Written down now: from here on the file says another type, and the bill would be counted by it.
+    # Recorded now, because the file names another type from here on, and the bill would use that.
     spans = tuple(_priced_by(before, span) for span in record.spans)
     return replace(
         record, node=replace(record.node, shape=shape, unwanted=newest_incarnation(record)), spans=spans
@@ -31,7 +31,7 @@ def reshaped(record: Record, shape: Shape) -> Record:
 
 
 def _priced_by(shape: Shape, span: Span) -> Span:
-    """Return the span of a TPU with the type and the price class of *shape*, unless it has its own."""
+    """Return the span of a TPU with the type and price class of *shape*, unless it has its own."""
     if span.kind is not Kind.NODE:
         return span
     return replace(span, type=span.type or shape.type, spot=shape.spot if span.spot is None else span.spot)

@@ -1,11 +1,11 @@
-"""Quantities that people write with a unit."""
+"""Parse quantities that people write with a unit."""
 
 import re
 from datetime import datetime
 from typing import Any
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# A hundred years. Beyond it a time is a slip, and sums with it lose their meaning.
+# A hundred years: a longer time is a mistake.
 _LONGEST = 100 * 365 * 86400
 
 
@@ -14,10 +14,10 @@ class Duration(float):
 
     @classmethod
     def parse(cls, text: object) -> "Duration":
-        """Read a duration; raise ValueError when *text* is not a positive number with a unit."""
+        """Parse a duration; raise ValueError if *text* is not a positive number with a unit."""
         if isinstance(text, Duration):
             return text
-        # A unit is required: 60 could be meant as minutes, and a ttl of 60 seconds ends a deployment at once.
+        # The unit is required: 60 could mean minutes, and a ttl of 60 seconds ends a deployment at once.
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", str(text).strip())
         if not match or not 0 < float(match[1]) * _SECONDS[match[2]] < _LONGEST:
             raise ValueError("write a positive time with a unit: 15s, 60m, 12h or 7d")
@@ -25,7 +25,7 @@ class Duration(float):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Tell pydantic how to validate a duration, without importing it for those who do not need it."""
+        """Tell pydantic how to validate a duration, without importing pydantic here."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(
@@ -38,7 +38,7 @@ class Duration(float):
         return {"type": "string", "pattern": r"^\d+(\.\d+)?[smhd]$", "examples": ["15s", "60m", "7d"]}
 
     def __str__(self) -> str:
-        # Whole units only, and at most six digits: what is written must read back as the same number.
+        # Whole units and at most six digits, so that the text parses back to the same number.
         for unit in ("d", "h", "m"):
             if self >= _SECONDS[unit] and self % _SECONDS[unit] == 0:
                 return f"{int(self // _SECONDS[unit])}{unit}"
@@ -46,7 +46,7 @@ class Duration(float):
 
 
 class Until(str):
-    """Hold a point in time as people write it: a duration such as `36h`, or a date with time and time zone."""
+    """Hold a point in time: a duration such as `36h`, or a date with time and time zone."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class Until(str):
 
     @classmethod
     def parse(cls, text: object) -> "Until":
-        """Read one; raise ValueError when *text* is neither."""
+        """Parse a duration or a date; raise ValueError if *text* is neither."""
         if isinstance(text, datetime):
             text = text.isoformat()
         found = cls(str(text).strip())
@@ -65,7 +65,7 @@ class Until(str):
         return found
 
     def at(self, start: float) -> float:
-        """Return the point in seconds since the epoch; a duration counts from *start*."""
+        """Return the time in seconds since the epoch; a duration counts from *start*."""
         if self.after is not None:
             return start + self.after
         problem = "write a time from the first up such as 36h, or a date such as 2030-01-31T18:00Z"
@@ -73,14 +73,14 @@ class Until(str):
             found = datetime.fromisoformat(self.replace("Z", "+00:00"))
         except ValueError as error:
             raise ValueError(problem) from error
-        # Local time would be another deadline on the VM, which runs in UTC.
+        # Local time would mean another deadline on the VM, which runs in UTC.
         if found.tzinfo is None:
             raise ValueError(f"{problem}; the time zone is missing")
         return found.timestamp()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Tell pydantic how to validate one, without importing it for those who do not need it."""
+        """Tell pydantic how to validate a point in time, without importing pydantic here."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(
@@ -89,5 +89,5 @@ class Until(str):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
-        """Describe one in the published JSON Schema."""
+        """Describe a point in time in the published JSON Schema."""
         return {"type": "string", "examples": ["36h", "2030-01-31T18:00:00Z"]}

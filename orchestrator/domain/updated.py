@@ -1,4 +1,4 @@
-"""Change a frozen value, or leave it the very one that it is."""
+"""Change a frozen value, or return the same object if nothing changes."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -7,11 +7,11 @@ __all__ = ["updated"]
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    # The type checker knows of `replace` alone which fields there are.
+    # Only `replace` tells the type checker which fields exist.
     from dataclasses import replace as updated
 else:
 
     def updated(value: T, **fields: Any) -> T:
-        """Return *value* with *fields*; the same one where nothing is new, which compares much faster."""
+        """Return *value* with *fields* replaced; the same object if nothing changes, which compares faster."""
         new = any(getattr(value, name) != field for name, field in fields.items())
         return replace(value, **fields) if new else value

@@ -1,5 +1,5 @@
 """
-Google Cloud over the official clients: adapters, bodies, refusals and their hints.
+Adapt Google Cloud's official clients: adapters, request bodies, refusals and hints.
 
-Every Google error becomes one of ours here; adapters return states and never wait.
+Every Google error becomes one of `orchestrator.errors`; adapters return states and never wait.
 """

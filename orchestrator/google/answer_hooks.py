@@ -1,15 +1,15 @@
 """
-Answers of the TPU API that hold what the client of v2 does not know.
+Prepare the TPU API's answers for the v2 client, which does not know all of their content.
 
-The client's REST transport opens each `google.protobuf.Any` of an answer and raises ParseError for a type
-that is not registered, or for a field it does not know inside an operation. The call has worked by then: its
-operation's id, `done` and `error` must not be lost for it.
+The client's REST transport opens each `google.protobuf.Any` of an answer and raises ParseError for an
+unregistered type, or for an unknown field inside an operation. The call has succeeded by then, so its
+operation's id, `done` and `error` must not be lost.
 
-The next maintenance of a node is in the API's schema of v2 and in the client of v2alpha1 (docs/facts.md 1.3).
-The client of v2 drops it, so it is read from the same answer: no further call, and no other version of the API.
+The next maintenance of a node is in the API's v2 schema and in the v2alpha1 client (docs/facts.md 1.3). The
+v2 client drops it, so it is read from the same answer, without another call or another version of the API.
 
-A list of nodes holds every node of a zone, and the client takes 0.1 ms to parse each. Most are as they were in
-the list before, so only the others are handed on to it.
+A list of nodes holds every node of a zone, and the client takes 0.1 ms to parse each. Most have not changed
+since the list before, so only the others are passed to it.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ from orchestrator.google.lean_imports import imported
 
 _OPERATION = frozenset({"name", "metadata", "done", "error", "response"})
 _STRUCT = "type.googleapis.com/google.protobuf.Struct"
-# A context variable, not a field: zones are listed by several threads over one session.
+# A context variable, not a field: several threads list zones over one session.
 _found: ContextVar[dict[str, Maintenance] | None] = ContextVar("found", default=None)
 
 
 def step_over_unknown_types(session: Any) -> None:
-    """Let *session*, a requests session, hand on each answer in a form that the client can parse."""
+    """Make *session*, a requests session, return every answer in a form that the client can parse."""
     session.hooks["response"].append(_readable)
 
 
@@ -39,8 +39,7 @@ def readable(value: Any) -> Any:
     """
     Return a JSON answer with each Any of an unknown type as a Struct, which keeps its fields.
 
-    Of a known type the fields that this client does not know are left out, and of an operation its unknown
-    fields too.
+    Fields that the client does not know are dropped from Anys of known types, and from operations.
     """
     if isinstance(value, list):
         return [readable(one) for one in value]
@@ -56,7 +55,7 @@ def readable(value: Any) -> Any:
 def _any(value: dict[str, Any]) -> dict[str, Any]:
     json_format = imported("google.protobuf.json_format")
     message_class = imported("google.protobuf.any_pb2").Any
-    # Strict first: an Any that the client can parse goes on as it is.
+    # Strict first, so that an Any which the client can parse stays as it is.
     for strict in (True, False):
         try:
             message = json_format.ParseDict(value, message_class(), ignore_unknown_fields=not strict)
@@ -68,8 +67,8 @@ def _any(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readable(response: Any, **_options: Any) -> Any:
-    """Return the response, or a copy with a readable body where its own is not."""
-    # Most answers hold no Any at all, and those of other kinds are not looked into.
+    """Return the response, or a copy with a readable body if the client could not parse its own."""
+    # Most answers contain no Any, and those of other types are not examined.
     if b'"@type"' not in response.content and b"/operations/" not in response.content:
         return response
     try:
@@ -81,7 +80,7 @@ def _readable(response: Any, **_options: Any) -> Any:
 
 
 def _with_body(response: Any, body: Any) -> Any:
-    """Return a copy of a requests response that has *body* in place of its own."""
+    """Return a copy of a requests response with another *body*."""
     copy = type(response)()
     copy.status_code, copy.reason = response.status_code, response.reason
     copy.headers, copy.url, copy.request = response.headers, response.url, response.request
@@ -91,13 +90,13 @@ def _with_body(response: Any, body: Any) -> Any:
 
 
 def collect_maintenance(session: Any) -> None:
-    """Let *session*, a requests session, hand the maintenance in its answers to `maintenance_by_name`."""
+    """Make *session*, a requests session, report the maintenance in its answers to `maintenance_by_name`."""
     session.hooks["response"].append(_collect)
 
 
 @contextmanager
 def maintenance_by_name() -> Iterator[dict[str, Maintenance]]:
-    """Collect the maintenance that the answers of this block's calls name, by the node's full name."""
+    """Collect the maintenance in the answers to this block's calls, by the node's full name."""
     found: dict[str, Maintenance] = {}
     token = _found.set(found)
     try:
@@ -107,7 +106,7 @@ def maintenance_by_name() -> Iterator[dict[str, Maintenance]]:
 
 
 def _collect(response: Any, **_options: Any) -> None:
-    # Most answers name none, and are not parsed a second time.
+    # Most answers contain none, and are not parsed a second time.
     found = _found.get()
     if found is None or FIELD.encode() not in response.content:
         return
@@ -125,10 +124,10 @@ def _collect(response: Any, **_options: Any) -> None:
 
 class KnownNodes:
     """
-    Keep the nodes of the last list of one place, each by a digest of all that the API shows of it.
+    Keep the nodes of the last list of one place, each by a digest of everything that the API shows of it.
 
-    A node of which anything has changed, down to the order of its keys, has another digest and is parsed anew.
-    What is kept of a node has it, as the client returns it, in its field `node`.
+    A node with any change, even of the order of its keys, has another digest and is parsed again. The kept
+    value holds the node, as the client returns it, in its field `node`.
     """
 
     def __init__(self) -> None:
@@ -137,7 +136,7 @@ class KnownNodes:
 
     @contextmanager
     def listing(self) -> Iterator[None]:
-        """Let the answers of this block's calls leave out the nodes that are as they were."""
+        """Remove the unchanged nodes from the answers to this block's calls."""
         self._listed = {}
         token = _known_nodes.set(self)
         try:
@@ -146,10 +145,10 @@ class KnownNodes:
             _known_nodes.reset(token)
 
     def news_in(self, nodes: list[Any]) -> list[Any]:
-        """Return those of a page's *nodes* that differ from the last list, and note all of them."""
+        """Return those of a page's *nodes* that differ from the last list, and record all of them."""
         news = []
         for node in nodes:
-            # Without references: equal values give equal bytes, wherever their texts are kept in memory.
+            # Without references, so that equal values give equal bytes wherever their texts are in memory.
             digest = hashlib.blake2b(marshal.dumps(node, 2), digest_size=16).digest()
             self._listed[digest] = str(node.get("name", "")) if isinstance(node, dict) else ""
             if digest not in self._last:
@@ -157,14 +156,14 @@ class KnownNodes:
         return news
 
     def complete(self, news: Iterable[Any]) -> list[Any]:
-        """Return the whole list in its order when all pages have come; *news* are the nodes that were parsed."""
+        """Return the whole list in order, after all pages; *news* are the nodes that were parsed."""
         fresh = {one.node.name: one for one in news}
         found = {
             digest: self._last[digest] if digest in self._last else fresh.pop(name, None)
             for digest, name in self._listed.items()
         }
         self._last = {digest: one for digest, one in found.items() if one is not None}
-        # What no page was seen to show is not lost: a client that gets its lists in another way still works.
+        # Nodes that no page showed are kept: the list may have come another way than through the hooked session.
         return [*self._last.values(), *fresh.values()]
 
 
@@ -172,7 +171,7 @@ _known_nodes: ContextVar[KnownNodes | None] = ContextVar("known_nodes", default=
 
 
 def leave_out_known(session: Any) -> None:
-    """Let *session*, a requests session, hand on lists of nodes without those that a `KnownNodes` has seen."""
+    """Make *session*, a requests session, omit the nodes that a `KnownNodes` has recorded."""
     session.hooks["response"].append(_news)
 
 

@@ -1,4 +1,4 @@
-"""The billing catalogue over REST: public prices, which a login may read where the API is on."""
+"""Read the billing catalogue over REST: public prices, readable for any login if the API is enabled."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ MOST_PAGES = 100
 
 
 def read_skus(clients: Clients) -> Iterator[dict[str, Any]]:
-    """Yield the SKUs of the services that sell TPUs, all pages; raise AuthError where the login may not."""
+    """Yield the SKUs of the services that sell TPUs, all pages. Raise AuthError if the login may not read them."""
     rest = Rest(clients, GOOGLE)
     for service in SERVICES:
         path, token = f"/v1/services/{service}/skus", ""

@@ -1,5 +1,5 @@
 """
-The machines that we ask for: the bodies of our requests, in Python's field names and in JSON's.
+Build the bodies of requests for machines, with Python's field names or JSON's.
 
 The VM is an Ubuntu machine, labelled, with a limited life.
 """
@@ -17,8 +17,8 @@ IMAGE_FAMILY = "ubuntu-2404-lts-amd64"
 ARM_FAMILY = "ubuntu-2404-lts-arm64"
 ARM_MACHINES = frozenset({"t2a", "c4a", "n4a", "a4x"})
 """Families of machine types with Arm processors (Google, "Machine families", 2026)."""
-_TIMED = frozenset({"queueing_policy", "run_duration"})  # their fields are durations
-_MAPS = ("labels", "metadata")  # their keys are data
+_TIMED = frozenset({"queueing_policy", "run_duration"})  # fields that are durations
+_MAPS = ("labels", "metadata")  # fields whose keys are data
 MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
 
 
@@ -29,9 +29,9 @@ def image_family(machine: str) -> str:
 
 def instance_body(order: VmOrder) -> dict[str, Any]:
     """
-    Return the instance to send (compute v1 Instance, python field names).
+    Return the instance to send (compute v1 Instance, Python field names).
 
-    Guest attributes are switched on, because they are how a machine tells us its host keys.
+    Guest attributes are enabled, because machines publish their host keys in them.
     """
     metadata = {"enable-guest-attributes": "TRUE", **order.metadata}
     image = order.image or f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(order.machine)}"
@@ -57,9 +57,9 @@ def instance_body(order: VmOrder) -> dict[str, Any]:
 
 def node_body(order: NodeOrder, parent: str) -> dict[str, Any]:
     """
-    Return the node to send to *parent*, projects/P/locations/ZONE (tpu v2 Node, python field names).
+    Return the node to send to *parent*, projects/P/locations/ZONE (tpu v2 Node, Python field names).
 
-    Guest attributes are switched on, because they are how a machine tells us its host keys.
+    Guest attributes are enabled, because machines publish their host keys in them.
     """
     return {
         "accelerator_type": order.type,
@@ -82,9 +82,10 @@ def _attached(disk: DataDisk, parent: str) -> dict[str, str]:
 
 def _vm_network(interface: NetworkInterface, zone: str) -> dict[str, str]:
     """
-    Return network and subnetwork as Compute Engine names them: a subnetwork only where one is named.
+    Return network and subnetwork in Compute Engine's form; a subnetwork only if one is named.
 
-    Without one, it takes that of the region in a network of automatic mode, and refuses any other network.
+    Without one, Compute Engine takes the region's subnetwork of an auto mode network, and refuses other
+    networks.
     """
     network = interface.network if "/" in interface.network else f"global/networks/{interface.network}"
     if not interface.subnetwork:
@@ -93,11 +94,11 @@ def _vm_network(interface: NetworkInterface, zone: str) -> dict[str, str]:
 
 
 def _tpu_network(order: NodeOrder) -> dict[str, str]:
-    """Return network and subnetwork for a TPU: what is left out counts as `default` (tpu v2 NetworkConfig)."""
+    """Return network and subnetwork for a TPU; a missing value means `default` (tpu v2 NetworkConfig)."""
     interface = order.interface
     if interface == NetworkInterface(tags=interface.tags):
         return {}
-    like_network = interface.network.rpartition("/")[2]  # how automatic mode names its subnetworks
+    like_network = interface.network.rpartition("/")[2]  # auto mode names its subnetworks so
     subnetwork = interface.subnetwork or like_network
     if "/" in interface.network:
         named = NetworkInterface(interface.network, subnetwork)
@@ -115,11 +116,10 @@ def _subnetwork_path(interface: NetworkInterface, region: str) -> str:
 
 def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, Any]:
     """
-    Return the queued resource to send for one node (tpu v2 QueuedResource, python field names).
+    Return the queued resource to send for one node (tpu v2 QueuedResource, Python field names).
 
-    A flex-start one has two fields more, which v2alpha1 alone knows.
-
-    Spot is the tier of the queued resource, not a field of its node. *wait* is cut to whole seconds.
+    Flex-start needs two more fields, which only v2alpha1 knows. Spot is the tier of the queued resource, not
+    a field of its node. *wait* is in seconds, cut to whole ones.
     """
     node = {key: value for key, value in node_body(order, parent).items() if key != "scheduling_config"}
     spec = {"parent": parent, "node_id": order.name, "node": node}
@@ -138,7 +138,7 @@ def _flex_start(order: NodeOrder) -> dict[str, Any]:
 
 
 def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a queued resource as JSON: a tier without fields is sent too, a duration is a text."""
+    """Return a queued resource as JSON; a tier without fields is sent too, a duration is a string."""
     sent = as_json({key: value for key, value in body.items() if key not in _TIMED}, presence=False)
     if "spot" in body:
         sent["spot"] = {}
@@ -149,17 +149,17 @@ def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reservation_path(order: NodeOrder, parent: str) -> str:
-    """Return the full name of a reservation, which the API needs; a plain name is in our own project."""
+    """Return the full name of a reservation, which the API needs; a plain name means our own project."""
     return order.reservation if "/" in order.reservation else f"{parent}/reservations/{order.reservation}"
 
 
 def _scheduling(order: VmOrder) -> dict[str, Any]:
     """
-    Return how the machine may be taken away and when it ends.
+    Return how the machine may be preempted and when it ends.
 
-    instanceTerminationAction is one field for two events, preemption and the end of maxRunDuration. A
-    spot VM must keep its disk when preempted, so it is STOP, at the end of the time to live as well:
-    compute time ends there, the disk stays until `down` deletes it. A standard VM is deleted at that end.
+    instanceTerminationAction is one field for two events, preemption and the end of maxRunDuration. A spot VM
+    must keep its disk when preempted, so the action is STOP, also at the end of its time to live: compute
+    costs end there, and the disk stays until `down` deletes it. A standard VM is deleted at that end.
     """
     seconds = int(min(max(order.ttl, MIN_RUN_SECONDS), MAX_RUN_SECONDS))
     limit = {"max_run_duration": {"seconds": seconds}}
@@ -181,10 +181,10 @@ def _scheduling(order: VmOrder) -> dict[str, Any]:
 
 def as_json(body: Mapping[str, Any], *, presence: bool) -> dict[str, Any]:
     """
-    Return *body* as the clients write it: camel case, int64 (our only numbers) as text.
+    Return *body* as the clients write it: camel case, and int64 (our only numbers) as strings.
 
-    Empty lists and maps are left out; where the API knows no *presence* of a field (tpu v2; compute v1
-    does), so are empty texts and False.
+    Empty lists and maps are left out; without *presence* of fields (tpu v2; compute v1 has it) empty texts
+    and False are, too.
     """
     shown = {_camel(key): _as_json(key, value, presence) for key, value in body.items()}
     return {key: value for key, value in shown.items() if not _omitted(value, presence)}

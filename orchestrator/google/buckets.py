@@ -1,4 +1,4 @@
-"""Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps."""
+"""Manage buckets over Cloud Storage: private, and writable for machines except the controller's objects."""
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ OURS = (BUCKET_ROLE, READER_ROLE, WRITER_ROLE)
 BATCH = 100
 """Requests in one batch call, as many as Cloud Storage takes."""
 FEW = 5
-"""Objects by which a bucket shows that it is not empty."""
+"""Most objects to list as proof that a bucket is not empty."""
 POLICY_TRIES = 5
 EMPTY_TRIES = 3
 
@@ -28,9 +28,9 @@ class GcsBuckets:
     """
     Observe, create and delete buckets.
 
-    Bucket names are one namespace for the whole world, and ours can be guessed. So a bucket counts as
-    ours only when the project's own list shows it; a foreign bucket of that name never gets our data.
-    *adopted* buckets were named by the user and may belong to another project.
+    Bucket names are global, and ours can be guessed. So a bucket counts as ours only if the project's own
+    list shows it; a foreign bucket of that name never gets our data. *adopted* buckets were named by the user
+    and may belong to another project.
     """
 
     def __init__(self, clients: Clients, *, adopted: bool = False) -> None:
@@ -38,14 +38,14 @@ class GcsBuckets:
         self._adopted = adopted
 
     def observe(self, name: str) -> Sight[Bucket]:
-        """Look at one bucket; errors become Unknown."""
+        """Observe one bucket; errors become Unknown."""
         return observed(lambda: self._found(name))
 
     def create(self, order: BucketOrder) -> None:
         """
-        Create the bucket and grant the writer; raise ConflictError when the name is taken.
+        Create the bucket and grant the machines' roles; raise ConflictError if the name is taken.
 
-        A bucket of ours that exists already gets what a killed create left undone.
+        A bucket of ours that exists gets what a killed create left undone.
         """
         try:
             self._insert(order)
@@ -55,9 +55,9 @@ class GcsBuckets:
 
     def delete(self, name: str) -> None:
         """
-        Delete the bucket with all objects in it; a bucket that is gone is fine.
+        Delete the bucket with all objects; do nothing if it does not exist.
 
-        Raise ConflictError when another process keeps writing while it is being emptied.
+        Raise ConflictError if another process keeps writing while it is emptied.
         """
         for _ in range(EMPTY_TRIES):
             try:
@@ -67,18 +67,18 @@ class GcsBuckets:
             except NotFoundError:
                 return
             except ConflictError:
-                # Machines that are being stopped may still write; what they wrote is deleted, too.
+                # Machines that are being stopped may still write; those objects are deleted too.
                 continue
             return
         raise still_written(name)
 
     def empty(self, name: str, prefix: str, keep: Container[str] = ()) -> None:
-        """Delete all objects under *prefix*, but for the names *keep*; a bucket that is gone is fine."""
+        """Delete all objects under *prefix* except the names in *keep*; do nothing if the bucket does not exist."""
         with suppress(NotFoundError):
             self._empty(name, prefix, keep)
 
     def inspect(self, name: str) -> Sight[ForeignBucket]:
-        """Look at one bucket of any owner, with what matters to whoever takes it over; errors become Unknown."""
+        """Observe one bucket of any owner, with what an adoption needs to know; errors become Unknown."""
 
         def look() -> ForeignBucket:
             storage, reading = self._clients.storage, self._clients.reading
@@ -93,18 +93,18 @@ class GcsBuckets:
         return observed(look)
 
     def mark(self, name: str, labels: Mapping[str, str], version: int) -> None:
-        """Add *labels* to a bucket; raise ConflictError when its settings are no longer those of *version*."""
+        """Add *labels* to a bucket; raise ConflictError if its settings are no longer those of *version*."""
         with translated(f"label bucket '{name}'"):
             bucket = self._clients.storage.get_bucket(name, **self._clients.reading)
             bucket.labels = {**bucket.labels, **labels}
             bucket.patch(if_metageneration_match=version, **self._clients.mutating)
 
     def unmark(self, order: BucketOrder, labels: Sequence[str]) -> None:
-        """Take *labels* and what `create` has granted off a bucket; one that is gone is fine."""
+        """Remove *labels* and the grants of `create` from a bucket; do nothing if it does not exist."""
         try:
             with translated(f"give back bucket '{order.name}'"):
                 bucket = self._clients.storage.get_bucket(order.name, **self._clients.reading)
-                # The rights first: without the label nobody comes back to take them.
+                # The grants first: without the label, no later command would find the bucket and remove them.
                 self._grant_once(bucket, (), grants_of(order))
                 bucket.labels = {key: one for key, one in bucket.labels.items() if key not in labels}
                 bucket.patch(**self._clients.mutating)
@@ -115,7 +115,7 @@ class GcsBuckets:
         with translated(f"look at bucket '{name}'"):
             if self._adopted:
                 return bucket_of(self._clients.storage.get_bucket(name, **self._clients.reading))
-            # Not `get_bucket`: a foreign bucket that grants us reading would look like ours.
+            # Not `get_bucket`: a foreign bucket that lets us read it would look like ours.
             listed = self._clients.storage.list_buckets(prefix=name, **self._clients.reading)
             return next((bucket_of(bucket) for bucket in listed if bucket.name == name), None)
 
@@ -133,7 +133,7 @@ class GcsBuckets:
         mark = order.labels.get(DEPLOYMENT_LABEL)
         if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
             raise not_ours(order.name)
-        # The settings of a bucket that was adopted are its owner's.
+        # An adopted bucket's settings are its owner's.
         if ADOPTED_LABEL in held.labels:
             return
         if order.soft_delete and held.soft_delete_seconds != order.soft_delete:
@@ -143,7 +143,7 @@ class GcsBuckets:
                 bucket.patch(**self._clients.mutating)
 
     def _grant(self, order: BucketOrder, tries: int = POLICY_TRIES) -> None:
-        """Give the machines their roles on this bucket; others who change the policy meanwhile lose nothing."""
+        """Grant the machines their roles on this bucket, without overwriting other changes of the policy."""
         try:
             with translated(f"grant roles on bucket '{order.name}' to {order.writer}"):
                 self._grant_once(self._bucket(order.name), grants_of(order))
@@ -153,7 +153,8 @@ class GcsBuckets:
             self._grant(order, tries - 1)
 
     def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...], unwanted: tuple[Grant, ...] = ()) -> None:
-        # The policy's etag travels back with it: who wrote meanwhile makes this a ConflictError, and we read again.
+        # The policy's etag is sent back: if the policy has changed meanwhile, this raises ConflictError, and we
+        # read again.
         policy = bucket.get_iam_policy(requested_policy_version=3, **self._clients.reading)
         held = [{**binding, "members": set(binding["members"])} for binding in policy.bindings]
         fresh = with_grants(without_grants(held, unwanted), wanted)
@@ -164,7 +165,7 @@ class GcsBuckets:
         bucket.set_iam_policy(policy, **self._clients.mutating)
 
     def _empty(self, name: str, prefix: str = "", keep: Container[str] = ()) -> None:
-        """Delete objects, in batches; each by its generation, so that archived ones go too."""
+        """Delete objects in batches, each by its generation, so that noncurrent versions are deleted too."""
         with translated(f"empty bucket '{name}'"):
             fields = "items(name,generation),nextPageToken"
             listed = self._clients.storage.list_blobs(
@@ -175,9 +176,9 @@ class GcsBuckets:
                 self._delete_batch(name, blobs)
 
     def _delete_batch(self, name: str, blobs: list[Any]) -> None:
-        """Delete some objects; those that are gone meanwhile are fine."""
+        """Delete some objects; those that no longer exist are ignored."""
         bucket = self._bucket(name)
-        # What one missing object keeps from being deleted is listed again by the next try of `delete`.
+        # A missing object can stop the others of its batch; the next try of `delete` lists them again.
         try:
             with translated(f"empty bucket '{name}'"), self._clients.storage.batch():
                 for blob in blobs:
@@ -190,7 +191,7 @@ class GcsBuckets:
 
 
 def bucket_of(bucket: Any) -> Bucket:
-    """Return our value for a storage Bucket."""
+    """Convert a storage Bucket to our value."""
     access = bucket.iam_configuration
     return Bucket(
         name=bucket.name,
@@ -205,7 +206,7 @@ def bucket_of(bucket: Any) -> Bucket:
 def foreign_bucket(
     bucket: Any, own: bool, objects: Sequence[str], bindings: Sequence[Mapping[str, Any]]
 ) -> ForeignBucket:
-    """Return our value for a storage Bucket that somebody else has made."""
+    """Convert a storage Bucket of another owner to our value."""
     everybody = {"allUsers", "allAuthenticatedUsers"}
     return ForeignBucket(
         bucket_of(bucket),
@@ -223,16 +224,16 @@ def foreign_bucket(
 
 
 def grants_of(order: BucketOrder) -> tuple[Grant, ...]:
-    """Return what the machines of a bucket are granted on it."""
+    """Return the grants of a bucket's machines."""
     return grants(order.name, order.writer, order.vm, loop=order.loop)
 
 
 def with_grants(bindings: Sequence[dict[str, Any]], wanted: Collection[Grant]) -> list[dict[str, Any]]:
     """
-    Return a policy's bindings, whose members are sets, with those that are *wanted*.
+    Return a policy's bindings, whose members are sets, with the *wanted* grants.
 
-    What an earlier version gave the same accounts without a condition is taken back. Bindings of others
-    stay, also those of an account of which nothing is wanted.
+    Unconditional grants of an earlier version to the same accounts are removed. Other bindings stay,
+    including those of accounts without a wanted grant.
     """
     members = {grant.member for grant in wanted}
     fresh = []
@@ -245,12 +246,12 @@ def with_grants(bindings: Sequence[dict[str, Any]], wanted: Collection[Grant]) -
     for grant in wanted:
         condition = {"condition": grant.condition} if grant.condition else {}
         fresh.append({"role": grant.role, "members": {grant.member}, **condition})
-    # The service groups bindings in its own way: without a difference nothing is written.
+    # Google groups bindings in its own way, so an equal policy is not written again.
     return list(bindings) if _triples(fresh) == _triples(bindings) else fresh
 
 
 def without_grants(bindings: Sequence[dict[str, Any]], unwanted: Collection[Grant]) -> list[dict[str, Any]]:
-    """Return a policy's bindings, whose members are sets, without those that `with_grants` has made."""
+    """Return a policy's bindings, whose members are sets, without the grants of `with_grants`."""
     grants = {(g.role, g.member, str((g.condition or {}).get("expression", ""))) for g in unwanted}
     remaining = []
     for binding in bindings:
@@ -279,7 +280,7 @@ def not_ours(name: str) -> ConflictError:
 
 
 def still_written(name: str) -> ConflictError:
-    """Return the error for a bucket that fills up while it is being emptied."""
+    """Return the error for a bucket that is being written to while it is emptied."""
     return ConflictError(
         f"delete bucket '{name}': another process keeps writing to it",
         aborted=True,

@@ -1,4 +1,4 @@
-"""Every error of the official clients becomes one of ours here; `error_mapping` says what an answer means."""
+"""Convert every error of the official clients to one of ours; `error_mapping` interprets the answers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,15 +14,15 @@ from orchestrator.google.refusal import HTTP_NAMES, Failure, of_compute
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """
-    Turn errors of the clients into ours; *what* opens the message, for example `create TPU node 'a'`.
+    Convert errors of the clients to ours; *what* begins the message, for example `create TPU node 'a'`.
 
-    Errors that are not the clients' (faults of our own) pass unchanged.
+    Other errors (faults of our own) pass unchanged.
     """
     try:
         yield
     except TpuctlError:
         raise
-    except Exception as error:  # whatever the clients raise: `_translate` knows which are theirs
+    except Exception as error:  # `_translate` passes foreign errors on
         ours = _translate(error, what)
         if ours is None:
             raise
@@ -53,7 +53,7 @@ def translate_compute(code: str, message: str, http_status: int, *, what: str) -
 def _translate(error: BaseException, what: str) -> TpuctlError | None:
     """Return our error, or None when *error* does not come from the clients."""
     api = imported("google.api_core.exceptions")
-    # A retry that ran out of time hides the answer that it repeated for.
+    # A retry that timed out hides the answer for which it retried.
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
         return _translate(error.cause, what)
     if isinstance(error, api.GoogleAPICallError):
@@ -64,9 +64,9 @@ def _translate(error: BaseException, what: str) -> TpuctlError | None:
 
 def _reason(error: BaseException) -> str:
     """
-    Return the system's word for a connection that failed, which is the same each time, else the error's text.
+    Return the operating system's reason for a failed connection, else the error's text.
 
-    The clients wrap it several times, in texts that name objects by their address in memory.
+    The clients wrap it several times, in texts with memory addresses, which differ at each call.
     """
     inner: list[BaseException] = [error]
     for one in inner:
@@ -78,7 +78,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain_rule(error: BaseException) -> Rule | None:
-    """Return the rule for an error that carries no answer of an API."""
+    """Return the rule for an error that contains no answer of an API."""
     api, auth = imported("google.api_core.exceptions"), imported("google.auth.exceptions")
     gcs, parsing = imported("google.cloud.storage.exceptions"), imported("google.protobuf.json_format")
     requests, urllib3 = imported("requests"), imported("urllib3.exceptions")
@@ -95,7 +95,7 @@ def _plain_rule(error: BaseException) -> Rule | None:
 
 
 def _of_call(error: Any) -> Failure:
-    """Read a `GoogleAPICallError`: the JSON of its answer first, its own fields where there is none."""
+    """Convert a `GoogleAPICallError`, from the JSON of its answer, else from its own fields."""
     response = getattr(error, "response", None)
     body = _error_body(response)
     details = tuple(_as_json(d) for d in body.get("details") or error.details)
@@ -115,16 +115,16 @@ def _of_call(error: Any) -> Failure:
 
 
 def _of_status(code: int, message: str, details: Iterable[Any] = ()) -> Failure:
-    """Read the google.rpc.Status inside a long-running operation."""
+    """Convert the google.rpc.Status inside a long-running operation."""
     return refusal.of_status(code, message, [_as_json(detail) for detail in details])
 
 
 def _error_body(response: Any) -> Mapping[str, Any]:
-    """Return the `error` object of a Google answer, or {} when the answer has no such form."""
+    """Return the `error` object of a Google answer, {} if the answer has another form."""
     try:
         payload = response.json()
     except (AttributeError, ValueError, RuntimeError):
-        # RuntimeError: the body of a streamed answer was consumed by the client already.
+        # RuntimeError: the client has already consumed the body of a streamed answer.
         return {}
     if isinstance(payload, list):
         payload = payload[0] if payload else {}
@@ -133,11 +133,11 @@ def _error_body(response: Any) -> Mapping[str, Any]:
 
 
 def _as_json(detail: Any) -> Mapping[str, Any]:
-    """Return a detail as JSON with its "@type"; a type that we cannot read keeps its name only."""
+    """Return a detail as JSON with its "@type"; of an unknown type only the type's name."""
     if isinstance(detail, Mapping):
         return detail
     json_format = imported("google.protobuf.json_format")
-    imported("google.rpc.error_details_pb2")  # It registers the types that an Any may hold.
+    imported("google.rpc.error_details_pb2")  # Imported because it registers the types that an Any may hold.
     try:
         body = json_format.MessageToDict(detail)
     except (TypeError, ValueError, AttributeError):

@@ -1,8 +1,8 @@
 """
-The official clients: made when first needed, for Google or for a local cloud, each call with a limit.
+Create the official clients when first needed, for Google or for a local cloud, with limits for each call.
 
-Importing the three libraries takes 1.2 to 1.8 s, most of it for compute, and threads do not shorten it:
-the time is spent in Python itself. So each is imported by the first adapter that needs it.
+Importing the three libraries takes 1.2 to 1.8 s, most of it for compute. Threads do not shorten it, because
+the time is spent in Python itself. So the first adapter that needs one imports it.
 """
 
 import os
@@ -21,13 +21,13 @@ from orchestrator.google.lean_imports import client_class, imported
 T = TypeVar("T")
 
 RATE_SECONDS = 30.0
-"""Seconds for which a change of an object that came too soon is repeated."""
+"""Seconds to repeat a change of an object that was refused for its rate."""
 UPLOAD_SECONDS = 300.0
-"""Seconds for which the upload of a file is tried again."""
+"""Seconds to repeat the upload of a file."""
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 # These silently redirect the storage client, so they must not be set.
 _DIVERTING = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
-# These make sense for Google only: client certificates, other universes, another payer.
+# For Google only: client certificates, other universes, another payer.
 _GOOGLE_ONLY = (
     "GOOGLE_API_USE_CLIENT_CERTIFICATE",
     "GOOGLE_API_USE_MTLS_ENDPOINT",
@@ -41,16 +41,16 @@ _environment_lock = threading.RLock()
 @dataclass(frozen=True)
 class CloudSettings:
     """
-    Say which cloud to talk to.
+    Say which cloud to use.
 
-    *project* may be empty: then it comes from the credentials. *endpoint* None is Google with
-    application default credentials; a URL such as http://127.0.0.1:8080 is a local cloud without
-    credentials. *call_timeout* bounds each wait of one HTTP request, in seconds; *read_retry* is how
-    long, in seconds, a reading call may be repeated in all (0: never). Mutating calls are never repeated
-    here. *inside* says that this computer is a machine of the same network, *relay* is where a local cloud's
-    Identity-Aware Proxy listens. *adapter* is a requests transport adapter that answers for *endpoint*
-    in-process. *lists*, a ZoneLists, is given to all clouds of one process, so that they share what their
-    zones show. *impersonate* is the e-mail of a service account to act as.
+    *project* may be empty: then it comes from the credentials. *endpoint* None means Google with application
+    default credentials; a URL such as http://127.0.0.1:8080 is a local cloud without credentials.
+    *call_timeout* limits each wait of one HTTP request, in seconds; *read_retry* is how long a reading call
+    may be repeated in total, in seconds (0: never). Mutating calls are never repeated here. *inside* says
+    that this computer is in the machines' network, *relay* is the address of a local cloud's Identity-Aware
+    Proxy. *adapter* is a requests transport adapter that answers for *endpoint* in-process. *lists*, a
+    ZoneLists, is shared by all clouds of one process. *impersonate* is the e-mail of a service account to act
+    as.
     """
 
     project: str = ""
@@ -75,7 +75,7 @@ class Clients:
 
     @property
     def project(self) -> str:
-        """Return the project; raise UsageError when neither the settings nor the credentials name one."""
+        """Return the project; raise UsageError if neither the settings nor the credentials name one."""
         project = self.settings.project or ("" if self.settings.endpoint else self._login()[1])
         if not project:
             hint = "Set project in tpuctl.yaml or GOOGLE_CLOUD_PROJECT, then run: tpuctl plan"
@@ -87,10 +87,9 @@ class Clients:
         """
         Return application default credentials, or anonymous ones for a local cloud.
 
-        Those of a user are charged to our project, else they would be to gcloud's (docs/facts.md 2.7).
-
-        Raise AuthError when there are none. Rehearsals stay anonymous: other credentials of google-auth
-        call Google in the background (docs/facts.md 6.1).
+        A user's credentials are charged to our project; otherwise calls are charged to gcloud's
+        (docs/facts.md 2.7). Raise AuthError if there are none. Rehearsals stay anonymous, because other
+        credentials of google-auth call Google in the background (docs/facts.md 6.1).
         """
         if self.settings.endpoint:
             return imported("google.auth.credentials").AnonymousCredentials()
@@ -107,26 +106,26 @@ class Clients:
 
     @property
     def mutating(self) -> Mapping[str, Any]:
-        """Return the limits of a call that changes something: one try, the loop repeats."""
+        """Return the limits of a call that changes something: one try, which the loop repeats."""
         return {"timeout": self.settings.call_timeout, "retry": None}
 
     @property
     def reading(self) -> Mapping[str, Any]:
-        """Return the limits of a call that only reads: repeated for a short while on transient errors."""
+        """Return the limits of a call that only reads: repeated on transient errors for *read_retry* seconds."""
         return self._repeated("reading", _is_transient, self.settings.read_retry)
 
     @property
     def spaced(self) -> Mapping[str, Any]:
         """
-        Return the limits of a call that changes an object: refused for its rate, it is asked again for 30 s.
+        Return the limits of a call that changes an object: repeated for RATE_SECONDS if refused for its rate.
 
-        A 429 says that nothing was changed, so to repeat it is safe, with a precondition or without.
+        A 429 means that nothing was changed, so the repetition is safe, with or without a precondition.
         """
         return self._repeated("spaced", _too_soon, RATE_SECONDS, initial=0.5, maximum=4.0, multiplier=1.5)
 
     @property
     def uploading(self) -> Mapping[str, Any]:
-        """Return the limits of a call that sends a file under a precondition, which makes each repetition safe."""
+        """Return the limits of a call that uploads a file with a precondition, which makes repetitions safe."""
         return self._repeated("uploading", _transient_or_too_soon, UPLOAD_SECONDS)
 
     def _repeated(
@@ -152,7 +151,7 @@ class Clients:
         """
         Return the `compute_v1.InstancesClient`; use its `*_unary` calls only.
 
-        The futures of the others poll Google's own endpoint whatever the settings (docs/facts.md 2.1).
+        The futures of the other calls poll Google's own endpoint whatever the settings (docs/facts.md 2.1).
         """
         return self._once("instances", lambda: self._compute("instances", "InstancesClient"))
 
@@ -192,7 +191,7 @@ class Clients:
     def _tpu(self) -> Any:
         make = imported("google.cloud.tpu_v2").TpuClient
         client = make(credentials=self.credentials, transport="rest", client_options=self._options())
-        # First: what is left out of a list need not be looked at by the others.
+        # First: nodes that are removed here need no work in the other hooks.
         leave_out_known(client.transport._session)  # noqa: SLF001
         collect_maintenance(client.transport._session)  # noqa: SLF001
         step_over_unknown_types(client.transport._session)  # noqa: SLF001
@@ -206,7 +205,7 @@ class Clients:
     def _storage(self) -> Any:
         make = imported("google.cloud.storage").Client
         client = make(self.project, credentials=self.credentials, client_options=self._options())
-        # With it the client asks for buckets in threads of its own, for telemetry (docs/facts.md 3.2).
+        # With it the client would request buckets in threads of its own, for telemetry (docs/facts.md 3.2).
         client._bucket_metadata_cache = None  # noqa: SLF001
         if self.settings.endpoint:
             # GOOGLE_API_USE_MTLS_ENDPOINT=always is read at each request and takes precedence over api_endpoint.
@@ -217,7 +216,7 @@ class Clients:
         """
         Keep a local cloud's requests away from proxies and ~/.netrc, and mount the in-process adapter.
 
-        The sessions are private names of the clients: there is no public way to either setting.
+        The sessions are private attributes of the clients; no public way exists to either setting.
         """
         notify_of_answers(session)
         if self.settings.endpoint:
@@ -228,7 +227,7 @@ class Clients:
 
 
 def _opened(make: Callable[[], T]) -> T:
-    """Make a client; credentials of another universe than the client's are refused with a ValueError."""
+    """Create a client; raise AuthError for credentials of another universe (the client raises ValueError)."""
     what = "log in to Google Cloud"
     try:
         with translated(what):
@@ -244,7 +243,7 @@ def _default_login() -> tuple[Any, str]:
 
 
 def machine_account() -> str | None:
-    """Ask the metadata server of a machine at Google, as google-auth does; None elsewhere."""
+    """Return the service account from the metadata server, as google-auth does; None if not on a Google machine."""
     try:
         credentials, _ = imported("google.auth").default()
     except imported("google.auth.exceptions").GoogleAuthError:
@@ -255,7 +254,7 @@ def machine_account() -> str | None:
 @contextmanager
 def _environment(local: bool) -> Iterator[None]:
     """
-    Hide the variables that would send a client elsewhere, while it is being made.
+    Hide the variables that would redirect a client, while it is created.
 
     Clients read them in their constructors, with one exception that `Clients` handles itself.
     """
@@ -269,7 +268,7 @@ def _environment(local: bool) -> Iterator[None]:
 
 
 def _too_soon(error: BaseException) -> bool:
-    # Uploads are refused with an exception of the storage client, which becomes the usual one later.
+    # Within its retries, the storage client raises an exception of its own for a refused upload.
     refused = imported("google.cloud.storage.exceptions").InvalidResponse
     uploading = isinstance(error, refused) and error.response.status_code == 429
     return uploading or isinstance(error, imported("google.api_core.exceptions").TooManyRequests)

@@ -1,8 +1,8 @@
 """
-Every refusal of Google's APIs becomes one of our errors here, with its retry class and a next step.
+Map every refusal of Google's APIs to one of our errors, with its retry class and a hint.
 
-Status, reason and details decide. Texts decide only where Google gives two meanings one status
-(docs/facts.md 1.6 and the error table); each such text is listed in `_BY_TEXT`.
+Status, reason and details decide. Texts decide only if Google uses one status for two meanings (docs/facts.md
+1.6 and the error table); each such text is listed in `_BY_TEXT`.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ _BY_REASON: dict[str, Rule] = {
     "conditionNotMet": _PRECONDITION,
     "CUSTOM_ORG_POLICY_VIOLATION": _POLICY,
 }
-# (name of the status, part of the text in lower case, rule)
+# (status, part of the text in lower case, rule)
 _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
     ("RESOURCE_EXHAUSTED", "no more capacity", _CAPACITY),
     ("RESOURCE_EXHAUSTED", "quota", _QUOTA),
@@ -128,18 +128,18 @@ _BY_NAME: dict[str, Rule] = {
 
 
 def judge(found: Failure, what: str) -> TpuctlError:
-    """Return our error for a refusal; *what* opens its message, for example `create TPU node 'a'`."""
+    """Return our error for a refusal; *what* begins its message, for example `create TPU node 'a'`."""
     return _choose(found)(found, one_line(what, found.message))
 
 
 def one_line(what: str, message: str) -> str:
-    """Return the message of an error: what was tried and why it failed, on one line of limited length."""
+    """Return an error message of one line and limited length: what was tried and why it failed."""
     line = " ".join(f"{what}: {message}".split())
     return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
 
 
 def too_many(where: str, most: int) -> TpuctlError:
-    """Return the error for a list longer than anything of ours: machines may write any number of objects."""
+    """Return the error for a list that is longer than any of ours; machines may write any number of objects."""
     return UnknownCloudError(
         f"list {where}: more than {most} objects",
         hint="delete the objects there that are not tpuctl's",
@@ -149,12 +149,12 @@ def too_many(where: str, most: int) -> TpuctlError:
 
 def _choose(found: Failure) -> Rule:
     if found.name == "NOT_FOUND" and not found.structured:
-        # A proxy or a wrong address also answers 404; only Google's own form proves absence.
+        # A proxy or a wrong address answers 404 too; only Google's own form proves absence.
         return UNKNOWN
-    # Before the reasons: a constraint is refused under four names of a status, each of which means more.
+    # Before the reasons: violated constraints come under four different statuses, which have other meanings too.
     if found.constraint and found.name in _POLICY_NAMES:
         return _POLICY
-    # The machine-readable reason goes before texts, which Google changes without notice.
+    # The machine-readable reason precedes texts, which Google changes without notice.
     for reason in found.reasons:
         if reason in _BY_REASON and _BY_REASON[reason] is _CLOSED_API and found.charged_elsewhere:
             return _OTHER_PAYER
@@ -167,6 +167,6 @@ def _choose(found: Failure) -> Rule:
         if found.name == name and part in lowered and not (rule is _NO_NETWORK and found.of_network):
             return rule
     if found.name == "RESOURCE_EXHAUSTED":
-        # On an operation it is the zone's stock; on a call without quota details, the rate of requests.
+        # On an operation it means the zone's stock; on a call without quota details, the rate of requests.
         return _CAPACITY if found.in_operation else _RATE
     return _BY_NAME.get(found.name, UNKNOWN)

@@ -1,4 +1,4 @@
-"""Listen to the exchanges of all clients of this process, and record their shapes."""
+"""Record the shapes of the requests and answers of all clients in this process."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 @contextmanager
 def listening(listener: Callable[[Any], None]) -> Iterator[None]:
-    """Pass *listener* each answer, a requests.Response, that any client gets while the block runs."""
+    """Pass each answer (requests.Response) that any client gets during the block to *listener*."""
     _LISTENERS.append(listener)
     try:
         yield
@@ -23,21 +23,21 @@ def listening(listener: Callable[[Any], None]) -> Iterator[None]:
 
 
 def notify_of_answers(session: Any) -> None:
-    """Pass each answer to *session* to the listeners, as received."""
+    """Make *session* pass each answer to the listeners, as received."""
     session.hooks["response"].insert(0, _notify_listeners)
 
 
 def _notify_listeners(response: Any, **_options: Any) -> None:
-    # A copy: a listener may leave in another thread meanwhile.
+    # A copy, because another thread may remove a listener meanwhile.
     for listener in tuple(_LISTENERS):
         listener(response)
 
 
 class Recorder:
     """
-    Gather shapes into a recording; safe from any thread. *now* is a clock in seconds.
+    Collect shapes into a recording; safe for use from any thread. *now* is a clock in seconds.
 
-    What is sent to or read from objects of a bucket is not looked into.
+    The content of objects in buckets is not examined.
     """
 
     def __init__(self, recording: Recording, redactor: RecordingRedactor, now: Callable[[], float]) -> None:
@@ -46,11 +46,11 @@ class Recorder:
         self._step, self._began = "", now()
 
     def begin(self, step: str) -> None:
-        """Name the step that what comes belongs to."""
+        """Name the step to which the following exchanges belong."""
         self._step, self._began = step, self._now()
 
     def __call__(self, response: Any) -> None:
-        """Keep the shape of one exchange."""
+        """Record the shape of one exchange."""
         request = response.request
         url = urlsplit(request.url)
         query = dict(parse_qsl(url.query, keep_blank_values=True))

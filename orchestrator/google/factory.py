@@ -1,4 +1,4 @@
-"""Put the adapters of one cloud together for one deployment."""
+"""Assemble the adapters of one cloud for one deployment."""
 
 from dataclasses import replace
 
@@ -26,9 +26,9 @@ def open_cloud(
     clients: Clients | None = None,
 ) -> Cloud:
     """
-    Return the cloud for *spec*; the project of *settings* wins over the file's.
+    Return the cloud for *spec*; the project of *settings* takes precedence over the file's.
 
-    One call is made, for the default service account, and none when the file names the account or
+    One call is made, for the default service account. None is made if the file names the account, or if
     *ask_account* is False (for commands that create nothing; it saves the import of the compute client).
     *clients* are used instead of new ones.
     """
@@ -57,20 +57,20 @@ def read_account(clients: Clients, service_account: str | None = None) -> CloudA
     """
     Return project and machine account; raise AuthError with the missing role.
 
-    With *service_account* there is no lookup.
+    With *service_account* no call is made.
     """
     email = service_account or _default_service_account(clients)
     return CloudAccount(clients.project, email)
 
 
 def _default_service_account(clients: Clients) -> str:
-    # Not by the client of Compute Engine: its import takes as long as a whole `gcloud compute instances list`,
-    # and a deployment without a VM needs nothing else of it.
+    # Over REST: importing the compute client takes as long as a whole `gcloud compute instances list`, and a
+    # deployment without a VM needs nothing else of it.
     rest = Rest(clients, COMPUTE)
     try:
         answer = rest.get(f"/compute/v1/projects/{clients.project}", f"read project '{clients.project}'")
         return str(answer.get("defaultServiceAccount", ""))
     except MissingPermissionError as error:
-        # Not a fault of the deployment: whoever may not read the project can name the account instead.
+        # Not fatal for the deployment: the file can name the account instead.
         hint = f"Set service_account in tpuctl.yaml; then no lookup is needed. Or: {error.hint}"
         raise MissingPermissionError(error.message, hint=hint, changed=error.changed) from error

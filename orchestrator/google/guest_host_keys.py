@@ -1,4 +1,4 @@
-"""Public host keys as the guest agent publishes them: guest attributes `hostkeys/TYPE` = base64 key."""
+"""Read public host keys from guest attributes: `hostkeys/TYPE` = base64 key, as the guest agent publishes them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ def public_keys(items: Iterable[Any], what: str) -> tuple[str, ...]:
     """
     Return lines such as `ssh-ed25519 AAAA...`, sorted by type.
 
-    Raise NotFoundError, opened by *what*, when there are none yet.
+    Raise NotFoundError if there are none yet; *what* begins its message.
     """
     keys = tuple(sorted(f"{i.key} {i.value}" for i in items if i.namespace == "hostkeys" and i.value))
     if not keys:

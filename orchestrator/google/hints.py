@@ -1,4 +1,4 @@
-"""What the user does next, for each kind of refusal."""
+"""Tell the user what to do next, for each kind of refusal."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _BY_CONSTRAINT = {
     "gcp.resourceLocations": "tpu.zones to zones of an allowed region",
     "storage.softDeletePolicySeconds": "bucket.soft_delete: 7d",
 }
-"""What avoids a violation of Google's predefined constraints (docs/facts.md 2.7)."""
+"""Settings that avoid a violation of Google's predefined constraints (docs/facts.md 2.7)."""
 _ROLE_BY_PERMISSION = {
     "tpu": "roles/tpu.admin",
     "compute": "roles/compute.instanceAdmin.v1",
@@ -48,7 +48,7 @@ MORE_ZONES = "tpuctl tries the next zone, then waits. More zones in tpu.zones ra
 NO_RESERVATION_MEANT = (
     f"No reservation was requested: Google also answers this when a zone has no spot. {MORE_ZONES}"
 )
-"""A text about a reservation means a stockout: tpuctl requested none (docs/facts.md 1.6)."""
+"""Explanation for a text about a reservation that is in fact a stockout (docs/facts.md 1.6)."""
 FLEX_START = (
     "tpuctl tries the next zone in tpu.zones. To see the zones that are known to offer it, run: tpuctl plan"
 )
@@ -59,13 +59,13 @@ REPORT = "tpuctl does not understand this answer. Run: tpuctl status   and repor
 
 
 def enable_api(found: Failure) -> str:
-    """Name the command that switches the API on."""
+    """Return the command that enables the API."""
     command = f"gcloud services enable {found.service or 'SERVICE'} --project {found.project or 'PROJECT'}"
     return f"Run: {command}   (then wait a few minutes)"
 
 
 def grant_role(found: Failure) -> str:
-    """Name the command that grants the missing role."""
+    """Return the command that grants the missing role."""
     permission = _permission(found)
     role = _ROLE_BY_PERMISSION.get(permission.partition(".")[0]) or _ROLES.get(found.service, "ROLE")
     missing = f"Missing permission: {permission}. " if permission else ""
@@ -73,7 +73,7 @@ def grant_role(found: Failure) -> str:
 
 
 def name_machine(found: Failure) -> str:
-    """Name the setting of the VM's machine type, and the list of those that its zone has."""
+    """Name the setting of the VM's machine type, and the command that lists those of its zone."""
     zone = found.zone or "ZONE"
     there = instead("e2-", found.zone) if found.zone else ""
     which = f"{there} or another of" if there else "one of"
@@ -82,7 +82,7 @@ def name_machine(found: Failure) -> str:
 
 
 def obey_policy(found: Failure) -> str:
-    """Name the setting that avoids what a constraint forbids, else who can lift it."""
+    """Name the setting that avoids the violation of a constraint, else who can lift the constraint."""
     avoid = _BY_CONSTRAINT.get(found.constraint)
     if avoid:
         return f"Set {avoid} in tpuctl.yaml, then run: tpuctl plan"
@@ -91,13 +91,13 @@ def obey_policy(found: Failure) -> str:
 
 
 def set_quota_project(found: Failure) -> str:
-    """Name the command that charges calls to the project itself."""
+    """Return the command that charges calls to the project itself."""
     project = found.project or "PROJECT"
     return f"Run: gcloud auth application-default set-quota-project {project}"
 
 
 def use_project(found: Failure) -> str:
-    """Name the role with which calls may be charged to the project."""
+    """Name the role that allows calls to be charged to the project."""
     return _ask_for_role(found, "roles/serviceusage.serviceUsageConsumer")
 
 
@@ -108,14 +108,14 @@ def _ask_for_role(found: Failure, role: str) -> str:
 
 
 def more_quota(found: Failure) -> str:
-    """Point to the quota page."""
+    """Return the address of the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
     return f"Waiting does not help. Delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
 
 
 def _permission(found: Failure) -> str:
-    """Return the missing permission, for the hint only: from the details, else from the text."""
+    """Return the missing permission from the details, else from the text; used for hints only."""
     named = found.metadata.get("permission", "")
     match = re.search(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'", found.message)
     return named or (match[1] if match else "")
@@ -126,11 +126,11 @@ _LIMIT = re.compile(r"\blimit:?\s+(\d{1,9})\b", re.IGNORECASE)
 
 @contextmanager
 def comparing_with_quota(accelerator_type: str, zone: str) -> Iterator[None]:
-    """Let a quota refusal name the request, the limit, and a type that would fit."""
+    """Extend the hint of a quota refusal by the request, the limit, and a type that fits."""
     try:
         yield
     except QuotaError as error:
-        # Only the text has the limit. It improves the hint, and decides nothing.
+        # Only the text has the limit. It improves the hint and decides nothing.
         found = _LIMIT.search(error.message)
         hint = _comparison(accelerator_type, zone, int(found[1])) if found else ""
         error.hint = f"{hint} {error.hint}" if hint else error.hint

@@ -1,7 +1,7 @@
 """
-The one place where Google's libraries are loaded: when first used, and without what we do not use of them.
+Load Google's libraries, at first use, without the parts that we do not need.
 
-`import google.cloud.compute_v1` runs an `__init__` that imports every service. That was 2.1 s of computing in
+`import google.cloud.compute_v1` runs an `__init__` that imports every service. That took 2.1 s of CPU time in
 each command, on a busy core; with the three services that are used it is 1.1 s (google-cloud-compute 1.57).
 """
 
@@ -15,10 +15,10 @@ UNUSED = "aiohttp"
 
 def imported(name: str) -> Any:
     """
-    Import a module of Google's without aiohttp, which it takes for asynchronous calls where it is installed.
+    Import a module of Google's without aiohttp, which it imports for asynchronous calls if installed.
 
-    That is a third of the time of `import google.cloud.tpu_v2` (google-auth 2.62). Whoever imports aiohttp
-    before or after has it. A release that cannot do without it gets it.
+    aiohttp takes a third of the time of `import google.cloud.tpu_v2` (google-auth 2.62). Other code can still
+    import it before or after. A release that fails without it gets it.
     """
     if UNUSED in sys.modules:
         return import_module(name)
@@ -38,9 +38,9 @@ PACKAGE = "google.cloud.compute_v1"
 
 def client_class(service: str, name: str) -> Any:
     """
-    Return a client's class, such as `client_class("instances", "InstancesClient")`.
+    Return a client's class, for example `client_class("instances", "InstancesClient")`.
 
-    It is the class of `google.cloud.compute_v1`, which others may import before or after.
+    It is the class of `google.cloud.compute_v1`, also if other code imports that before or after.
     """
     if PACKAGE not in sys.modules:
         _put_off()
@@ -48,7 +48,7 @@ def client_class(service: str, name: str) -> Any:
 
 
 def _put_off() -> None:
-    """Register the package before its `__init__` has run; that runs when one of its names is used."""
+    """Register the package without running its `__init__`, which runs when one of its names is first used."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"No module named {PACKAGE!r}", name=PACKAGE)
@@ -56,7 +56,7 @@ def _put_off() -> None:
 
     def whole(name: str) -> Any:
         if find_spec(f"{PACKAGE}.{name}"):
-            # A part such as `types`: the import that asks for it finds it by itself.
+            # A submodule such as `types` is found by the import itself.
             raise AttributeError(name)
         vars(package).pop("__getattr__", None)
         loader.exec_module(package)

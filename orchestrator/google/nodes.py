@@ -1,4 +1,4 @@
-"""TPU nodes over the TPU API v2."""
+"""Manage TPU nodes over the TPU API v2."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,7 +72,7 @@ class TpuNodes:
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
         """
-        List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
+        List the nodes with the label in *zones*, all pages; a partial answer is Unknown.
 
         The API has no filter for nodes, so the labels are compared here.
         """
@@ -91,9 +91,9 @@ class TpuNodes:
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
         """
-        List the nodes that carry the label in all zones, by one call; places without an answer are named.
+        List the nodes with the label in all zones by one call; places without an answer are named.
 
-        A list with such a gap is not shared: the next caller may get more.
+        A list with such a gap is not shared, because the next caller may get more.
         """
 
         def look() -> Everywhere[Node]:
@@ -102,7 +102,7 @@ class TpuNodes:
             def ask(before: KnownNodes) -> list[ListedNode]:
                 nodes = self._listed(ALL_ZONES, before, gaps)
                 if gaps:
-                    # By an error, because ZoneLists stores whatever is returned.
+                    # By an error, because ZoneLists stores every returned value.
                     raise _GapsError(nodes)
                 return nodes
 
@@ -115,7 +115,7 @@ class TpuNodes:
         return self._wide.ask(look)
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
-        """Look at one node of any owner; errors become Unknown."""
+        """Observe one node of any owner; errors become Unknown."""
 
         def look() -> Node:
             request = {"name": self._path(name, zone)}
@@ -127,22 +127,22 @@ class TpuNodes:
 
     def create(self, order: NodeOrder) -> Operation:
         """
-        Ask for the node. The name is the only key against doubles: v2 has no request id.
+        Request the node. Its name is the only protection against a duplicate: v2 has no request id.
 
-        Raise ConflictError when the name is taken, QuotaError when the project may not have more. A
-        stockout shows later, on the operation.
+        Raise ConflictError if the name is taken, QuotaError if the project's quota is used up. A stockout
+        appears later, on the operation.
         """
         incarnation = incarnation_of(order.name, dict(order.labels))
         parent = self._parent(order.zone)
         request = {"parent": parent, "node_id": order.name, "node": node_body(order, parent)}
         what = f"create TPU node '{order.name}' in {order.zone}"
         with self._changing(), comparing_with_quota(order.type, order.zone), translated(what):
-            # The future is not waited for: the loop polls the operation, also after a restart of ours.
+            # The future is not waited for: the loop polls the operation, also after a restart of tpuctl.
             future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
             return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """Ask for deletion; None when it is gone already."""
+        """Request the deletion; None if the node does not exist."""
         try:
             with self._changing(), translated(f"delete TPU node '{name}' in {zone}"):
                 future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
@@ -151,7 +151,7 @@ class TpuNodes:
             return None
 
     def inspect(self, name: str, zone: str) -> Sight[ForeignNode]:
-        """Look at one node of any owner, with what cannot be changed on it; errors become Unknown."""
+        """Observe one node of any owner, with its unchangeable settings; errors become Unknown."""
 
         def look() -> ForeignNode:
             node = self._get(name, zone)
@@ -170,9 +170,9 @@ class TpuNodes:
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], ssh_key: str) -> Operation:
         """
-        Ask for *labels* and an SSH key on a node, beside those that it has.
+        Request additional *labels* and an SSH key on a node.
 
-        The API replaces each map as a whole and knows no precondition, so the maps are read just before.
+        The API replaces each map as a whole and has no precondition, so the maps are read just before.
         """
         node = self._get(name, zone)
         keys = [line for line in node.metadata.get(_SSH_KEYS, "").splitlines() if line != ssh_key]
@@ -182,7 +182,7 @@ class TpuNodes:
         return self._update(name, zone, {**node.labels, **labels}, metadata)
 
     def unmark(self, name: str, zone: str, labels: Sequence[str], ssh_key: str) -> Operation | None:
-        """Ask for a node without these *labels* and this SSH key; None when it is gone already."""
+        """Request the removal of *labels* and this SSH key from a node; None if it does not exist."""
         try:
             node = self._get(name, zone)
         except NotFoundError:
@@ -210,7 +210,7 @@ class TpuNodes:
             return operations.of_tpu(future, Verb.UPDATE, name, zone, incarnation_of(name, dict(labels)))
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Look at an operation once."""
+        """Poll an operation once."""
         return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ class TpuNodes:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Believe no list from before a change of ours, also when its answer is lost: it may have been made."""
+        """Invalidate shared lists from before our change, even if its answer is lost: it may have happened."""
         try:
             yield
         finally:
@@ -255,7 +255,7 @@ class TpuNodes:
 
 
 class _GapsError(Exception):
-    """Carry the *nodes* of a list that leaves places out."""
+    """Carry the *nodes* of a list that omits places."""
 
     def __init__(self, nodes: list[ListedNode]) -> None:
         super().__init__(nodes)
@@ -264,9 +264,9 @@ class _GapsError(Exception):
 
 def node_of(listed: ListedNode) -> Node:
     """
-    Return our value for a tpu v2 Node, given as the protocol buffer itself.
+    Convert a tpu v2 Node, given as the raw protocol buffer, to our value.
 
-    The client's own class around it takes as long for each field as all of this.
+    The client's wrapper class takes as long for each field as this whole function.
     """
     node = listed.node
     _, _, _, zone, _, name = node.name.split("/")

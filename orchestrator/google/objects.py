@@ -1,4 +1,4 @@
-"""Objects of the deployment's bucket over Cloud Storage."""
+"""Read and write objects of the deployment's bucket over Cloud Storage."""
 
 import base64
 import hashlib
@@ -19,17 +19,17 @@ from orchestrator.google.lean_imports import imported
 
 READ_TRIES = 5
 RANGE = 8 << 20
-"""Bytes that one stream of a large download asks for at a time."""
+"""Bytes of one range request of a large download."""
 _FIELDS = "items(name,size,generation,updated),nextPageToken"
 _SUMS = "items(name,size,crc32c),nextPageToken"
 
 
 class FullError(Exception):
-    """Raise when an object is longer than the limit of its read."""
+    """Signal that an object is longer than the limit of its read."""
 
 
 class Taken:
-    """Be the file into which a download is written, up to *limit* bytes."""
+    """Collect a download in memory, up to *limit* bytes; a file object for the client."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -44,7 +44,7 @@ class Taken:
 
 
 class Digest:
-    """Be the file into which a download is written to learn its sha256; *copy* gets the bytes too."""
+    """Compute the sha256 of a download, and pass the bytes to *copy*; a file object for the client."""
 
     def __init__(self, copy: BinaryIO | None = None) -> None:
         self._sum = hashlib.sha256()
@@ -58,7 +58,7 @@ class Digest:
         return len(data)
 
     def hex(self) -> str:
-        """Return the sha256 of all bytes so far, in hexadecimal."""
+        """Return the sha256 of all bytes so far, in hex."""
         return self._sum.hexdigest()
 
 
@@ -77,9 +77,9 @@ class GcsStore:
 
     def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
-        Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.
+        Return an object with its data from *offset* on, at most *limit* bytes; None if it does not exist.
 
-        A whole object is one request, and *updated* is to the second then; a list is more exact.
+        A whole object is one request, and *updated* has full seconds then; a list is more exact.
         """
         if not offset and self._headed:
             try:
@@ -90,7 +90,7 @@ class GcsStore:
             except FullError:
                 whole = None
             except UnknownCloudError as error:
-                # The 404 of a download may be plain text; that of the metadata says whose it is.
+                # The 404 of a download may be plain text; only that of the metadata proves that it is Google's.
                 if not isinstance(error.__cause__, imported("google.api_core.exceptions").NotFound):
                     raise
                 whole = None
@@ -100,15 +100,15 @@ class GcsStore:
 
     def _whole(self, name: str, limit: int) -> StoredObject | None:
         """
-        Download an object; None when the answer does not say which generation of when it is.
+        Download an object; None if the answer lacks its generation or its time.
 
-        Raise FullError when it is longer.
+        Raise FullError if it is longer than *limit*.
         """
         blob, answers, taken = self._blob(name), list[Any](), Taken(limit)
-        # The client keeps the generation, but not the time: this is where it is shown the whole answer.
+        # The client drops the time of the object; the hook sees the whole answer.
         blob._extract_headers_from_download = answers.append  # noqa: SLF001
         with translated(f"read {self._url(name)}"):
-            # Raw: an object that is packed would come out a thousand times as large.
+            # Raw: a compressed object could expand to a thousand times its size.
             blob.download_to_file(taken, raw_download=True, **self._clients.reading)
         return _headed(name, bytes(taken.data), answers[-1].headers if answers else {})
 
@@ -116,7 +116,7 @@ class GcsStore:
         """
         Read an object in two requests.
 
-        Data and generation belong together: an object that is replaced between the two is read again.
+        Data and generation must belong together, so an object that is replaced between the two is read again.
         """
         for _ in range(READ_TRIES):
             blob = self._look(name)
@@ -130,9 +130,9 @@ class GcsStore:
 
     def sha256(self, name: str) -> str | None:
         """
-        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
+        Read an object of any size and return the sha256 of its bytes in hex, None if it does not exist.
 
-        The bytes are not kept. The client checks them against the bucket's own checksum too.
+        The bytes are not stored. The client also compares them with the bucket's own checksum.
         """
         return self._stream(name, Digest())
 
@@ -140,9 +140,10 @@ class GcsStore:
         self, name: str, path: Path, sized: Callable[[int], object] | None = None, streams: int = 1
     ) -> str | None:
         """
-        Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+        Download an object of any size; return the sha256 of its bytes in hex, None if it does not exist.
 
-        *sized* gets the size before any byte is read, and may raise to stop. A large one comes in *streams*.
+        *sized* is called with the size before the first byte and may raise to stop. A large object is
+        downloaded in *streams* parallel parts.
         """
         with path.open("wb") as file:
             return self._stream(name, Digest(file), sized, streams)
@@ -159,10 +160,10 @@ class GcsStore:
             return None
         size = int(blob.size or 0)
         if sized is not None:
-            # It is this generation that comes, so this is its size.
+            # The size belongs to the generation that is downloaded below.
             sized(size)
         if size:
-            # By generation: an object that is replaced while it is read gives a 404, never a mixture.
+            # By generation: an object that is replaced meanwhile gives a 404, never a mixture.
             pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
             with translated(f"read {self._url(name)}"):
                 try:
@@ -175,7 +176,7 @@ class GcsStore:
         return digest.hex()
 
     def _ranges(self, blob: Any, digest: Digest, streams: int) -> None:
-        """Read an object in ranges, *streams* at a time, and compare its checksum, which the client does not."""
+        """Download an object in ranges, *streams* at a time, and verify its checksum, which the client does not."""
         size, whole = int(blob.size), imported("google_crc32c").Checksum()
 
         def bring(start: int) -> bytes:
@@ -191,7 +192,7 @@ class GcsStore:
             under_way: deque[Future[bytes]] = deque()
             waiting = deque(range(0, size, RANGE))
             while waiting or under_way:
-                # One more than travel: while it is written the others go on.
+                # One range more than streams, so that downloads continue while one is written.
                 while waiting and len(under_way) <= streams:
                     under_way.append(pool.submit(bring, waiting.popleft()))
                 data = under_way.popleft().result()
@@ -202,10 +203,10 @@ class GcsStore:
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
         """
-        Write an object, return its generation; 0 means "must not exist".
+        Write an object and return its generation; *if_generation* 0 means "must not exist".
 
-        Raise PreconditionError when *if_generation* is not the current one. After a TransientError the
-        write may have happened: read the object to know.
+        Raise PreconditionError if *if_generation* is not the current one. After a TransientError the write
+        may have happened: read the object to know.
         """
         with translated(f"write {self._url(name)}"):
             blob = self._blob(name)
@@ -220,10 +221,10 @@ class GcsStore:
 
     def upload(self, name: str, path: Path) -> int:
         """
-        Write a file unless an object of that name exists; return the object's generation.
+        Upload a file unless an object of that name exists; return the object's generation.
 
-        Raise PreconditionError when the object that exists has other content. A large file goes up in
-        parts, and a part that fails is sent again: the precondition makes that safe.
+        Raise PreconditionError if the existing object has other content. A large file is uploaded in parts,
+        and a failed part is repeated, which the precondition makes safe.
         """
         try:
             with translated(f"upload {path.name} to {self._url(name)}"):
@@ -235,14 +236,14 @@ class GcsStore:
                     **self._clients.uploading,
                 )
         except PreconditionError:
-            # Our own upload, whose answer was lost, may have made the object: the content decides.
+            # The object may be from our own upload, whose answer was lost: its content decides.
             blob = self._look(name)
             if blob is None or blob.crc32c != _crc32c(path):
                 raise
         return int(blob.generation)
 
     def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
-        """List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*."""
+        """List all objects under *prefix*, without data. Raise UnknownCloudError if there are more than *most*."""
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading
             blobs = storage.list_blobs(
@@ -262,10 +263,10 @@ class GcsStore:
 
     def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
         """
-        Delete an object; one that is gone is fine.
+        Delete an object; do nothing if it does not exist.
 
-        Raise PreconditionError when *if_generation* is not the current one. Not *patient*, a refusal for the
-        object's rate is raised and not waited for.
+        Raise PreconditionError if *if_generation* is not the current one. Without *patient*, a refusal
+        because of the object's rate limit is raised at once.
         """
         limits = self._clients.spaced if patient else self._clients.mutating
         try:
@@ -300,7 +301,7 @@ class GcsStore:
                     start=offset or None, end=last, raw_download=True, **self._clients.reading
                 )
             except imported("google.api_core.exceptions").NotFound as gone:
-                # A media answer carries no JSON; that this generation is gone is all that matters here.
+                # A media answer has no JSON; the generation no longer exists, and nothing else matters here.
                 raise NotFoundError(f"read {self._url(self._own(blob))}: replaced meanwhile") from gone
         return data
 
@@ -324,7 +325,7 @@ def _damaged(url: str) -> TransientError:
 
 
 def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject | None:
-    """Return what a download's headers say about the object, None when they do not."""
+    """Return what a download's headers say about the object, None if they lack its generation or time."""
     generation, changed = headers.get("X-Goog-Generation"), headers.get("Last-Modified")
     if not generation or not changed:
         return None
@@ -332,7 +333,7 @@ def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject 
 
 
 def _crc32c(path: Path) -> str:
-    """Return the checksum in the form that Cloud Storage shows: base64 of the big-endian value."""
+    """Return the checksum as Cloud Storage shows it: base64 of the big-endian value."""
     checksum = imported("google_crc32c").Checksum()
     with path.open("rb") as file:
         for _ in checksum.consume(file, 1 << 20):

@@ -1,4 +1,4 @@
-"""Observing: answers become Present or Absent, every error becomes Unknown; lists over several zones."""
+"""Turn answers into Present or Absent and every error into Unknown, for one resource and for lists over zones."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -12,11 +12,11 @@ T = TypeVar("T")
 P = TypeVar("P", bound=Placed)
 
 PARALLEL = 8
-"""Zones that are asked at a time."""
+"""Zones that are listed in parallel."""
 
 
 def observed(look: Callable[[], T | None]) -> Sight[T]:
-    """Call *look*; None and NotFoundError are Absent, any other error of ours is Unknown."""
+    """Call *look*; None and NotFoundError become Absent, any other error of ours Unknown."""
     try:
         value = look()
     except NotFoundError:
@@ -27,7 +27,7 @@ def observed(look: Callable[[], T | None]) -> Sight[T]:
 
 
 def listed(look: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
-    """Call *look*; a list never proves absence by an error, not even by 404."""
+    """Call *look*, a list; any error becomes Unknown, because not even a 404 of a list proves absence."""
     try:
         return Present(tuple(look()))
     except TpuctlError as error:
@@ -35,7 +35,7 @@ def listed(look: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
 
 
 def surveyed(look: Callable[[], Everywhere[P]]) -> Survey[P]:
-    """Call *look*, a list over all zones; any error is Unknown, also 404."""
+    """Call *look*, a list over all zones; any error becomes Unknown, also a 404."""
     try:
         return Present(look())
     except TpuctlError as error:
@@ -43,7 +43,7 @@ def surveyed(look: Callable[[], Everywhere[P]]) -> Survey[P]:
 
 
 def joined(sights: Sequence[Present[tuple[T, ...]] | Unknown]) -> Sight[tuple[T, ...]]:
-    """Return the lists of all zones as one; one zone that does not answer makes the whole Unknown."""
+    """Return the lists of all zones as one; Unknown if one zone does not answer."""
     unknown = [sight for sight in sights if isinstance(sight, Unknown)]
     if unknown:
         return Unknown("; ".join(sight.why for sight in unknown), _worst(unknown), unknown[0].hint)
@@ -51,13 +51,13 @@ def joined(sights: Sequence[Present[tuple[T, ...]] | Unknown]) -> Sight[tuple[T,
 
 
 def _worst(unknown: Sequence[Unknown]) -> Retry:
-    """Return PERMANENT when waiting does not help for some zone, else what the first zone said."""
+    """Return PERMANENT if waiting does not help for some zone, else the first zone's class."""
     classes = [sight.retry for sight in unknown]
     return Retry.PERMANENT if Retry.PERMANENT in classes else classes[0]
 
 
 def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Sight[tuple[T, ...]]:
-    """Call *look* for all zones in parallel; one zone that does not answer makes the whole Unknown."""
+    """Call *look* for all zones in parallel; Unknown if one zone does not answer."""
     names = tuple(dict.fromkeys(zones))
     if not names:
         return Present(())
@@ -66,13 +66,13 @@ def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Si
 
 
 class OverAllZones:
-    """List over all zones by one call; an API that refuses such a list permanently is not asked again."""
+    """List over all zones by one call; after a permanent refusal of such lists the API is not asked again."""
 
     def __init__(self) -> None:
         self._refused: Unknown | None = None
 
     def ask(self, look: Callable[[], Everywhere[P]]) -> Survey[P]:
-        """Call *look*; any error is Unknown."""
+        """Call *look*; any error becomes Unknown."""
         if self._refused is not None:
             return self._refused
         found = surveyed(look)
@@ -82,7 +82,7 @@ class OverAllZones:
 
 
 def pages_with_gaps(pager: Any, gaps: list[str]) -> Iterator[Any]:
-    """Yield the pages of a list over all zones, and add the places that it leaves out to *gaps*."""
+    """Yield the pages of a list over all zones, and add the places that it omits to *gaps*."""
     for page in pager.pages:
         gaps += [str(place).rpartition("/")[2] for place in page.unreachable]
         yield page
@@ -90,9 +90,9 @@ def pages_with_gaps(pager: Any, gaps: list[str]) -> Iterator[Any]:
 
 def whole_pages(pager: Any, what: str) -> Iterator[Any]:
     """
-    Yield the pages of a list of the TPU API; raise TransientError for one that leaves a place out.
+    Yield the pages of a list of the TPU API; raise TransientError for one that omits a place.
 
-    The pager shows `unreachable` of the newest page only, so each page is looked at.
+    The pager has `unreachable` of the newest page only, so each page is checked.
     """
     for page in pager.pages:
         if page.unreachable:

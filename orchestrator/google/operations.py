@@ -1,4 +1,4 @@
-"""Long-running operations: TPU (google.longrunning) and Compute Engine, looked at once, never waited for."""
+"""Refer to and poll long-running operations of TPU (google.longrunning) and Compute Engine, without waiting."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ _NAME = re.compile(r"projects/[^/]+/locations/[^/]+/operations/[^/]+")
 
 
 def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
-    """Refer to the operation behind the future of a TPU call; the future itself is not used."""
+    """Return a reference to the operation of a TPU call's future, which itself is not used."""
     started = _created(future.operation.metadata)
     return Operation(future.operation.name, Kind.NODE, verb, name, zone, incarnation, started)
 
@@ -23,7 +23,7 @@ def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | Non
 def of_json(
     answer: Mapping[str, Any], verb: Verb, name: str, zone: str, incarnation: int | None
 ) -> Operation:
-    """Refer to the operation of a queued resource that a call without a client's types has answered."""
+    """Return a reference to a queued resource's operation from its JSON."""
     metadata = answer.get("metadata")
     created = str(metadata.get("createTime", "")) if isinstance(metadata, dict) else ""
     return Operation(str(answer["name"]), Kind.QUEUED, verb, name, zone, incarnation, epoch(created))
@@ -31,7 +31,7 @@ def of_json(
 
 def _created(metadata: Any) -> float:
     """
-    Return when an operation was created, 0 where its metadata, an Any of any type, does not say.
+    Return when an operation was created, 0 if its metadata, an Any of any type, does not say.
 
     The future's own `metadata` raises TypeError for every type but `google.cloud.tpu.v2.OperationMetadata`.
     """
@@ -46,17 +46,18 @@ def _created(metadata: Any) -> float:
 
 
 def of_compute(answer: Any, verb: Verb, name: str, zone: str) -> Operation:
-    """Refer to the operation that a `*_unary` call returned."""
+    """Return a reference to the operation that a `*_unary` call returned."""
     started = epoch(answer.insert_time or answer.start_time)
     return Operation(answer.name, Kind.VM, verb, name, zone, None, started)
 
 
 def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> OperationResult:
-    """Look at a TPU operation once."""
+    """Poll a TPU operation once."""
 
     def look() -> OperationResult:
         if not _NAME.fullmatch(operation.id):
-            # The record said so; the client would take it for a mistake of the program.
+            # The name comes from the record, which may be forged; the client would raise an error of its own for
+            # it.
             raise NotFoundError(f"{described(operation)}: {operation.id[:80]!r} is not an operation")
         answer = client.get_operation({"name": operation.id}, **limits)
         if not answer.done:
@@ -74,7 +75,7 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
 def poll_compute(
     client: Any, project: str, operation: Operation, limits: Mapping[str, Any]
 ) -> OperationResult:
-    """Look at a Compute Engine operation once. DONE with an error inside is a failure."""
+    """Poll a Compute Engine operation once. DONE with an error inside is a failure."""
 
     def look() -> OperationResult:
         answer = client.get(project=project, zone=operation.zone, operation=operation.id, **limits)
@@ -90,8 +91,8 @@ def compute_error(answer: Any, what: str) -> TpuctlError | None:
     """
     Return the error inside a compute operation, or None.
 
-    The client takes a DONE operation without httpErrorStatusCode for a success, even when it lists
-    errors (docs/facts.md 2.1); so both places are read.
+    The client takes a DONE operation without httpErrorStatusCode for a success, even if it lists errors
+    (docs/facts.md 2.1), so both places are read.
     """
     status = answer.http_error_status_code
     if answer.error.errors:
@@ -103,7 +104,7 @@ def compute_error(answer: Any, what: str) -> TpuctlError | None:
 
 
 def epoch(text: str) -> float:
-    """Return an RFC 3339 time as seconds since the epoch; 0 when there is none that can be read."""
+    """Return an RFC 3339 time in seconds since the epoch; 0 if it is missing or unreadable."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
@@ -120,14 +121,14 @@ def _polled(operation: Operation, look: Callable[[], OperationResult]) -> Operat
 
 def polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
     """
-    Call *look*. When the answer is missing, the operation counts as not done.
+    Call *look*; without an answer the operation counts as not done.
 
-    Operations are forgotten after some days: then it is done, and only the resource shows the result.
+    Google forgets operations after some days: then it is done, and only the resource shows the result.
     """
     try:
         return look()
     except NotFoundError as error:
-        # Neither a success nor a failure: taken for one, it would make a second TPU or lose a machine.
+        # Neither a success nor a failure: a wrong guess would create a second TPU or lose a machine.
         return OperationResult(operation, True, None, error.code, error.message, forgotten=True)
     except TpuctlError as error:
         return OperationResult(operation, False, message=error.message)
@@ -139,5 +140,5 @@ def failed(operation: Operation, error: TpuctlError) -> OperationResult:
 
 
 def described(operation: Operation) -> str:
-    """Return what the operation does, as messages name it."""
+    """Return what the operation does, for messages."""
     return f"{operation.verb.word} {operation.kind.title} {operation.name} in {operation.zone}"

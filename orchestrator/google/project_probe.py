@@ -1,4 +1,4 @@
-"""One question each about a project, for `tpuctl doctor`: nothing here changes anything."""
+"""Ask single questions about a project, for `tpuctl doctor`; nothing is changed."""
 
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network
@@ -26,7 +26,7 @@ ON_BUCKET = (
     "storage.buckets.getIamPolicy",
     "storage.buckets.setIamPolicy",
 )
-"""What `up`, `watch` and `down` do with the bucket of a deployment."""
+"""Permissions that `up`, `watch` and `down` need on the bucket of a deployment."""
 
 
 class Probe:
@@ -38,7 +38,7 @@ class Probe:
         self._project = clients.project
 
     def tpu_api(self, zone: str) -> Sight[str]:
-        """Ask the TPU API for a location."""
+        """Ask the TPU API for a location, which shows that the API is enabled."""
         name = f"projects/{self._project}/locations/{zone}"
         return self._ask(
             "ask the TPU API",
@@ -62,7 +62,7 @@ class Probe:
         )
 
     def machine_account(self) -> Sight[str]:
-        """Ask Compute Engine for the project, and return its default service account, empty when it has none."""
+        """Ask Compute Engine for the project's default service account; empty if it has none."""
         return self._ask(
             f"read project '{self._project}'",
             lambda: str(
@@ -71,7 +71,7 @@ class Probe:
         )
 
     def storage_api(self) -> Sight[str]:
-        """Ask Cloud Storage for the first bucket of the project."""
+        """Ask Cloud Storage for the first bucket of the project, which shows that the API is enabled."""
 
         def first() -> str:
             listed = self._clients.storage.list_buckets(max_results=1, **self._reading)
@@ -95,7 +95,7 @@ class Probe:
         return self._ask(f"read the quota of {region}", quota)
 
     def tpu_limits(self, quota: str, zones: Iterable[str]) -> Sight[dict[str, int]]:
-        """Ask for the project's limit of a quota of TPUs by zone; -1 is no limit."""
+        """Ask for the project's limit of a TPU quota by zone; -1 is no limit."""
         return self._ask(f"read the quota {quota}", lambda: tpu_limits(self._clients, quota, zones))
 
     def has_machine(self, zone: str, machine: str) -> Sight[str]:
@@ -109,7 +109,7 @@ class Probe:
         return self._ask(f"ask for {machine} in {zone}", name)
 
     def vm_image(self, machine: str, image: str = "") -> Sight[str]:
-        """Ask for the newest image of the VM's family, or for *image*; Absent when it is gone."""
+        """Ask for the newest image of the VM's family, or for *image*; Absent if it does not exist."""
         family = image.rpartition("/")[2] or image_family(machine)
         project = image.removeprefix("projects/").partition("/")[0] if image else IMAGE_PROJECT
 
@@ -133,7 +133,7 @@ class Probe:
         return self._ask(f"read the subnetwork of {region}", access)
 
     def ssh_rule(self, source: str = "") -> Sight[bool]:
-        """Ask whether a firewall rule of the network lets SSH in, with *source* from all of that range."""
+        """Ask whether a firewall rule of the network allows SSH from all of *source*."""
 
         def lets_in() -> bool:
             rules = self._clients.compute("firewalls", "FirewallsClient")
@@ -152,7 +152,7 @@ class Probe:
 
     @property
     def _network(self) -> tuple[str, str]:
-        """Return the project of the network, which is another one's for a shared network, and its name."""
+        """Return the project of the network, which differs for a shared network, and its name."""
         return self._owned(self._interface.network, self._project)
 
     @property
@@ -177,7 +177,7 @@ class Probe:
         return self._ask(f"ask for the permissions on '{bucket}'", missing)
 
     def secret_readers(self, name: str) -> Sight[tuple[str, ...]]:
-        """Ask who has the role to read a secret on the secret itself; Absent when it is not stored."""
+        """Ask which accounts have the role to read a secret on the secret itself; Absent if it does not exist."""
         return self._ask(f"ask for secret '{name}'", lambda: SecretManager(self._clients).readers(name))
 
     def holds_objects(self, source: str) -> Sight[bool]:
@@ -203,13 +203,13 @@ class Probe:
 
 
 def _covers(ranges: Iterable[str], source: str) -> bool:
-    """Say whether one of *ranges* holds all of *source*; a range of IPv6 never does."""
+    """Say whether one of *ranges* contains all of *source*; an IPv6 range never does."""
     wanted = IPv4Network(source)
     return any(":" not in held and wanted.subnet_of(IPv4Network(held, strict=False)) for held in ranges)
 
 
 def _opens_ssh(allowed: object) -> bool:
-    """Say whether an `allowed` entry of a firewall rule takes TCP port 22 in."""
+    """Say whether an `allowed` entry of a firewall rule admits TCP port 22."""
     protocol, ports = getattr(allowed, "I_p_protocol", ""), list(getattr(allowed, "ports", ()))
     return protocol in {"tcp", "all"} and (not ports or any(_holds_22(text) for text in ports))
 
@@ -224,7 +224,7 @@ UNLIMITED = -1
 
 
 def tpu_limits(clients: Clients, quota: str, zones: Iterable[str]) -> dict[str, int]:
-    """Return the project's limit of *quota* in each of *zones* of which the answer speaks; -1 is no limit."""
+    """Return the project's limit of *quota* in each of *zones* that the answer contains; -1 is no limit."""
     service = f"/v1/projects/{clients.project}/locations/global/services/tpu.googleapis.com"
     info = Rest(clients, GOOGLE).get(f"{service}/quotaInfos/{quota}", f"read the quota {quota}")
     found = {zone: _limit(info.get("dimensionsInfos", []), zone) for zone in zones}
@@ -232,7 +232,7 @@ def tpu_limits(clients: Clients, quota: str, zones: Iterable[str]) -> dict[str, 
 
 
 def _limit(infos: Iterable[Mapping[str, Any]], zone: str) -> int | None:
-    """Return the limit that counts in *zone*: an entry that names the place goes before one for all the others."""
+    """Return the limit that applies in *zone*: an entry for the place precedes one for all others."""
     places = {"zone": zone, "region": region_of(zone)}
     general = None
     for info in infos:

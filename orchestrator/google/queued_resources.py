@@ -1,4 +1,4 @@
-"""Queued resources over the TPU API v2."""
+"""Manage queued resources over the TPU API v2."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class TpuQueued:
         self._wide = OverAllZones()
 
     def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
-        """Look at one; errors become Unknown. A new one may be Absent for a moment."""
+        """Observe one queued resource; errors become Unknown. A new one may be Absent for a moment."""
 
         def look() -> QueuedResource:
             with translated(f"look at queued resource '{name}' in {zone}"):
@@ -49,13 +49,13 @@ class TpuQueued:
         return observed(look)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
-        """List those whose node carries the label in *zones*, all pages; a partial answer is Unknown."""
+        """List those whose node has the label in *zones*, all pages; a partial answer is Unknown."""
         return across_zones(
             zones, lambda zone: [q for q in self._listed(zone) if q.labels.get(label) == value]
         )
 
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
-        """List the queued resources in all zones whose node carries the label; name zones without an answer."""
+        """List those whose node has the label in all zones; places without an answer are named."""
 
         def look() -> Everywhere[QueuedResource]:
             gaps: list[str] = []
@@ -67,9 +67,9 @@ class TpuQueued:
 
     def create(self, order: NodeOrder, wait: float | None) -> Operation:
         """
-        Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken.
+        Put the order into the queue, for at most *wait* seconds; raise ConflictError if the name is taken.
 
-        The name is the key against doubles, as for nodes; so no request id is sent.
+        The name protects against duplicates, as for nodes, so no request id is sent.
         """
         parent = self._parent(order.zone)
         body = queued_body(order, parent, wait)
@@ -84,7 +84,7 @@ class TpuQueued:
         return _operation(future, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
-        """Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well."""
+        """Request the deletion; None if it does not exist. Only *force* deletes its nodes as well."""
         request = {"name": self._path(name, zone), "force": force}
         try:
             with translated(f"delete queued resource '{name}' in {zone}"):
@@ -94,7 +94,7 @@ class TpuQueued:
         return _operation(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Look at an operation once; that of a creation ends when the order is in the queue."""
+        """Poll an operation once; that of a create ends when the order is in the queue."""
         return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
 
     def _listed(self, zone: str, gaps: list[str] | None = None) -> list[QueuedResource]:
@@ -113,7 +113,7 @@ class TpuQueued:
 
 
 def queued_of(resource: Any) -> QueuedResource:
-    """Return our value for a tpu v2 QueuedResource."""
+    """Convert a tpu v2 QueuedResource to our value."""
     _, _, _, zone, _, name = resource.name.split("/")
     specs = list(resource.tpu.node_spec)
     labels = dict(specs[0].node.labels) if specs else {}
@@ -138,7 +138,7 @@ def queued_of(resource: Any) -> QueuedResource:
 
 
 def _until(resource: Any) -> float:
-    """Return when a queued resource that still waits gives up, 0 when it never does."""
+    """Return when a waiting queued resource gives up, in seconds since the epoch; 0 for never."""
     policy = resource.queueing_policy if "queueing_policy" in resource else None
     if policy is None:
         return 0.0
@@ -160,11 +160,11 @@ def _operation(future: Any, verb: Verb, name: str, zone: str, incarnation: int |
 
 def _create_by_alpha(clients: Clients, parent: str, name: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """
-    Ask v2alpha1 for a flex-start queued resource; return its operation as JSON. Raise the official clients' errors.
+    Request a flex-start queued resource from v2alpha1; return its operation as JSON. Raise the clients' errors.
 
-    The client of v2alpha1 has neither the fields nor a REST transport (docs/facts.md 1.5), so the request is
-    sent as JSON over the session of the client of v2: the same login, payer, limits and recorder. All else
-    stays v2: it lists and deletes what v2alpha1 has made.
+    The v2alpha1 client has neither the fields nor a REST transport (docs/facts.md 1.5), so the request is
+    sent as JSON over the v2 client's session: the same login, payer, limits and recorder. Everything else
+    stays v2, which lists and deletes what v2alpha1 has created.
     """
     exceptions = imported("google.api_core.exceptions")
     host = clients.settings.endpoint or GOOGLE

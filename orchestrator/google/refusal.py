@@ -1,4 +1,4 @@
-"""One shape for every refusal: HTTP answers, google.rpc statuses and compute operation errors."""
+"""Give every refusal one shape: HTTP answers, google.rpc statuses and compute operation errors."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ RPC_NAMES = dict(enumerate((
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
     "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 ), start=1))  # fmt: skip
-"""The names of google.rpc.Code by number."""
+"""Names of google.rpc.Code by number."""
 HTTP_NAMES = {
     400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
     408: "DEADLINE_EXCEEDED", 409: "ALREADY_EXISTS", 412: "CONDITION_NOT_MET", 429: "RESOURCE_EXHAUSTED",
@@ -26,7 +26,7 @@ _SERVICE_BY_PATH = (
 )
 
 GOOGLES_OWN = frozenset({"764086051850", "32555940559"})
-"""Projects of gcloud's own OAuth clients: charged for user credentials that name no project of their own."""
+"""Project numbers of gcloud's own OAuth clients, which user credentials without a project are charged to."""
 _ZONE = re.compile(r"/zones/([^/]+)")
 _PROJECT = re.compile(r"projects/([^/]+)")
 _CONSTRAINT = re.compile(r"\b(?:c|customC)onstraints/([A-Za-z]+\.[A-Za-z0-9]+)")
@@ -37,9 +37,9 @@ class Failure:
     """
     Hold what is known of a refusal.
 
-    *name* is the google.rpc name of the status, *reasons* the finer words of the API, *details* the
-    google.rpc detail objects as JSON. *in_operation* distinguishes the error of an operation from that
-    of a call. *structured* is False when the answer did not have the form of a Google error.
+    *name* is the google.rpc name of the status, *reasons* the API's finer words, *details* the google.rpc
+    detail objects as JSON. *in_operation* distinguishes the error of an operation from that of a call.
+    *structured* is False if the answer did not have the form of a Google error.
     """
 
     name: str
@@ -61,24 +61,24 @@ class Failure:
 
     @property
     def service(self) -> str:
-        """Return the API that answered, for example tpu.googleapis.com, or "" when it is not known."""
+        """Return the API that answered, for example tpu.googleapis.com, or "" if not known."""
         path = urlsplit(self.url).path
         by_path = next((service for part, service in _SERVICE_BY_PATH if part in path), "")
         return self.metadata.get("service", "") or by_path
 
     @property
     def project(self) -> str:
-        """Return the project that the answer is about, or ""."""
+        """Return the project that the answer names, or ""."""
         return (self._consumer if not self.charged_elsewhere else "") or self._asked
 
     @property
     def charged_elsewhere(self) -> bool:
-        """Say whether the call was charged to a project of Google's, where nobody can enable an API."""
+        """Say whether the call was charged to a project of Google's, in which a user cannot enable an API."""
         return self._consumer in GOOGLES_OWN
 
     @property
     def zone(self) -> str:
-        """Return the zone of Compute Engine that was asked, or ""."""
+        """Return the zone in the URL of a Compute Engine call, or ""."""
         match = _ZONE.search(urlsplit(self.url).path)
         return match[1] if match else ""
 
@@ -89,7 +89,7 @@ class Failure:
 
     @property
     def constraint(self) -> str:
-        """Return the constraint of an organisation that the text names, such as compute.requireOsLogin, or ""."""
+        """Return the organisation's constraint that the text names, such as compute.requireOsLogin, or ""."""
         match = _CONSTRAINT.search(self.message)
         return match[1] if match else ""
 
@@ -105,7 +105,7 @@ class Failure:
 
 
 def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:
-    """Read the `error` object of an HTTP answer to a request for *url*."""
+    """Convert the `error` object of an HTTP answer to a request for *url*."""
     details = tuple(error.get("details") or ())
     infos = [d.get("reason") for d in details if str(d.get("@type", "")).endswith(".ErrorInfo")]
     words = [*infos[:1], *(e.get("reason") for e in error.get("errors") or ())]
@@ -119,12 +119,12 @@ def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:
 
 
 def of_status(code: int, message: str, details: Iterable[Mapping[str, Any]] = ()) -> Failure:
-    """Read the google.rpc.Status inside a long-running operation."""
+    """Convert the google.rpc.Status inside a long-running operation."""
     failure = Failure(RPC_NAMES.get(code, ""), message=message, details=tuple(details), in_operation=True)
     reason = str((failure.detail("ErrorInfo") or {}).get("reason", ""))
     return replace(failure, reasons=(reason,))
 
 
 def of_compute(code: str, message: str, http_status: int) -> Failure:
-    """Read one entry of a compute operation's `error.errors` with the operation's httpErrorStatusCode."""
+    """Convert one entry of a compute operation's `error.errors` with the operation's httpErrorStatusCode."""
     return Failure(HTTP_NAMES.get(http_status, ""), reasons=(code,), message=message, in_operation=True)

@@ -1,4 +1,4 @@
-"""Request ids of VM inserts: the same order gives the same id, until that id has served."""
+"""Derive request ids of VM inserts: the same order gets the same id until the id is used up."""
 
 import json
 import threading
@@ -10,11 +10,11 @@ _NAMESPACE = uuid.UUID("5b0c1a52-55f5-5d0e-9f0f-8f3f0d4b7c11")
 
 class RequestIds:
     """
-    Give ids so that a repeated insert is the same operation, and a new one is not taken for a repeat.
+    Derive ids so that a repeated insert is the same operation, and a new insert is not taken for a repeat.
 
-    Compute Engine remembers an id for an hour or more. After the insert failed, or the VM was deleted,
-    the same id may bring back the old operation and no VM. So a spent id is followed by the next one of
-    its chain. What is spent is known in this process only; a new process finds out with one try.
+    Compute Engine remembers an id for an hour or more. After the insert failed, or the VM was deleted, the
+    same id may return the old operation and no VM. So a spent id is followed by the next one of its chain.
+    Only this process knows the spent ids; a new process finds out by one try.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class RequestIds:
 
     def of(self, zone: str, body: dict[str, Any]) -> str:
         """Return the id for an order: a UUIDv5 of zone and body (name and labels are in it), never zero."""
-        # From the content alone: a process that was killed after its insert asks with the same id again.
+        # From the content alone, so that the successor of a killed process sends the same id.
         found = str(uuid.uuid5(_NAMESPACE, json.dumps([zone, body], sort_keys=True)))
         with self._lock:
             while found in self._spent:
@@ -32,12 +32,12 @@ class RequestIds:
         return found
 
     def used(self, request_id: str, operation: str) -> None:
-        """Remember which operation came of an id."""
+        """Record which operation an id has led to."""
         with self._lock:
             self._by_operation[operation] = request_id
 
     def spend(self, operation: str) -> None:
-        """Give up the id of an operation that has failed or whose VM is gone."""
+        """Mark the id of an operation that has failed, or whose VM no longer exists, as spent."""
         with self._lock:
             request_id = self._by_operation.pop(operation, None)
             if request_id is not None:

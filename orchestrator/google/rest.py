@@ -1,4 +1,4 @@
-"""Google's APIs for which we have no client library: plain JSON over REST."""
+"""Call Google's APIs that we have no client library for: plain JSON over REST."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from orchestrator.google.lean_imports import imported
 
 class Rest:
     """
-    Call one service at *address*, or the local cloud in its place.
+    Call one service at *address*, or the local cloud instead.
 
-    What only reads is repeated as by the clients, nothing else.
+    Only reading calls are repeated, as by the clients.
     """
 
     def __init__(self, clients: Clients, address: str) -> None:
@@ -22,20 +22,20 @@ class Rest:
         with translated("log in to Google Cloud"):
             self._session = imported("google.auth.transport.requests").AuthorizedSession(clients.credentials)
         if settings.endpoint:
-            # Neither a proxy nor ~/.netrc stands between us and a local cloud.
+            # Requests to a local cloud must not go through a proxy or use ~/.netrc.
             self._session.trust_env = False
         if settings.endpoint and settings.adapter is not None:
             self._session.mount(settings.endpoint, settings.adapter)
 
     def get(self, path: str, what: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Return the answer; *what* opens the message of an error."""
+        """Return the answer of a GET; *what* begins the message of an error. Raise TpuctlError."""
         return self.call("GET", path, what, query=query)
 
     def call(
         self, method: str, path: str, what: str, *, query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None, fine: int = 200,
     ) -> dict[str, Any]:  # fmt: skip
-        """Make one call and return its answer, {} for one of status *fine* other than 200."""
+        """Make one call and return its answer; {} for status *fine*, which is then no error. Raise TpuctlError."""
 
         def once() -> dict[str, Any]:
             answer = self._session.request(

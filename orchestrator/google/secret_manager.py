@@ -1,7 +1,7 @@
 """
-Secret Manager v1 over REST: the few calls that need no client library of their own.
+Call Secret Manager v1 over REST; its few calls need no client library.
 
-A value is in the body of one request or answer, and in no message of ours.
+A value is only in the body of one request or answer, never in a message of ours.
 """
 
 import base64
@@ -33,12 +33,12 @@ class SecretManager:
         self._clients = clients
 
     def set(self, name: str, value: bytes) -> int:
-        """Add a version, making the secret where there is none; return the version's number."""
+        """Add a version, creating the secret if needed; return the version's number."""
         if not 0 < len(value) <= LARGEST:
             text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
             raise UsageError(text, changed="nothing was stored")
         what = f"store secret '{name}'"
-        # 409: it is there already, perhaps of our own call whose answer was lost. A version is added either way.
+        # 409: it exists, perhaps from our own call whose answer was lost. A version is added either way.
         self._call("POST", f"?secretId={name}", what, {"replication": {"automatic": {}}}, fine=409)
         body = {"payload": {"data": base64.b64encode(value).decode()}}
         made = self._call("POST", f"/{name}:addVersion", what, body)
@@ -59,7 +59,7 @@ class SecretManager:
                 return sorted(found, key=lambda one: one.name)
 
     def read(self, ref: SecretRef) -> str:
-        """Return a value; raise AuthError that names the secret and the way out."""
+        """Return a value; raise AuthError, which names the secret and what to do."""
         what = f"read {ref.text}"
         try:
             answer = self._call("GET", f"/{ref.name}/versions/{ref.version}:access", what)

@@ -1,4 +1,4 @@
-"""One list of a zone's TPUs for all deployments that are looked at in one process."""
+"""Share one list of a zone's TPUs among all deployments of one process."""
 
 import threading
 from collections import defaultdict
@@ -23,7 +23,7 @@ class _Zone:
     before: KnownNodes = field(default_factory=KnownNodes)
 
     def with_label(self, label: str, value: str) -> list[Any]:
-        """Return the nodes that carry the label; they are grouped by it at the first call."""
+        """Return the nodes with the label; they are grouped by it at the first call."""
         if label not in self.by_label:
             self.by_label[label] = _grouped(self.nodes, label)
         return self.by_label[label].get(value, [])
@@ -31,13 +31,13 @@ class _Zone:
 
 class ZoneLists:
     """
-    Share the lists of zones between deployments: the API has no filter, it lists whole zones.
+    Share the lists of zones between deployments, because the API has no filter and lists whole zones.
 
-    The nodes are kept unparsed; the caller parses those that it uses. One that is as it was in the list before
-    is the same object again.
+    The nodes are kept unparsed; the caller parses those that it needs. A node that has not changed since the
+    list before is the same object.
 
-    A list is requested once in *seconds*; callers meanwhile wait for it and share it. Failures
-    are not kept. Who has changed something asks for lists *since* then.
+    A list is requested once in *seconds*; other callers wait for it and share it. Failures are not kept. A
+    caller that has changed something asks for lists *since* then.
     """
 
     def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
@@ -49,23 +49,23 @@ class ZoneLists:
         self, place: str, label: str, value: str, ask: Callable[[KnownNodes], Iterable[Any]],
         since: float = NEVER,
     ) -> list[Any]:  # fmt: skip
-        """Return the nodes of *place* that carry the label; *ask* lists all of them, knowing the last list."""
+        """Return the nodes of *place* with the label; *ask* lists all of them, given the last list."""
         with self._lock:
             zone = self._zones[place]
-        # One lock for each zone: callers wait for the list that is under way, and other zones go on.
+        # One lock for each zone: callers wait for the list under way without blocking other zones.
         with zone.lock:
             now = self._now()
             if now - zone.asked_at >= self._seconds or zone.asked_at <= since:
-                # `ask` first: when it fails, nothing is stored, and the next caller asks again.
+                # `ask` first: if it fails, nothing is stored, and the next caller asks again.
                 zone.nodes, zone.by_label, zone.asked_at = list(ask(zone.before)), {}, now
             return zone.with_label(label, value)
 
     def moment(self) -> float:
-        """Return the time by which lists are older or newer than a change."""
+        """Return the time that tells lists before a change from lists after it."""
         return self._now()
 
     def known(self, places: Iterable[str], label: str, value: str, since: float = NEVER) -> list[Any] | None:
-        """Return the nodes of all *places* that carry the label, or None when one of them must be asked."""
+        """Return the nodes of all *places* with the label, or None if one of the places must be listed."""
         found: list[Any] = []
         for place in places:
             zone = self._zones.get(place)

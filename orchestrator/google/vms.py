@@ -1,4 +1,4 @@
-"""VMs over Compute Engine v1."""
+"""Manage VMs over Compute Engine v1."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,11 +38,11 @@ class ComputeVms:
         self._ids = RequestIds()
 
     def observe(self, name: str, zone: str) -> Sight[Vm]:
-        """Look at one VM; errors become Unknown."""
+        """Observe one VM; errors become Unknown."""
         return observed(lambda: self._get(name, zone))
 
     def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
-        """Look at a disk of any owner: Present with the names of who has it, Absent when there is none."""
+        """Observe a disk of any owner: Present with the machines that use it, Absent if it does not exist."""
 
         def look() -> tuple[str, ...]:
             client = self._clients.compute("disks", "DisksClient")
@@ -55,37 +55,38 @@ class ComputeVms:
         return observed(look)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
-        """List the VMs that carry the label in *zones*, all pages."""
+        """List the VMs with the label in *zones*, all pages."""
         return across_zones(zones, lambda zone: self._listed(label, value, zone))
 
     def everywhere(self, label: str, value: str) -> Survey[Vm]:
-        """List the VMs that carry the label in all zones, by one call; places without an answer are named."""
+        """List the VMs with the label in all zones by one call; places without an answer are named."""
         return surveyed(lambda: self._listed_everywhere(label, value))
 
     def create(self, order: VmOrder) -> Operation:
         """
-        Ask for the VM; raise ConflictError when the name is taken.
+        Request the VM; raise ConflictError if the name is taken.
 
-        The request id makes a repeat after a lost answer the same operation. An operation that has
-        succeeded while the VM is not there is the memory of an earlier VM: then the next id is used.
+        The request id makes a repeat after a lost answer the same operation. An operation that has succeeded
+        without a VM belongs to an earlier VM: then the next id is used.
         """
         body = instance_body(order)
         answer = self._insert(order, body)
-        # Only a VM that is surely Absent: when we cannot look, a second insert might make a second VM.
+        # Only for a VM that is certainly Absent: while it cannot be observed, a second insert might create a second
+        # VM.
         if self._is_memory(answer, order):
             self._ids.spend(answer.name)
             answer = self._insert(order, body)
         return operations.of_compute(answer, Verb.CREATE, order.name, order.zone)
 
     def start(self, name: str, zone: str) -> Operation:
-        """Ask for the start of a stopped VM."""
+        """Request the start of a stopped VM."""
         with translated(f"start VM '{name}' in {zone}"):
             where = self._where(name, zone)
             answer = self._clients.instances.start_unary(**where, **self._clients.mutating)
         return operations.of_compute(answer, Verb.START, name, zone)
 
     def stop(self, name: str, zone: str) -> Operation | None:
-        """Ask for the stop of a VM, keeping its disk; None when it is gone already."""
+        """Request the stop of a VM, which keeps its disk; None if it does not exist."""
         try:
             with translated(f"stop VM '{name}' in {zone}"):
                 where = self._where(name, zone)
@@ -95,7 +96,7 @@ class ComputeVms:
         return operations.of_compute(answer, Verb.STOP, name, zone)
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """Ask for deletion; None when it is gone already. Its boot disk goes with it (autoDelete)."""
+        """Request the deletion; None if it does not exist. Its boot disk is deleted with it (autoDelete)."""
         try:
             with translated(f"delete VM '{name}' in {zone}"):
                 where = self._where(name, zone)
@@ -105,11 +106,11 @@ class ComputeVms:
         return operations.of_compute(answer, Verb.DELETE, name, zone)
 
     def poll(self, operation: Operation) -> OperationResult:
-        """Look at an operation once; a DONE operation that carries an error is a failure."""
+        """Poll an operation once; a DONE operation that carries an error is a failure."""
         clients = self._clients
         result = operations.poll_compute(clients.zone_operations, clients.project, operation, clients.reading)
         if result.retry is not None or result.forgotten:
-            # It has failed, or may have: the same id would only bring the same failure back.
+            # It has failed, or may have: the same id would only return the same failure.
             self._ids.spend(operation.id)
         return result
 
@@ -126,13 +127,13 @@ class ComputeVms:
         return public_keys(answer.query_value.items, what)
 
     def inspect(self, name: str, zone: str) -> Sight[ForeignVm]:
-        """Look at one VM of any owner, with what matters to whoever takes it over; errors become Unknown."""
+        """Observe one VM of any owner, with what an adoption needs to know; errors become Unknown."""
 
         def look() -> ForeignVm:
             found, project = self._instance(name, zone), self._clients.project
             with translated(f"look at project '{project}'"):
                 shared = self._clients.projects.get(project=project, **self._clients.reading)
-            # What the instance says of it comes before what the project says.
+            # The instance's own metadata takes precedence over the project's.
             keys = {**_items(shared.common_instance_metadata), **_items(found.metadata)}
             interface = found.network_interfaces[0].network if found.network_interfaces else ""
             return ForeignVm(
@@ -149,15 +150,15 @@ class ComputeVms:
 
     def mark(self, name: str, zone: str, labels: Mapping[str, str], version: str = "") -> Operation:
         """
-        Ask for *labels* beside those that a VM has; raise ConflictError when they are no longer of *version*.
+        Request additional *labels*; raise ConflictError if the VM's labels are no longer those of *version*.
 
-        The API replaces all labels, and refuses it when they were changed since they were read.
+        The API replaces all labels, and refuses it if they have changed since they were read.
         """
         found = self._instance(name, zone)
         return self._relabel(found, zone, {**found.labels, **labels}, version or found.label_fingerprint)
 
     def unmark(self, name: str, zone: str, labels: Sequence[str]) -> Operation | None:
-        """Ask for a VM without these *labels*; None when it is gone already."""
+        """Request the removal of *labels*; None if the VM does not exist."""
         try:
             found = self._instance(name, zone)
         except NotFoundError:
@@ -166,12 +167,12 @@ class ComputeVms:
         return self._relabel(found, zone, others, found.label_fingerprint)
 
     def admit(self, name: str, zone: str, ssh_key: str) -> Operation:
-        """Ask for an SSH key in the metadata of a VM, beside those that it has."""
+        """Request an additional SSH key in the VM's metadata."""
         found = self._instance(name, zone)
         return self._rekey(found, zone, [*_keys_but(found, ssh_key), ssh_key])
 
     def expel(self, name: str, zone: str, ssh_key: str) -> Operation | None:
-        """Ask for a VM without this SSH key in its metadata; None when it is gone already."""
+        """Request the removal of this SSH key from the VM's metadata; None if the VM does not exist."""
         try:
             found = self._instance(name, zone)
         except NotFoundError:
@@ -235,7 +236,7 @@ class ComputeVms:
             }
             answer = self._clients.instances.list(request=request, **self._clients.reading)
             for page in answer.pages:
-                # A zone that is down answers 200 with a warning and no VMs: that is no proof of absence.
+                # A zone that is down answers 200 with a warning and no VMs, which is no proof of absence.
                 if page.warning.code not in _COMPLETE:
                     raise TransientError(f"list VMs in {zone}: incomplete answer ({page.warning.code})")
                 found += [vm_of(instance, zone) for instance in page.items]
@@ -276,7 +277,7 @@ def _keys_but(instance: Any, ssh_key: str) -> list[str]:
 
 
 def vm_of(instance: Any, zone: str) -> Vm:
-    """Return our value for a compute v1 Instance."""
+    """Convert a compute v1 Instance to our value."""
     interface = instance.network_interfaces[0] if instance.network_interfaces else None
     access = interface.access_configs[0] if interface and interface.access_configs else None
     scheduling = instance.scheduling

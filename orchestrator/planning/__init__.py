@@ -1,1 +1,1 @@
-"""Decisions: from spec, observation and record to the changes of one pass. Pure functions over frozen values."""
+"""Decide the changes of one pass from spec, observation and record. Pure functions over frozen values."""

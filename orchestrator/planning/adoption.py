@@ -1,4 +1,4 @@
-"""Whether a TPU, VM or bucket that somebody else has made fits the deployment, and what taking it over changes."""
+"""Check whether a TPU, VM or bucket that tpuctl did not create fits the deployment, and what adoption changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,13 +11,13 @@ _STORAGE_SCOPES = (CLOUD_PLATFORM, STORAGE, "https://www.googleapis.com/auth/dev
 
 
 def is_adopted(spec: Spec, labels: Mapping[str, str]) -> bool:
-    """Say whether a thing with these labels is the deployment's already, and not only on its way."""
+    """Say whether a resource with these labels belongs to the deployment; a pending adoption does not count."""
     ours = labels.get(names.DEPLOYMENT_LABEL) == spec.name
     return ours and labels.get(names.ADOPTED_LABEL) != names.ADOPTING
 
 
 def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator[str]:
-    """Yield what no line of the file can put right; *others* are the TPUs that the deployment has."""
+    """Yield reasons against adopting a TPU that no edit of the file removes; *others* are the deployment's TPUs."""
     owner = found.node.labels.get(names.DEPLOYMENT_LABEL, "")
     if owner and owner != spec.name:
         yield f"it belongs to the deployment {owner}: run tpuctl down there, or leave it"
@@ -46,7 +46,7 @@ def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator
 
 def vm_obstacles(spec: Spec, found: ForeignVm, others: Sequence[str], at_down: str) -> Iterator[str]:
     """
-    Yield what keeps a VM from being the deployment's; *others* are the VMs that it has.
+    Yield the reasons against adopting a VM; *others* are the deployment's VMs.
 
     *at_down* is what `down` is to do with it.
     """
@@ -76,7 +76,7 @@ def vm_obstacles(spec: Spec, found: ForeignVm, others: Sequence[str], at_down: s
 
 
 def vm_lines(spec: Spec, found: ForeignVm, account: str) -> Iterator[str]:
-    """Yield the lines that the deployment file must have for this VM; *account* is what ours would run as."""
+    """Yield the lines that the deployment file must have for this VM; *account* is the one our VM would run as."""
     vm, wanted = found.vm, spec.vm
     if wanted == "none":
         yield f"vm.name: {vm.name} (and not vm: none)"
@@ -101,7 +101,7 @@ def vm_lines(spec: Spec, found: ForeignVm, account: str) -> Iterator[str]:
 
 def bucket_obstacles(spec: Spec, found: ForeignBucket, earlier: str, at_down: str) -> Iterator[str]:
     """
-    Yield what keeps a bucket from being the deployment's; *earlier* is the one that it has, or empty.
+    Yield the reasons against adopting a bucket; *earlier* is the deployment's bucket now, or empty.
 
     *at_down* is what `down --delete-data` is to do with it.
     """
@@ -145,7 +145,7 @@ def differing_lines(spec: Spec, found: ForeignNode, account: str) -> Iterator[st
     """
     Yield the lines that the deployment file must have for this TPU.
 
-    A TPU with another shape than the file's would be replaced by the next `up`. *account* is what our
+    A TPU of another shape than the file's would be replaced by the next `up`. *account* is the one our
     machines run as.
     """
     tpu, zone = spec.tpu, found.node.zone

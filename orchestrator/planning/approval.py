@@ -1,4 +1,4 @@
-"""A plan that somebody has approved: what it rests on, what it changes, and what has moved since."""
+"""Compare an approved plan with the present: what it was based on, what it changes, and what has moved since."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,16 +11,16 @@ from orchestrator.errors import ConflictError, TransientError, UsageError
 
 SCHEMA = 1
 DELIVERIES = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
-"""What a change brings to machines that exist."""
+"""Kinds of changes that bring something to existing machines."""
 
 
 @dataclass(frozen=True)
 class Approved:
     """
-    Hold a plan as the file of `plan --out` has it.
+    Hold a plan as `plan --out` writes it.
 
-    *spec* is the deployment file as it was understood, *file_digest* that of its bytes. *sights* says in
-    words what was there; *changes* are those of the plan, in order. *path* is where it was read from.
+    *spec* is the parsed deployment file, *file_digest* the digest of its bytes. *sights* describes in words
+    what was observed; *changes* are those of the plan, in order. *path* is the file it was read from.
     """
 
     deployment: str
@@ -37,15 +37,15 @@ class Approved:
     path: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of the file, without its checksum."""
+        """Return the content of the plan file, without its checksum."""
         body = {"schema": SCHEMA, **asdict(self), "changes": [dict(change) for change in self.changes]}
         del body["path"]
         return body
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> "Approved":
-        """Read the content of a file; raise ValueError when it is not one of this version."""
-        # A plan is carried out to the letter: what another version meant is not guessed.
+        """Parse the content of a plan file; raise ValueError if it is of another version."""
+        # An approved plan is carried out exactly, so the plan of another version is not interpreted.
         if body.get("schema") != SCHEMA:
             raise ValueError(f"it has schema {body.get('schema')!r}, this tpuctl knows {SCHEMA}")
         fields = {key: value for key, value in body.items() if key != "schema"}
@@ -56,8 +56,8 @@ class Approved:
 
 
 def sights_of(world: World, record: Record) -> dict[str, str]:
-    """Say in words what a plan rests on; raise TransientError where something could not be seen."""
-    # A plan over what nobody could see would be a guess that the user approves.
+    """Return what a plan is based on, in words; raise TransientError if something could not be observed."""
+    # A plan over something Unknown would let the user approve a guess.
     blind = [s for s in (world.bucket, world.vm, world.nodes, world.heartbeats) if isinstance(s, Unknown)]
     if blind:
         raise TransientError(
@@ -80,7 +80,7 @@ def _word(sight: Sight[Any], say: Any) -> str:
 
 
 def moved(was: Approved, now: Approved) -> tuple[str, ...]:
-    """Say what differs between the plan as approved and the one that would be made now."""
+    """Return the differences between the approved plan and the one that would be made now."""
     said = []
     for what, before, after in (
         ("the deployment file", was.file_digest, now.file_digest),
@@ -99,7 +99,7 @@ def moved(was: Approved, now: Approved) -> tuple[str, ...]:
 
 
 def refuse_moved(was: Approved, now: Approved) -> None:
-    """Raise ConflictError when the approved plan would not be made any more."""
+    """Raise ConflictError if the approved plan would not be made any more."""
     differences = moved(was, now)
     if differences:
         raise ConflictError(
@@ -110,9 +110,10 @@ def refuse_moved(was: Approved, now: Approved) -> None:
 
 def refuse_others(was: Approved, plan: Plan) -> None:
     """
-    Raise ConflictError when a pass wants a change that nobody has approved.
+    Raise ConflictError if a pass wants a change that was not approved.
 
-    Code and settings are those of the plan, as `refuse_moved` has made sure: to bring these is no change.
+    Delivering code and settings is always allowed: `refuse_moved` has checked that they are those of the
+    plan.
     """
     allowed = {_key(change) for change in was.changes}
     changes = (c for c in plan.changes if c.kind not in DELIVERIES)
@@ -126,7 +127,7 @@ def refuse_others(was: Approved, plan: Plan) -> None:
 
 
 def needs_same_cloud(was: Approved, cloud: str) -> None:
-    """Raise UsageError when the plan is for another cloud than the one that is chosen."""
+    """Raise UsageError if the plan is for another cloud than the selected one."""
     if was.cloud != cloud:
         raise UsageError(
             f"{was.path} is for --cloud {was.cloud}, not for {cloud}",
@@ -140,14 +141,14 @@ def _anew(file: str) -> str:
 
 def _key(change: Mapping[str, Any]) -> tuple[Any, ...]:
     """
-    Return what makes two changes the same.
+    Return the key by which two changes count as the same.
 
-    A push is one, whether it starts the job or starts it again; a bucket has no name before it is there.
+    Starting and restarting the job are one; a bucket has no name before it exists.
     """
     kind = change["kind"]
     if kind in {Kind.JOB.value, Kind.BUCKET.value}:
         return (kind, "" if kind == Kind.JOB.value else change["verb"])
-    # Without the reason: its words hold ages, and differ from one look to the next.
+    # Without the reason, whose text contains ages and differs between two passes.
     return (kind, change["verb"], change["name"], change["zone"], change["incarnation"])
 
 

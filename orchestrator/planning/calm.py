@@ -1,4 +1,4 @@
-"""When a deployment may be left alone: until then only a change in the list of TPUs can make another plan."""
+"""Compute how long a deployment may be left alone, because only a change in the list of TPUs changes its plan."""
 
 from collections.abc import Callable
 
@@ -10,9 +10,9 @@ from orchestrator.domain.spec import Spec
 from orchestrator.planning.job import SILENCE, expected_workers, heartbeat_interval
 
 LONGEST = 45.0
-"""Seconds at most: a `push` waits 90 s for its turn, and a published status counts for 75 s."""
+"""Longest calm in seconds: a `push` waits 90 s for the lease, and a published status is current for 75 s."""
 CALM_SIGNS = frozenset({NodeState.READY, Sign.MADE, Sign.LAST_CREATING, Sign.HAS_RUN})
-"""What is remembered of a TPU, or VM, that works; any other sign is a doubt that grows with time."""
+"""States that belong to a TPU or VM at work; any other recorded state is a doubt whose age matters."""
 
 
 def calm_until(
@@ -21,26 +21,26 @@ def calm_until(
     """
     Return the time before which this plan stays right, unless the list of TPUs changes.
 
-    It is the time of this look when anything else may change the plan: then look at everything at the next
-    poll. *spent* estimates the cost up to a time in USD.
+    It is the time of the observation if anything else may change the plan; then the next pass observes
+    everything. *spent* returns the estimated cost in USD up to a time.
     """
     now, node = world.observed_at, current_node(world, record)
     if node is None or not (_nothing_to_do(spec, plan, record) and _works(spec, world, record, node)):
         return now
-    # Each of these makes another plan by itself, without any change in what a look shows.
+    # Each of these changes the plan at its time, whatever an observation shows.
     until = min(
         now + LONGEST,
         min(beat.updated for beat in world.known_beats) + SILENCE * heartbeat_interval(spec),
         record.started_at + spec.watch.ttl,
     )
     budget = spec.watch.budget_usd
-    # What is spent only grows: less than the budget at the end is less all the time.
+    # Spending only grows: if it is below the budget at the end, it is below it all the time.
     return now if until <= now or (budget is not None and spent(until) >= budget) else until
 
 
 def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:
-    """Say whether nothing is asked for, waited for or doubted."""
-    # A VM that nobody wants is absent for good.
+    """Say whether nothing is requested, awaited or in doubt."""
+    # The absence of a VM that the file does not ask for is no doubt.
     unwanted = VM_ABSENT if spec.vm == "none" else None
     doubts = {key.state for key in record.first_seen if key != unwanted} - CALM_SIGNS
     under_way = record.operations or record.refusals or record.race.rivals
@@ -48,10 +48,10 @@ def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:
 
 
 def _works(spec: Spec, world: World, record: Record, node: Node) -> bool:
-    """Say whether all that there should be works, and there is nothing else."""
+    """Say whether every resource that should exist works, and no other one exists."""
     only_node = world.known_nodes == (node,) and node.zone == record.node.zone
     sound = node.state is NodeState.READY and node.healthy
-    # The queue and the deadline have times of their own, and a notice may end it at any moment.
+    # Queue and deadline change the plan by time, and a preempted TPU may end at any moment.
     queued = record.node.queued or spec.tpu.request != "node"
     plain = node.maintenance is None and not queued and spec.watch.deadline is None
     vm = spec.vm == "none" or (isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING)
@@ -66,7 +66,7 @@ def _works(spec: Spec, world: World, record: Record, node: Node) -> bool:
 
 
 def _trains(spec: Spec, world: World, node: Node) -> bool:
-    """Say whether every worker reports that its job runs, and none that its machine is about to go."""
+    """Say whether every worker reports that its job runs, and none that its machine is being preempted."""
     beats = world.known_beats
     running = [
         beat.worker

@@ -1,8 +1,8 @@
 """
 Limit how fast all deployments together create TPUs, and where.
 
-The TPU API allows about a hundred writes a minute and project. If many deployments lose their TPUs at once,
-their requests must stay below that, or the API answers all of them with 429.
+The TPU API allows about a hundred writes a minute for each project. If many deployments lose their TPUs at
+once, their requests must stay below that, or the API answers all of them with 429.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,33 +11,33 @@ from typing import Protocol
 
 from orchestrator.domain.capacity import Place, Places
 
-# Deletions need room below the hundred writes too: what cannot be deleted goes on costing.
+# Deletions need room below the hundred writes as well: what cannot be deleted keeps costing.
 A_MINUTE, MOST_A_MINUTE = 60, 91
 """Creates a minute, by default and at most."""
 MINUTE, ZONE_PAUSE = 60.0, 5.0
-"""Seconds of the budget's window, and between two creates in one zone."""
+"""Window of the budget, and shortest time between two creates in one zone, in seconds."""
 SHARED = 3600.0
-"""Seconds for which a stockout that another deployment has met is shared."""
+"""Seconds for which a stockout that one deployment has met counts for the others."""
 
 
 class CreateBudget(Protocol):
-    """Share creates and stockouts with all deployments of this computer; times are in seconds since the epoch."""
+    """Share creates and stockouts among all deployments of this computer; times are in seconds since the epoch."""
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
         """Return the times until which zones are held back, without the zones that are free."""
 
     def take(self, zone: str, now: float) -> float:
-        """Take one create in *zone* and return 0; if the zone is held back, take none and return until when."""
+        """Take one create in *zone* and return 0, or return until when the zone is held back and take none."""
 
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
         """Share with all deployments that *zone* had no capacity for *tpu_type*."""
 
     def stockouts(self, tpu_type: str, now: float) -> Places:
-        """Return the stockouts of *tpu_type* that any deployment has met within SHARED."""
+        """Return the stockouts of *tpu_type* that any deployment has met within SHARED seconds."""
 
 
 class Unlimited:
-    """A budget without a limit, which nobody shares."""
+    """A budget without a limit, shared with no other deployment."""
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
         """Return no zone."""
@@ -48,7 +48,7 @@ class Unlimited:
         return 0.0
 
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
-        """Do nothing: no other deployment shares this budget."""
+        """Do nothing, because no other deployment shares this budget."""
 
     def stockouts(self, tpu_type: str, now: float) -> Places:
         """Return no stockout."""
@@ -64,8 +64,8 @@ class Ledger:
 
 
 def free_at(ledger: Ledger, zone: str, now: float, limit: int) -> float:
-    """Return when the next create in *zone* is within the budget, 0 when it is now."""
-    # Times of the future are left out: a clock that was wrong must not hold creates back for hours.
+    """Return the earliest time for the next create in *zone*, 0 if it is allowed now."""
+    # Times in the future are ignored: a clock that was wrong must not hold creates back for hours.
     recent = sorted(at for at, _ in ledger.creates if now - MINUTE < at <= now)
     times = [recent[-limit] + MINUTE] if len(recent) >= limit else []
     times += [
@@ -75,13 +75,13 @@ def free_at(ledger: Ledger, zone: str, now: float, limit: int) -> float:
 
 
 def with_create(ledger: Ledger, zone: str, now: float) -> Ledger:
-    """Return the ledger with one more create, and without those that count no more."""
+    """Return the ledger with one more create and without expired ones."""
     recent = tuple((at, where) for at, where in ledger.creates if now - MINUTE < at <= now)
     return Ledger((*recent, (now, zone)), ledger.stockouts)
 
 
 def with_stockout(ledger: Ledger, zone: str, tpu_type: str, at: float) -> Ledger:
-    """Return the ledger with a stockout; one that follows another within the hour goes on with it."""
+    """Return the ledger with a stockout; one within an hour of another extends it."""
     recent = tuple(p for p in ledger.stockouts if at - SHARED < p.out_at <= at)
     known = next((p for p in recent if (p.zone, p.type) == (zone, tpu_type)), None)
     one = Place(zone, tpu_type, known.out_since if known else at, at)

@@ -1,4 +1,4 @@
-"""What ends the bill when tpuctl does not run any more: three independent safety nets."""
+"""Describe what ends the bill if tpuctl never runs again: three independent safety nets."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -9,14 +9,14 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Leg:
-    """Describe one safety net: the resource that it ends, whether it is armed, and in *text* when, or why not."""
+    """Describe one safety net: the resource it ends, whether it is armed, and in *text* when, or why not."""
 
     name: str
     armed: bool
     text: str
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as `--json` prints it."""
+        """Return the `--json` form."""
         return asdict(self)
 
 
@@ -39,7 +39,7 @@ def _node(spec: Spec) -> Leg:
     if not spec.watch.self_delete:
         if spec.tpu.request == "flex-start":
             return Leg("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
-        # Said plainly: a TPU on demand or spot has no end of its own, and this is what a forgotten one costs.
+        # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
         return Leg("TPU", False, "no limit at Google; watch.self_delete would arm one")
     return Leg("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
 
@@ -53,7 +53,7 @@ def _sweep(spec: Spec) -> Leg:
 
 
 def auto_delete_text(spec: Spec, started_at: float) -> str:
-    """Say when the TPU is deleted if no watcher runs; empty before the deployment has begun."""
+    """Say when the TPU is deleted if no watcher runs; empty before the deployment has started."""
     if not started_at:
         return ""
     if not spec.watch.self_delete and spec.tpu.request == "flex-start":

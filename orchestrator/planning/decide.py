@@ -19,9 +19,9 @@ from orchestrator.planning.vm import decide_vm
 
 
 def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> Plan:
-    """Return the plan of this pass."""
+    """Return the plan of this pass; *spent_usd* is the estimated cost so far."""
     outcome, reason = judge_end(spec, world, record, spent_usd)
-    # A refusal deletes nothing: the mistake may be in the file, and the machines at work.
+    # A refusal deletes nothing: the mistake may be in the file, while the machines work.
     if outcome is Outcome.REFUSED:
         return Plan(outcome=outcome, reason=reason)
     if outcome is not None:
@@ -30,9 +30,9 @@ def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> 
         decide_bucket(spec, world, record),
         decide_bundle(spec, world, record),
         decide_vm(spec, world, record),
-        # A fleet's own deployment has bucket and VM; each of its TPUs is a deployment of its own.
+        # The fleet's own deployment has bucket and VM only; each of its TPUs is a deployment of its own.
         node := Step() if spec.fleet else decide_node(spec, world, record),
-        # Nothing is pushed to machines that this very pass replaces, nor to those that may lose their race.
+        # Deliver nothing to machines that this pass replaces, nor to candidates that may lose their race.
         Step() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record),
         decide_sidecars(spec, world, record),
     )
@@ -49,7 +49,7 @@ def _in_doubt(node: Step, record: Record) -> bool:
 
 
 def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
-    """Create the bucket when it is not there; refuse to replace one that held data."""
+    """Create the bucket if it does not exist; refuse to replace one that held data."""
     bucket = world.bucket
     if isinstance(bucket, Unknown):
         return Step(waiting=f"bucket: not known ({bucket.why})")
@@ -60,7 +60,7 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
         why = "its grants may be unfinished"
         change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, why, region)
     elif record.bucket.observed:
-        # An empty bucket in its place would look like success, and let the job begin again at step 0.
+        # An empty bucket in its place would look like success, and the job would start again at step 0.
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
@@ -68,7 +68,7 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Step:
 
 
 def decide_bundle(spec: Spec, world: World, record: Record) -> Step:
-    """Upload code and agent once the bucket is there."""
+    """Upload code and agent once the bucket exists."""
     wanted = f"{record.job.bundle}:{record.job.agent}"
     usable = isinstance(world.bucket, Present) and (record.bucket.ready or spec.bucket.adopt)
     if not usable or not record.job.bundle or record.job.uploaded == wanted:

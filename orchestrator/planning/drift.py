@@ -1,4 +1,4 @@
-"""What is left as it is although the deployment file wants it otherwise: a VM's disk may hold data."""
+"""Report differences that `up` does not change although the file asks for it: a VM's disk may hold data."""
 
 from orchestrator.domain.names import takes_vm, vm_name
 from orchestrator.domain.observation import Absent, Present, Vm, VmState, World
@@ -7,7 +7,7 @@ from orchestrator.domain.spec import Spec
 
 
 def drift_notes(spec: Spec, world: World) -> tuple[str, ...]:
-    """Return a sentence without a full stop for each thing that `up` does not change."""
+    """Return a sentence, without a full stop, for each difference that `up` does not change."""
     if spec.vm == "none":
         return ()
     if takes_vm(spec) and isinstance(world.vm, Absent):
@@ -23,7 +23,7 @@ def drift_notes(spec: Spec, world: World) -> tuple[str, ...]:
 
 
 def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
-    """Say in what a VM differs from the one that *spec* asks for."""
+    """Return the differences between a VM and the one that *spec* asks for, in words."""
     wanted = spec.vm
     if wanted == "none":
         return ()
@@ -33,7 +33,7 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
         ("capacity", _capacity(vm.spot), _capacity(wanted.spot)),
         ("external address", _address(vm), "yes" if wanted.external_ip else "no"),
     )
-    # What the API does not show is unknown, and no difference.
+    # A value that the API does not show is unknown, which is no difference.
     found = [f"{what} {has}, the file wants {want}" for what, has, want in pairs if has and has != want]
     if vm.scopes and CLOUD_PLATFORM in vm_scopes(spec) and CLOUD_PLATFORM not in vm.scopes:
         why = "watch.on_vm needs" if spec.watch.on_vm else "the job's secrets need"
@@ -42,7 +42,7 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
 
 
 def _address(vm: Vm) -> str:
-    """Say whether a VM has an external address, nothing for one that does not run: it shows none then."""
+    """Say whether a VM has an external address; empty if the VM does not run, because it shows none then."""
     if vm.state is not VmState.RUNNING:
         return ""
     return "yes" if vm.external_ip else "no"

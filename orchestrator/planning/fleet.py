@@ -1,8 +1,8 @@
 """
-A fleet as ordinary deployments: one with bucket and VM, and one for each node, in a folder of that bucket.
+Map a fleet to ordinary deployments: one with bucket and VM, and one for each node, in a folder of that bucket.
 
-Pure. The queue, its order and the requeue are Slurm's; what is decided here is what the deployments are, and which
-tasks Slurm has forgotten.
+Pure. Slurm owns the queue, its order and requeueing; this module decides what the deployments are, and which
+tasks are missing from Slurm's queue.
 """
 
 import itertools
@@ -14,18 +14,18 @@ from orchestrator.domain.spec import BucketSpec, CheckpointSpec, FleetSpec, JobS
 from orchestrator.domain.units import Duration
 
 OLDEST_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
-"""The VM's image, as old as the TPUs' (docs/fleet.md): programs that were taken there run on all nodes."""
+"""Image of the fleet's VM, as old as the TPUs' (docs/fleet.md), so that programs built there run on all nodes."""
 PORT = 6817
-"""Slurm's own port for the controller; those of the nodes follow it."""
+"""Slurm's default port for the controller; the nodes' ports follow it."""
 MOST_TASKS = 10_000
 FOR_EVER = Duration(10 * 365 * 86400)
 RESTARTS = 1000
-"""Failed starts in a row after which a node's Slurm is given up: it fails while the controller is away."""
+"""Failed starts in a row after which a node's Slurm is given up; it also fails while the controller is away."""
 
 
 @dataclass(frozen=True)
 class Controller:
-    """Say where a fleet's Slurm is reached, and which archive of it (`slurm-SHA256.tar.gz`) all machines run."""
+    """Say where a fleet's Slurm controller is, and which Slurm archive (`slurm-SHA256.tar.gz`) all machines run."""
 
     address: str
     port: int
@@ -39,38 +39,38 @@ def head_of(spec: Spec) -> Spec:
 
 
 def node_names(spec: Spec) -> tuple[str, ...]:
-    """Return the names of the nodes, which are those of their deployments, and of Slurm's nodes."""
+    """Return the names of the nodes, used for their deployments and in Slurm."""
     return tuple(f"{spec.name}-{number:03d}" for number in range(1, nodes(spec) + 1))
 
 
 def nodes(spec: Spec) -> int:
-    """Return how many nodes the fleet has."""
+    """Return the number of nodes in the fleet; 0 for any other deployment."""
     return (spec.fleet or FleetSpec(0)).nodes
 
 
 def node_spec(spec: Spec, name: str, bucket: str, controller: Controller) -> Spec:
-    """Return the deployment of one node, whose job is to be a node of Slurm."""
+    """Return the deployment of one node, whose job is Slurm's node daemon."""
     variables = {
         "FLEET_NAME": spec.name, "FLEET_NODE": name, "FLEET_NODES": str(nodes(spec)),
-        # Not its address: that of a VM which is made again is another one, and nodes read it from the bucket.
+        # No address: a recreated VM has another one, so nodes read it from the bucket.
         "FLEET_PORT": str(controller.port), "FLEET_ENGINE": controller.engine,
     }  # fmt: skip
     job = JobSpec(
         "bash ./slurm.sh node", data={"engine": f"gs://{bucket}/{ENGINE.rstrip('/')}"}, env=variables,
         failures=RESTARTS, warm_start=False,
-        # What tasks save is theirs: the node itself has nothing to go on from.
+        # Tasks have checkpoints of their own; the node itself has nothing to resume.
         checkpoint=CheckpointSpec(format="outputs"),
     )  # fmt: skip
     return replace(
         spec, name=name, vm="none", fleet=None, job=job,
         bucket=BucketSpec(name=bucket, adopt=True, prefix=f"{NODES}{name}"),
-        # Its job is silent while tasks run.
+        # The node's job prints nothing while tasks run, which must not count as a stall.
         watch=replace(spec.watch, stall=FOR_EVER, on_vm=False),
     )  # fmt: skip
 
 
 def fleet_of(spec: Spec) -> str:
-    """Return the name of the fleet that a deployment is a part of, empty for all others."""
+    """Return the name of the fleet that a deployment belongs to, empty if none."""
     if spec.fleet is not None:
         return spec.name
     return spec.name.rpartition("-")[0] if spec.bucket.prefix == f"{NODES}{spec.name}" else ""
@@ -79,13 +79,13 @@ def fleet_of(spec: Spec) -> str:
 @dataclass(frozen=True)
 class Order:
     """
-    Hold one job of a fleet as it was submitted: *parameters* has the variables of each task.
+    Hold one job of a fleet as it was submitted; *parameters* has the variables of each task.
 
-    *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are numbers of tasks. *collect* names
-    the files whose values become columns of the table of results, *into* the file that the table is written to.
-    It begins *after* other jobs, `ok` or `any` by the name of each. While it is *held*, no task of it begins.
-    *slices* is the smallest and the largest number of nodes for each task.
-    *user* is the login that has submitted it, *priority* one of the fleet's.
+    *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are task numbers. *collect*
+    names the files whose values become columns of the results table, *into* is the file to write the table
+    to. *after* maps the jobs to wait for to `ok` or `any`. While *held*, none of its tasks starts. *slices*
+    is the smallest and the largest number of nodes for each task. *user* is the login that submitted it,
+    *priority* one of the fleet's priorities.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Order:
 
 
 def task_spec(spec: Spec, bucket: str, name: str, job: JobSpec) -> Spec:
-    """Return the deployment that stands for the tasks of a job, each of which has its own folder."""
+    """Return the deployment that stands for the tasks of a job; each task has its own folder."""
     place = BucketSpec(name=bucket, adopt=True, prefix=f"{JOBS}{name}/tasks/0")
     return replace(spec, vm="none", fleet=None, job=job, bucket=place)
 
@@ -116,7 +116,7 @@ def task_folder(job: str, number: int) -> str:
 
 
 def grid(matrix: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, str], ...]:
-    """Return the variables of each task: every combination, the last parameter the fastest."""
+    """Return the variables of each task: all combinations, the last parameter varying fastest."""
     keys = list(matrix)
     return tuple(
         dict(zip(keys, values, strict=True)) for values in itertools.product(*(matrix[k] for k in keys))
@@ -126,10 +126,10 @@ def grid(matrix: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, str], ...]:
 @dataclass(frozen=True)
 class Queued:
     """
-    Hold one task as Slurm's queue shows it; *node* is empty while it waits.
+    Hold one task as Slurm's queue shows it; *node* is empty while the task waits.
 
-    *after* is what Slurm lets it wait for, as `afterok:7` with the number of an array of Slurm. *account* and
-    *priority* are empty where Slurm has no database.
+    *after* is Slurm's dependency, for example `afterok:7` with the number of an array. *account* and
+    *priority* are empty if Slurm has no database.
     """
 
     job: str
@@ -145,18 +145,18 @@ class Queued:
 
     @property
     def array(self) -> str:
-        """Return the number of its array, which Slurm takes for all tasks of it."""
+        """Return the id of its Slurm array, which stands for all tasks of the array."""
         return self.slurm_id.partition("_")[0]
 
 
 def unfinished(order: Order, ended: Collection[int]) -> tuple[int, ...]:
-    """Return the tasks that must be in Slurm's queue."""
+    """Return the numbers of the tasks that must be in Slurm's queue."""
     over = {*ended, *order.cancelled}
     return tuple(number for number in range(len(order.parameters)) if number not in over)
 
 
 def again_of(order: Order, ended: Mapping[int, str], asked: Collection[int]) -> tuple[int, ...]:
-    """Return which of the tasks that are *asked* for have failed or were cancelled, so that they may run again."""
+    """Return those of the *asked* tasks that have failed or were cancelled, and so may run again."""
     return tuple(
         number for number in sorted(asked)
         if ended.get(number) == "failed" or (number in order.cancelled and number not in ended)
@@ -164,14 +164,14 @@ def again_of(order: Order, ended: Mapping[int, str], asked: Collection[int]) -> 
 
 
 def cancelled(orders: Iterable[Order], queued: Iterable[Queued]) -> tuple[Queued, ...]:
-    """Return what waits or runs in Slurm although it was cancelled."""
+    """Return the tasks that wait or run in Slurm although they were cancelled."""
     numbers = {order.name: order.cancelled for order in orders}
     return tuple(one for one in queued if one.number in numbers.get(one.job, ()))
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """Say how far one task is: waiting, running, done, failed, unclaimed or cancelled."""
+    """Describe one task: waiting, running, done, failed, unclaimed or cancelled."""
 
     number: int
     state: str
@@ -182,14 +182,14 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class JobRow:
-    """Sum up one job of the queue."""
+    """Summarise one job of the queue."""
 
     name: str
     submitted_at: float
     tasks: tuple[TaskRow, ...] = field(default=())
 
     def count(self, state: str) -> int:
-        """Return how many tasks are in a state."""
+        """Return how many tasks are in *state*."""
         return sum(task.state == state for task in self.tasks)
 
 
@@ -197,9 +197,9 @@ def rows(
     orders: Iterable[Order], ended: Mapping[str, Mapping[int, str]], queued: Iterable[Queued]
 ) -> tuple[JobRow, ...]:
     """
-    Return the jobs, the newest last. The marks in the bucket decide, then what was cancelled, then the queue.
+    Return the jobs, newest last. The end marks in the bucket decide, then cancellations, then the queue.
 
-    A task that neither has is waiting: it is submitted again by the next look of the fleet's watch.
+    A task in neither is waiting: the fleet's watch submits it again in its next pass.
     """
     in_queue = {(one.job, one.number): one for one in queued}
 

@@ -1,7 +1,7 @@
 """
-What a fleet has cost and how far its jobs are, from what its nodes did.
+Compute what a fleet has cost and how far its jobs are, from what its nodes did.
 
-Pure. The parts of a bill add up to the whole: what no task had has rows of its own.
+Pure. The parts of a bill add up to the total; time without a task has rows of its own.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from orchestrator.planning.fleet_use import JobHistory, NodeLane, NodeStretch, N
 
 @dataclass(frozen=True)
 class Amount:
-    """Hold node seconds and their cost; *lost_usd* is the part of work that was lost with its machine."""
+    """Hold node seconds and their cost in USD; *lost_usd* is the part whose work was lost with its machine."""
 
     seconds: float = 0.0
     usd: float = 0.0
@@ -26,9 +26,9 @@ class Amount:
 @dataclass(frozen=True)
 class Bill:
     """
-    Hold what a fleet has cost: by job, by task of a job, and for what no task had (by use, and the VM).
+    Hold what a fleet has cost: by job, by task, by use for time without a task, and for the VM.
 
-    The parts add up to the whole. *unpriced* says that a machine's price is not known: the sums leave it out.
+    The parts add up to the total. *unpriced* says that a machine's price is not known; the sums leave it out.
     """
 
     jobs: Mapping[str, Amount]
@@ -38,12 +38,12 @@ class Bill:
 
     @property
     def usd(self) -> float:
-        """Return the whole."""
+        """Return the total in USD."""
         return sum(one.usd for one in (*self.jobs.values(), *self.others.values()))
 
     @property
     def ondemand_usd(self) -> float:
-        """Return what the same would have cost on demand."""
+        """Return what the same time would have cost on demand, in USD."""
         return sum(one.ondemand_usd for one in (*self.jobs.values(), *self.others.values()))
 
 
@@ -51,7 +51,7 @@ VM = "VM"
 
 
 def bill(found: Iterable[NodeLane], vm: Amount) -> Bill:
-    """Return what the time in *found* has cost, beside the VM."""
+    """Return the bill for the time in *found*, plus the VM's."""
     jobs: dict[str, Amount] = defaultdict(Amount)
     tasks: dict[tuple[str, int], Amount] = defaultdict(Amount)
     others: dict[str, Amount] = defaultdict(Amount)
@@ -77,13 +77,13 @@ def _more(amount: Amount, part: NodeStretch) -> Amount:
 
 
 def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]:
-    """Return the tasks that work now, as far as their reports tell."""
+    """Return the (job, number) of each task that runs now, as far as heartbeats show it."""
     ends = (lane.stretches[-1] for lane in found if lane.lives and lane.stretches)
     return frozenset((one.job, one.task) for one in ends if one.use is NodeUse.WORK and one.until >= now)
 
 
 def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) -> str:
-    """Return the state of a task by the bucket alone: its mark, what was cancelled, then its reports."""
+    """Return the state of a task by the bucket alone: its end mark, a cancellation, then its heartbeats."""
     if task in job.ends:
         return job.ends[task].phase
     if task in job.order.cancelled:
@@ -92,11 +92,11 @@ def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) ->
 
 
 def lost_steps(job: JobHistory, task: int) -> int | None:
-    """Return how many steps a task had to make again; None where a start has not reported enough to know."""
+    """Return how many steps a task had to repeat; None if a start has not reported enough."""
     starts, total = job.starts.get(task, ()), 0
     for before, after in pairwise(starts):
         if before.beat is None or before.beat.step is None:
-            continue  # It made no step that could be lost, as far as anybody knows.
+            continue  # no step is known to be lost
         if after.beat is None or (after.beat.resumed_from is None and after.beat.step is None):
             return None
         total += max(0, before.beat.step - (after.beat.resumed_from or 0))
@@ -107,10 +107,10 @@ def jobs_remaining(
     jobs: Sequence[JobHistory], costs: Bill, at_work: frozenset[tuple[str, int]], nodes: int
 ) -> dict[str, float]:
     """
-    Return in how many seconds each job will be over, in the order of submission, at *nodes* nodes.
+    Return the seconds until each job ends, in the order of submission, at *nodes* nodes.
 
-    A task takes as long as those of its job that are done took, or as a running one forecasts by its steps. A
-    job of which neither is known is left out, and so are those behind it.
+    A task is assumed to take as long as the finished tasks of its job, or as a running one forecasts by its
+    steps. A job with neither is left out, and so are those after it.
     """
     found: dict[str, float] = {}
     before = 0.0
@@ -151,9 +151,9 @@ def queue_curve(
     jobs: Iterable[JobHistory], found: Iterable[NodeLane]
 ) -> tuple[list[tuple[float, int, int]], int]:
     """
-    Return (time, running, waiting) at each change, and how many tasks are left out.
+    Return (time, running, waiting) at each change, and the number of tasks that are left out.
 
-    Those are tasks that were cancelled before they began: when is not recorded.
+    Left out are tasks that were cancelled before they started, because that time is not recorded.
     """
     worked: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
     for part in (part for lane in found for part in lane.stretches if part.job):
@@ -180,7 +180,7 @@ def queue_curve(
 def _changes(
     job: JobHistory, task: int, worked: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[float, int, int]]:
-    """Yield (time, change of those that run, change of those that wait) of one task."""
+    """Yield (time, change of running tasks, change of waiting tasks) for one task."""
     yield job.order.submitted_at, 0, 1
     if task in job.ends:
         yield job.ends[task].at, 0, -1
@@ -194,9 +194,9 @@ def _changes(
 @dataclass(frozen=True)
 class Account:
     """
-    Hold what is known of a fleet at *now*. *unread* names nodes whose record could not be read: no sum has them.
+    Hold what is known of a fleet at *now*. *unread* names nodes whose record could not be read and counts nowhere.
 
-    *eta* has for jobs that go on the seconds until they are over, where that is known.
+    *eta* maps unfinished jobs to the seconds until they end, if that is known.
     """
 
     name: str
@@ -212,10 +212,10 @@ class Account:
     preemptions: int = 0
 
     def job(self, name: str) -> JobHistory:
-        """Return the history of one job."""
+        """Return the history of the job of that name."""
         return next(one for one in self.jobs if one.order.name == name)
 
     @property
     def incomplete(self) -> bool:
-        """Say whether a price or a node's record is missing, so that sums are the least."""
+        """Say whether a price or a node's record is missing, so that sums are lower bounds."""
         return self.bill.unpriced or bool(self.unread)

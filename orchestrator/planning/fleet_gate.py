@@ -1,7 +1,8 @@
 """
-May the tasks of a job begin? Decided from the bucket; Slurm is told so that it holds without us too.
+Decide from the bucket whether the tasks of a job may start, and what Slurm must hold until then.
 
-Pure. Where all that is missing is the end of another job, Slurm waits for that by itself: nobody has to watch.
+Pure. If a job only waits for the end of another one, Slurm gets a dependency and releases it by itself, also
+while no watcher runs.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,11 +13,11 @@ from typing import Literal
 from orchestrator.planning.fleet import Order, Queued, unfinished
 
 GOOD_ENDS = frozenset({"done", "unclaimed"})
-"""Ends with which a task has done its work; Slurm is told of the same ones by its exit status."""
+"""Ends that count as success; slurm.sh reports the same ones to Slurm by exit status."""
 
 
 class Hold(Enum):
-    """Name why no task of a job begins."""
+    """Name why no task of a job may start."""
 
     NONE = ""
     ASKED = "held"
@@ -27,9 +28,9 @@ class Hold(Enum):
 @dataclass(frozen=True)
 class Gate:
     """
-    Say whether tasks of a job may begin: not with a *hold*, and only when the jobs in *waits* are over.
+    Say whether tasks of a job may start: not while it has a *hold*, and not before the jobs in *waits* have ended.
 
-    *cause* is the job whose failure closes it, or the user whose budget does.
+    *cause* is the failed job, or the user over budget, that holds it.
     """
 
     hold: Hold = Hold.NONE
@@ -45,9 +46,9 @@ def gate(
     over_budget: Collection[str] = (),
 ) -> Gate:  # fmt: skip
     """
-    Return the gate of one job; *orders* and *ended* have also those that it comes after.
+    Return the gate of one job; *orders* and *ended* include the jobs that it waits for.
 
-    *over_budget* are the users who have spent theirs.
+    *over_budget* are the users whose budget is spent.
     """
     if order.held:
         return Gate(Hold.ASKED)
@@ -67,14 +68,14 @@ def gate(
 
 
 def after_words(held: Gate, queued: Iterable[Queued]) -> tuple[str, ...]:
-    """Return what Slurm has to let a job wait for, as `afterok:7`; empty when its queue has none of it."""
+    """Return Slurm's dependencies for a job, for example `afterok:7`; empty if its queue has none of the arrays."""
     arrays = {(one.job, one.array) for one in queued}
     return tuple(sorted(f"after{held.waits[job]}:{array}" for job, array in arrays if job in held.waits))
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Say what has to change in Slurm for its arrays *arrays*; with the verb `after` they wait for *after*."""
+    """Describe a correction of Slurm's *arrays*; with the verb `after` they get the dependencies *after*."""
 
     verb: Literal["hold", "release", "after"]
     arrays: tuple[str, ...]
@@ -82,30 +83,30 @@ class Correction:
 
 
 def strays(accounts: Mapping[str, tuple[str, str]], queued: Iterable[Queued]) -> tuple[Queued, ...]:
-    """Return the waiting tasks that are under another account or priority than their jobs have in *accounts*."""
+    """Return the waiting tasks whose account or priority differs from that of their job in *accounts*."""
     waiting = (one for one in queued if one.state == "PENDING" and one.job in accounts)
     return tuple(one for one in waiting if (one.account, one.priority) != accounts[one.job])
 
 
 def corrections(gates: Mapping[str, Gate], queued: Collection[Queued]) -> tuple[Correction, ...]:
     """
-    Return how Slurm's queue differs from what the bucket says; nothing when it does not.
+    Return what must change in Slurm's queue to match the bucket; empty if it matches.
 
-    What Slurm itself has held, after a start that failed, is released with the rest.
+    Tasks that Slurm itself has held, after a failed start, are released too.
     """
     waiting = [one for one in queued if one.state == "PENDING" and one.job in gates]
     hold, release, after = [], [], []
     for job in dict.fromkeys(one.job for one in waiting):
         wanted, mine = gates[job], [one for one in waiting if one.job == job]
         words = after_words(wanted, queued)
-        # Slurm forgets an array that is over: until the bucket has its ends, the job is held instead.
+        # Slurm forgets an array that has ended; until its ends are in the bucket, the job is held instead.
         closed = wanted.hold is not Hold.NONE or bool(wanted.waits and not words)
         hold += [one.array for one in mine if closed and not one.held]
         release += [one.array for one in mine if not closed and one.held]
         if not closed:
             wrong = tuple(dict.fromkeys(one.array for one in mine if one.after != words))
             after += [Correction("after", wrong, words)] if wrong else []
-    # What is to be waited for comes before the release, or a task would begin between the two.
+    # The dependency goes before the release, or a task could start between the two.
     return (
         *([Correction("hold", tuple(dict.fromkeys(hold)))] if hold else []),
         *after,

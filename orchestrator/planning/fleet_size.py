@@ -1,8 +1,8 @@
 """
-How many nodes a fleet has now: more while tasks wait, fewer when nodes have had nothing to do for long.
+Decide how many nodes a fleet has: more while tasks wait, fewer after nodes have been idle.
 
-Pure. A node that goes is first drained in Slurm, so that no task begins on it, and deleted only when Slurm then
-says that it has none. So whatever is killed in between leaves a drained node, which the next look finds.
+Pure. A node to remove is first drained in Slurm, so that no task starts on it, and deleted only when Slurm
+then reports no task on it. A kill in between leaves a drained node, which the next pass finds.
 """
 
 from collections import Counter
@@ -17,25 +17,25 @@ from orchestrator.planning.fleet_gate import OPEN, gate
 from orchestrator.planning.fleet_team import Team
 
 IDLE_REASON = "tpuctl-idle-g"
-"""Why Slurm has drained a node that goes, with the incarnation that it is said of; slurm.sh knows it too."""
+"""Drain reason of a node to be removed, followed by its incarnation; slurm.sh uses the same prefix."""
 _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 
 
 class NodeLife(Enum):
-    """Name what a node's record says of it."""
+    """Name the state of a node's deployment by its record."""
 
     UP = "up"
     LEAVING = "leaving"
-    """Its deletion has begun, and nobody has seen its end."""
+    """Its deletion has started and is not confirmed."""
     NONE = "none"
 
 
 @dataclass(frozen=True)
 class SlurmNode:
     """
-    Hold what Slurm says of a node: *states* as `scontrol show node` names them, and why it is drained.
+    Hold what Slurm says of a node: *states* as in `scontrol show node`, and the drain *reason*.
 
-    *busy_ago* is how many seconds before the look its last task ended; None when that is not known.
+    *busy_ago* is how many seconds before the reading its last task ended; None if not known.
     """
 
     states: frozenset[str] = frozenset()
@@ -44,18 +44,18 @@ class SlurmNode:
 
     @property
     def has_task(self) -> bool:
-        """Say whether a task runs, or ends, there."""
+        """Say whether a task runs or completes on the node."""
         return bool(self.states & _WITH_TASK)
 
     @property
     def going(self) -> bool:
-        """Say whether it was drained because it had nothing to do."""
+        """Say whether the node was drained in order to be removed."""
         return "DRAIN" in self.states and self.reason.startswith(IDLE_REASON)
 
 
 @dataclass(frozen=True)
 class FleetNode:
-    """Hold one node of a fleet; *free_since* is since when each look has shown it without a task."""
+    """Hold one node of a fleet; *free_since* is the time since which every pass has shown it without a task."""
 
     name: str
     life: NodeLife
@@ -64,16 +64,16 @@ class FleetNode:
 
     @property
     def has_task(self) -> bool:
-        """Say whether it has a task."""
+        """Say whether a task runs or completes on the node; False if Slurm does not know it."""
         return self.slurm.has_task
 
 
 @dataclass(frozen=True)
 class Resize:
     """
-    Say what to do about the number of nodes, by their names, and how many are *wanted* now.
+    Say how to change the number of nodes, by node name; *wanted* is the target number.
 
-    *keep* are nodes that were drained to go and are wanted after all, *start* those to ask for, *end* those to
+    *keep* are nodes drained for removal that are needed after all, *start* those to request, *end* those to
     drain and delete.
     """
 
@@ -88,9 +88,9 @@ def nodes_missing(
     team: Team | None = None, over_budget: Collection[str] = (),
 ) -> int:  # fmt: skip
     """
-    Return how many nodes the tasks want that may begin and have none in Slurm; a task may want several.
+    Return how many more nodes the startable tasks without a node need; a task may need several.
 
-    A user whose budget is spent wants none, and nobody more than the limit of nodes in *team* leaves.
+    Users over budget count for nothing, other users up to the node limit in *team*.
     """
     known = {order.name: order for order in orders}
     running = {(one.job, one.number): one.node for one in queued if one.node}
@@ -108,30 +108,30 @@ def nodes_missing(
 
 
 def wanted_nodes(size: FleetSpec, waiting: int, busy: int) -> int:
-    """Return how many nodes there should be while tasks wait for *waiting* ones and *busy* ones have a task."""
+    """Return the target number of nodes, given tasks that wait for *waiting* nodes and *busy* nodes with a task."""
     idle = size.nodes if size.min_idle is None else size.min_idle
     return min(size.nodes, waiting + busy + idle)
 
 
 def resize(size: FleetSpec, waiting: int, nodes: Sequence[FleetNode], now: float) -> Resize:
     """
-    Return what to do about the number of nodes. Times are in seconds.
+    Return how to change the number of nodes; times in seconds.
 
-    Only nodes that were free in every look for `fleet.idle` go, so load that comes and goes faster than that
-    changes nothing. A node that is on its way counts as one that is there.
+    Only nodes that were idle in every pass for `fleet.idle` are removed, so that load which varies faster
+    changes nothing. A node that is being created counts as existing.
     """
     wanted = wanted_nodes(size, waiting, sum(node.has_task for node in nodes))
     up = [node for node in nodes if node.life is NodeLife.UP]
     going = [node for node in up if node.slurm.going]
     there = [node for node in up if not node.slurm.going]
-    # One with a task is never deleted: it was drained in the moment in which Slurm gave it the task.
+    # A node with a task is never deleted: Slurm may have started the task just before the drain.
     staying = [node for node in going if node.has_task]
     free = [node for node in going if not node.has_task]
     short = max(0, wanted - len(there) - len(staying))
     staying += free[:short]
     leaving = [node for node in nodes if node.life is NodeLife.LEAVING]
     if size.min_idle is None:
-        # A fleet of a fixed size: what is missing or too many is for `fleet up`, which asks first.
+        # A fixed size is changed by `fleet up` only, which asks the user first.
         ends = [*free[short:], *(node for node in leaving if node.slurm.going)]
         return Resize(wanted, tuple(node.name for node in staying), (), tuple(node.name for node in ends))
     ends = [*free[short:], *leaving]
@@ -141,7 +141,7 @@ def resize(size: FleetSpec, waiting: int, nodes: Sequence[FleetNode], now: float
     idle = [(node.free_since, node) for node in there if node.free_since is not None and not node.has_task]
     long_idle = sorted(
         ((since, node) for since, node in idle if now - since >= size.idle),
-        # The longest first, and of equals the last one: names are taken from the front.
+        # Longest idle first; among equals the last name, because names are assigned from the front.
         key=lambda one: (-one[0], one[1].name), reverse=True,
     )  # fmt: skip
     ends += [node for _, node in long_idle[: max(0, len(there) - wanted)]]
@@ -149,11 +149,11 @@ def resize(size: FleetSpec, waiting: int, nodes: Sequence[FleetNode], now: float
 
 
 def free_since(before: Mapping[str, float], nodes: Mapping[str, SlurmNode], now: float) -> dict[str, float]:
-    """Return since when each node without a task has had none, as far as this and the looks *before* show."""
+    """Return since when each idle node has been idle, from this reading and the times *before*."""
     found = {}
     for name, node in nodes.items():
         if not node.has_task:
-            # Between two looks it may have had a short task, which Slurm remembers.
+            # Between two passes it may have run a short task, which Slurm remembers.
             busy_at = now - node.busy_ago if node.busy_ago is not None else 0.0
             found[name] = max(before.get(name, now), min(busy_at, now))
     return found
@@ -161,7 +161,7 @@ def free_since(before: Mapping[str, float], nodes: Mapping[str, SlurmNode], now:
 
 @dataclass(frozen=True)
 class Fit:
-    """Say how many of *wanted* nodes a project's quota has room for, each of which takes *each* of it."""
+    """Say how many of *wanted* nodes fit into a project's quota; each node takes *each* of it."""
 
     wanted: int
     room: int
@@ -174,13 +174,13 @@ class Fit:
 
 
 def fit(wanted: int, each: int, limits: Mapping[str, int]) -> Fit:
-    """Return how many nodes fit into *limits*, by zone; -1 is no limit. What else uses the quota is not known."""
+    """Return how many nodes fit into *limits* by zone; -1 is no limit. Other uses of the quota are not known."""
     if any(limit < 0 for limit in limits.values()):
         return Fit(wanted, wanted, each)
     return Fit(wanted, min(wanted, sum(limit // each for limit in limits.values())), each)
 
 
 def first_nodes(names: Sequence[str], up: Collection[str], wanted: int) -> tuple[str, ...]:
-    """Return the nodes that `fleet up` brings up: those that are *up* already, and others until it is enough."""
+    """Return the names that `fleet up` brings up: those already *up*, then the next free ones up to *wanted*."""
     missing = [name for name in names if name not in up][: max(0, wanted - len(up))]
     return tuple(name for name in names if name in up or name in missing)

@@ -1,7 +1,7 @@
 """
-Users and priorities of a fleet: what Slurm is told of them, and whose budget is used up.
+Map users and priorities of a fleet to Slurm accounts and QOS, and find users over budget.
 
-Pure. Shares, limits and the order of the queue are Slurm's; money is ours.
+Pure. Shares, limits and the order of the queue are Slurm's; budgets are tpuctl's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ from orchestrator.domain.spec import FleetSpec, PrioritySpec, UserSpec
 from orchestrator.planning.fleet import Order
 
 NORMAL = "normal"
-"""The priority of a job that names none; Slurm has a QOS of this name from the beginning."""
+"""Priority of a job that names none; Slurm creates a QOS of this name by itself."""
 SHARED = "shared"
-"""The account of jobs that nobody has submitted under a login."""
+"""Account of jobs that were submitted without a login."""
 NO_LOGINS = frozenset({SHARED, "root"})
 
 
@@ -26,11 +26,11 @@ class Team:
 
     @property
     def needs_database(self) -> bool:
-        """Say whether Slurm must have its database: without it, it knows neither shares nor priorities."""
+        """Say whether Slurm needs its database, without which it has neither shares nor priorities."""
         return bool(self.users or self.priorities)
 
     def options(self, order: Order) -> tuple[str, str]:
-        """Return the account and the QOS under which Slurm runs a job, both empty without a database."""
+        """Return the account and the QOS of a job in Slurm, both empty without a database."""
         if not self.needs_database:
             return "", ""
         user = order.user if order.user in self.users else SHARED
@@ -38,12 +38,12 @@ class Team:
 
 
 def team_of(fleet: FleetSpec | None) -> Team:
-    """Return what a deployment file says."""
+    """Return the team from the deployment file's `fleet` section."""
     return Team(fleet.users, fleet.priorities) if fleet else Team()
 
 
 def below(priorities: Mapping[str, PrioritySpec], name: str) -> tuple[str, ...]:
-    """Return the priorities that one goes before, the nearest first; it is among them where they form a circle."""
+    """Return the priorities that *name* ranks above, nearest first; *name* itself is one if they form a circle."""
     found: list[str] = []
     over = priorities[name].over if name in priorities else None
     while over is not None and over not in found:
@@ -54,7 +54,7 @@ def below(priorities: Mapping[str, PrioritySpec], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Words:
-    """Hold the words of a command for sacctmgr; one that *may_fail* does so when what it adds is there."""
+    """Hold the arguments of one sacctmgr command; *may_fail* is set if it fails when its object already exists."""
 
     words: tuple[str, ...]
     may_fail: bool = False
@@ -62,16 +62,16 @@ class Words:
 
 def accounts(cluster: str, team: Team) -> tuple[Words, ...]:
     """
-    Return what sacctmgr is told: again and again the same has no effect. `@me` stands for Slurm's Unix user.
+    Return the sacctmgr commands for *team*; repeating them has no effect. `@me` stands for Slurm's Unix user.
 
-    Nothing is taken away: tasks of a user who has left the file may still run.
+    Nothing is removed, because tasks of a user who has left the file may still run.
     """
     names = tuple(dict.fromkeys((NORMAL, *team.priorities)))
     found = [Words(("add", "cluster", cluster), may_fail=True)]
     found += [Words(("add", "qos", name), may_fail=True) for name in names]
     for name in names:
-        # First all of it is taken away: sacctmgr refuses what would be a circle with what was said before, and an
-        # empty list is one to it.
+        # All preemption is cleared first: sacctmgr refuses a list that forms a circle with the stored ones, and it
+        # takes an empty list for a circle.
         others = ",".join(one for one in names if one != name)
         set_ = (
             f"Priority={len(below(team.priorities, name)) + 1}",
@@ -94,7 +94,7 @@ def accounts(cluster: str, team: Team) -> tuple[Words, ...]:
 
 
 def spending_of(orders: Iterable[Order], usd_of: Mapping[str, float]) -> dict[str, float]:
-    """Return what each user has spent in USD, of what each job has cost."""
+    """Return the USD that each user has spent, from *usd_of* each job."""
     found: dict[str, float] = {}
     for order in orders:
         found[order.user] = found.get(order.user, 0.0) + usd_of.get(order.name, 0.0)
@@ -102,7 +102,7 @@ def spending_of(orders: Iterable[Order], usd_of: Mapping[str, float]) -> dict[st
 
 
 def over_budget(team: Team, usd: Mapping[str, float]) -> frozenset[str]:
-    """Return the users whose budget is used up."""
+    """Return the users whose budget is spent."""
     return frozenset(
         login for login, user in team.users.items()
         if user.budget_usd is not None and usd.get(login, 0.0) >= user.budget_usd

@@ -1,8 +1,8 @@
 """
-What the nodes of a fleet did, and for whom: from records, reports and marks, never from a guess.
+Derive what the nodes of a fleet did, and for which task, from records, heartbeats and end marks.
 
-Pure. When a task began and ended says the bucket, when a machine existed its record; how far a task came is what
-its machine reported last. What none of them tells is not known, and has a row of its own.
+Pure. The bucket says when a task started and ended, the record when a machine existed, the heartbeat how far
+a task came. Time that none of them explains is reported as unknown.
 """
 
 from collections import defaultdict
@@ -17,14 +17,14 @@ from orchestrator.planning.fleet import Order
 
 T = TypeVar("T")
 SILENT = 120.0
-"""Seconds without a report after which nobody knows whether a task runs; machines report each 2 to 30 s."""
+"""Seconds without a heartbeat after which it is unknown whether a task runs; heartbeats come every 2 to 30 s."""
 FIRST_WORD = 600.0
-"""Seconds that a task has for its first report: code and a checkpoint come first."""
+"""Seconds until the first heartbeat of a task is due: code and a checkpoint are downloaded first."""
 OVER = frozenset({Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED})
 
 
 class NodeUse(Enum):
-    """Name what a node's time went into; the value is the word for people."""
+    """Name what a node's time was used for; the value is the word for people."""
 
     WORK = "working"
     BOOT = "booting"
@@ -35,7 +35,7 @@ class NodeUse(Enum):
 
 @dataclass(frozen=True)
 class Start:
-    """Hold one start of a task: on which node, when by the bucket's clock, and the last *beat* of it."""
+    """Hold one start of a task: its node, its time by the bucket's clock, and its last heartbeat *beat*."""
 
     task: int
     incarnation: int
@@ -46,7 +46,7 @@ class Start:
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """Hold how a task ended (done, unclaimed, failed), and when."""
+    """Hold how (done, unclaimed, failed) and when a task ended."""
 
     phase: str
     at: float
@@ -54,22 +54,22 @@ class TaskEnd:
 
 @dataclass(frozen=True)
 class JobHistory:
-    """Hold a job with all starts of its tasks, in their order, and the ends of those that have ended."""
+    """Hold a job with all starts of its tasks in order, and the ends of those that have ended."""
 
     order: Order
     starts: Mapping[int, tuple[Start, ...]] = field(default_factory=dict)
     ends: Mapping[int, TaskEnd] = field(default_factory=dict)
 
     def restarts(self, task: int) -> int:
-        """Return how many times a task began again."""
+        """Return how many times a task was restarted."""
         return max(0, len(self.starts.get(task, ())) - 1)
 
     def last_beat(self, task: int) -> Heartbeat | None:
-        """Return the newest report of a task."""
+        """Return the newest heartbeat of a task, or None."""
         return next((one.beat for one in reversed(self.starts.get(task, ())) if one.beat), None)
 
     def progress(self, task: int) -> tuple[int | None, float | None]:
-        """Return step and loss of a task; a start that only found it done has reported neither."""
+        """Return step and loss of a task, None if not reported: a start that finds its task done reports none."""
         beats = [one.beat for one in reversed(self.starts.get(task, ())) if one.beat]
         steps = (one.step if one.step is not None else one.committed_step for one in beats)
         step = next((one for one in steps if one is not None), None)
@@ -79,9 +79,9 @@ class JobHistory:
 @dataclass(frozen=True)
 class NodeFacts:
     """
-    Hold one node: the *spans* in which it had a machine, and when the machine of an incarnation was *ready*.
+    Hold one node: *spans* with a machine, and when the machine of each incarnation was *ready*.
 
-    *rate* prices a span: USD an hour as billed, and on demand; None where no price is known.
+    *rate* prices a span in USD per hour, as billed and on demand; None if no price is known.
     """
 
     name: str
@@ -92,7 +92,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class NodeStretch:
-    """Hold a stretch of a node's time; *job* and *task* are those that had it, also where its work was lost."""
+    """Hold a stretch of a node's time; *job* and *task* are those that used it, even if their work was lost."""
 
     since: float
     until: float
@@ -114,7 +114,7 @@ class NodeLane:
 
 @dataclass(frozen=True)
 class _Run:
-    """Hold the time that a start had: until *saved* it counts, until *reported* it ran, *then* what is known."""
+    """Hold the time of a start: it counts until *saved*, ran until *reported*, and is followed by *then*."""
 
     job: str
     start: Start
@@ -125,7 +125,7 @@ class _Run:
 
 
 def lanes(nodes: Iterable[NodeFacts], jobs: Iterable[JobHistory], now: float) -> tuple[NodeLane, ...]:
-    """Return what each node did from its first machine to *now*, without gaps while it had one."""
+    """Return what each node did from its first machine until *now*, without gaps while it had one."""
     begun: dict[str, list[tuple[JobHistory, Start, Start | None]]] = defaultdict(list)
     for job in jobs:
         for starts in job.starts.values():
@@ -135,7 +135,7 @@ def lanes(nodes: Iterable[NodeFacts], jobs: Iterable[JobHistory], now: float) ->
 
 
 def _followed(found: Sequence[T]) -> Iterator[tuple[T, T | None]]:
-    """Yield each with the next one, None after the last."""
+    """Yield each item with the next one, None after the last."""
     return zip(found, (*found[1:], None), strict=False)
 
 
@@ -144,7 +144,7 @@ def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None
     spans = sorted(node.spans, key=lambda span: span.since)
     for span, after in _followed(spans):
         end = max(span.since, min(now, span.until or now, after.since if after else now))
-        # By two clocks: a start may seem to be a moment before its machine.
+        # Two clocks are involved, so a start may seem to precede its machine.
         mine = [
             _run(job, start, later, over=span.until is not None, now=now)
             for job, start, later in begun
@@ -167,20 +167,20 @@ def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now:
     quiet = now - reported > (SILENT if beat else FIRST_WORD)
     if after is None and not (over or quiet or stopped):
         return _Run(name, start, now, now, lives=True)
-    # Nobody has said that a quiet one is gone, and nothing is known of it.
+    # Silent but not reported lost: unknown.
     then = NodeUse.LOST if over else NodeUse.IDLE if stopped else NodeUse.UNKNOWN
     lost = after is not None or over
     return _Run(name, start, _saved(start, reported) if lost else reported, reported, then)
 
 
 def _saved(start: Start, reported: float) -> float:
-    """Return until when the work of a start that did not end well is in the bucket."""
+    """Return until when the work of a start that did not end well is saved in the bucket."""
     beat = start.beat
     if beat is None or beat.step is None or beat.committed_step is None:
         return start.at
     if beat.committed_step >= beat.step:
         return reported
-    # A machine's own clock may be wrong: no save is later than its report.
+    # A machine's own clock may be wrong: no save is later than the heartbeat that reports it.
     return min(reported, max(start.at, beat.committed_at or start.at))
 
 
@@ -188,7 +188,7 @@ def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -
     """Yield the stretches of one machine's life."""
     known = [at for at in (ready, runs[0].start.at if runs else None) if at is not None]
     if not known:
-        # One that exists is on its way; of one that is gone without a word nobody knows.
+        # An existing machine is being prepared; for a deleted one without any report it is unknown.
         yield from _part(span.since, end, NodeUse.BOOT if span.until is None else NodeUse.UNKNOWN)
         return
     at = min(max(span.since, min(known)), end)
@@ -201,7 +201,7 @@ def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -
         yield from _part(since, saved, NodeUse.WORK, run.job, run.start.task)
         yield from _part(saved, reported, NodeUse.LOST, run.job, run.start.task)
         at = reported
-        # A machine that has begun another task was not lost with this one.
+        # A machine on which another task started later was not lost during this one.
         if following is None or run.then is NodeUse.UNKNOWN:
             yield from _part(at, limit, run.then)
             at = limit

@@ -1,4 +1,4 @@
-"""The plan of a whole `up`, from nothing: the same decisions, over worlds in which every step succeeds."""
+"""Compute the plan of a whole `up` by running the same decisions over worlds in which every step succeeds."""
 
 from dataclasses import replace
 
@@ -32,9 +32,9 @@ PASSES = 10
 
 def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: str) -> Plan:
     """
-    Return all changes that `up` makes when nothing exists yet and nothing goes wrong, in order.
+    Return all changes that `up` makes if nothing exists and nothing fails, in order.
 
-    A bucket or a VM that is to be adopted exists.
+    A bucket or VM that is to be adopted counts as existing.
     """
     adopted = Present(Bucket(names.bucket_name(spec, ""), names.home_region(spec)))
     bucket = adopted if spec.bucket.adopt else Absent()
@@ -45,7 +45,7 @@ def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: st
 
 
 def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: Record) -> Plan:
-    """Return all changes that `up` makes from *world* on when nothing goes wrong, in order."""
+    """Return all changes that `up` makes starting from *world* if nothing fails, in order."""
     changes: list[Change] = []
     for _ in range(PASSES):
         record = learn(record, world)
@@ -55,14 +55,14 @@ def foresee(spec: Spec, accelerator: Accelerator | None, world: World, record: R
         for change in plan.changes:
             changes.append(change)
             world, record = _succeed(change, spec, accelerator, world, record)
-    # A fault of ours and no state of the world: PASSES is more than the longest chain of decisions.
+    # A fault of ours: PASSES exceeds the longest chain of decisions.
     raise AssertionError("decide does not come to rest in a world where every step succeeds")
 
 
 def _succeed(
     change: Change, spec: Spec, accelerator: Accelerator | None, world: World, record: Record
 ) -> tuple[World, Record]:
-    """Return world and record as they are after *change* has succeeded."""
+    """Return world and record after *change* has succeeded."""
     if change.kind is Kind.BUCKET:
         made = Bucket(change.name, change.zone)
         record = replace(record, bucket=replace(record.bucket, ready=True))
@@ -90,7 +90,7 @@ def _succeed(
         )
         record = accepted(record, number)
         record = replace(record, sidecars=with_settings(record, spec, "tpu"))
-        # Of a race the first one wins; the others have no time to become READY.
+        # The first candidate wins; the others are deleted before they are READY.
         first = number == (change.round if change.beside else record.node.incarnation)
         shows = NodeState.READY if first else NodeState.CREATING
         labels = names.labels(spec, "tpu", number, change.round)

@@ -1,4 +1,4 @@
-"""What the record holds before the calls of a plan are made: a killed controller's successor must find it."""
+"""Compute the record that must be stored before the calls of a plan, for the successor of a killed controller."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from orchestrator.planning.race import asked_for
 
 def intended(record: Record, changes: Sequence[Change], *, queued: bool, now: float) -> Record:
     """
-    Return the record with the intents of all *changes*, so that one write covers them all.
+    Return the record with the intents of all *changes*, for one write.
 
-    *queued* says whether TPUs are asked for through the queue; *now* is in seconds since the epoch.
+    *queued* says that TPUs are requested through the queue; *now* is in seconds since the epoch.
     """
     for change in changes:
         record = _with_intent(record, change, queued=queued, now=now)
@@ -21,9 +21,9 @@ def intended(record: Record, changes: Sequence[Change], *, queued: bool, now: fl
 
 
 def _with_intent(record: Record, change: Change, *, queued: bool, now: float) -> Record:
-    """Return the record with the place of a VM, or the TPU that is about to be asked for, or to be deleted."""
+    """Return the record with the zone of a VM, or with a TPU's requested create or delete."""
     if (change.kind, change.verb) == (Kind.VM, Verb.CREATE):
-        # Also for a VM that is refused after all: one zone too many costs a list, one too few a machine.
+        # Also if the VM is refused later: an extra zone costs one list, a missing one could cost a machine.
         used = dict.fromkeys((*record.zones_used, change.zone))
         return replace(record, zones_used=tuple(used))
     if change.kind is not Kind.NODE:

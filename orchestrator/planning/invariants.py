@@ -1,7 +1,7 @@
 """
-The last look at a plan before it is carried out: what would break a promise is not done, whatever decided it.
+Check a plan before it is carried out, and reject it if it breaks a promise, whatever decided it.
 
-The rules repeat in a few lines what the decisions follow in many, and share no code with them.
+The rules repeat the essence of the decisions in a few lines and share no code with them.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from orchestrator.domain.record import TERMINAL, Record
 from orchestrator.domain.spec import Spec
 
 GOING = TERMINAL | {NodeState.DELETING}
-# Written out once more, not imported from the race: a slip there must not pass here.
+# Repeated on purpose, not imported from `race`: a wrong value there must not pass here.
 MOST_IN_A_RACE = 8
 
 
 def broken(spec: Spec, plan: Plan, world: World, record: Record) -> str:
-    """Return the promise that the plan would break, with the change that would; empty when it breaks none."""
+    """Return the promise that the plan would break, with the change that breaks it; empty if none."""
     return next((f"{promise}: {text}" for promise, text in _all(spec, plan, world, record)), "")
 
 
 def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple[str, str]]:
     for change in plan.changes:
         what = f"{change.verb.word} {change.kind.value} {change.name}"
-        # The worst mistake of all: a second machine for one that was only out of sight.
+        # The worst mistake: a second machine because the first was only out of sight.
         if _unseen(change, world):
             yield "unknown is not absent", f"{what}, which was not seen"
         if change.kind is Kind.BUCKET and change.verb is Verb.DELETE:
@@ -43,7 +43,7 @@ def _all(spec: Spec, plan: Plan, world: World, record: Record) -> Iterator[tuple
 
 
 def _is_theirs(spec: Spec, change: Change, world: World) -> bool:
-    """Say whether a change makes a VM that its owner was to give, or deletes one that was adopted."""
+    """Say whether a change creates a VM that the user must provide, or deletes an adopted one."""
     if change.verb is Verb.CREATE:
         return spec.vm != "none" and spec.vm.name is not None
     adopted = isinstance(world.vm, Present) and names.ADOPTED_LABEL in world.vm.value.labels
@@ -51,7 +51,7 @@ def _is_theirs(spec: Spec, change: Change, world: World) -> bool:
 
 
 def _unseen(change: Change, world: World) -> bool:
-    """Say whether the change is about a kind of machine that could not be seen."""
+    """Say whether the change is about a kind of resource that could not be observed."""
     sights = {Kind.NODE: world.nodes, Kind.VM: world.vm, Kind.BUCKET: world.bucket}
     return isinstance(sights.get(change.kind), Unknown)
 
@@ -59,13 +59,13 @@ def _unseen(change: Change, world: World) -> bool:
 def _second(
     spec: Spec, plan: Plan, change: Change, world: World, record: Record
 ) -> Iterator[tuple[str, str]]:
-    """Find a TPU beside the one that is to be made: in sight, or made by the same plan."""
+    """Find a second TPU beside the one to create: an observed one, or one in the same plan."""
     gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
     asked = {o.name for o in record.operations if o.verb is Verb.DELETE}
     for node in world.known_nodes:
         if _rivals(change, node, record) or _works_on(spec, change, node, world, record):
             continue
-        # What is surely on its way out does not count as a second TPU.
+        # A TPU that certainly ends does not count as a second one.
         going = node.state in GOING or of_name(node.name, Sign.DELETION_ASKED) in record.first_seen
         if not going and node.name not in gone | asked:
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
@@ -77,7 +77,7 @@ def _second(
 
 
 def _rivals(change: Change, node: Node, record: Record) -> bool:
-    """Say whether a node runs in the same race as the one to be made, and none is known to have won it."""
+    """Say whether *node* is in the same race as the TPU to create, and no winner is known."""
     return 0 < change.round == names.round_of(node.labels) and not (
         record.race.claimed and record.race.round == change.round
     )
@@ -85,9 +85,9 @@ def _rivals(change: Change, node: Node, record: Record) -> bool:
 
 def _works_on(spec: Spec, change: Change, node: Node, world: World, record: Record) -> bool:
     """
-    Say whether a TPU may work on while its successor is made: its end is known, or a deadline pays for it.
+    Say whether *node* may keep working while its successor is created: it is preempted, or a deadline pays for it.
 
-    The successor has to be of a later race, so that it begins only when it was named; and only one works.
+    The successor must belong to a later race, so that it starts its job only when named the winner.
     """
     if not change.beside or change.on_demand or node.incarnation != record.node.incarnation:
         return False
@@ -97,7 +97,7 @@ def _works_on(spec: Spec, change: Change, node: Node, world: World, record: Reco
 
 
 def _reused(spec: Spec, change: Change, record: Record) -> Iterator[tuple[str, str]]:
-    """Find a name that an earlier TPU had: a lost answer would then be taken for the wrong one."""
+    """Find a reused name: a lost answer could then be taken for the wrong TPU's."""
     number = change.incarnation or 0
     given = max(record.node.highest, record.node.incarnation, *(r.incarnation for r in record.race.rivals), 0)
     again = number == record.node.incarnation and not record.node.accepted
@@ -109,6 +109,6 @@ def _reused(spec: Spec, change: Change, record: Record) -> Iterator[tuple[str, s
 
 
 def _ours(spec: Spec, change: Change, world: World) -> bool:
-    """Say whether the node is one that carries our label."""
+    """Say whether the node carries our label."""
     found = (node for node in world.known_nodes if node.name == change.name)
     return any(node.labels.get(names.DEPLOYMENT_LABEL) == spec.name for node in found)

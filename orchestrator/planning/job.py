@@ -1,4 +1,4 @@
-"""Decide about the job: the fourth resource, seen through the heartbeats of its workers."""
+"""Decide about the job, observed through the heartbeats of its workers."""
 
 import hashlib
 import json
@@ -24,15 +24,15 @@ from orchestrator.domain.scopes import narrow
 from orchestrator.domain.spec import MemorySpec, Spec
 
 OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
-"""Last words: a worker that has said one need not report any more."""
+"""Final phases: a worker that has reported one need not report any more."""
 BOOT_GRACE = 120.0
-"""Seconds a READY machine may stay silent before it is looked after over SSH."""
+"""Seconds that a READY machine may be silent before it is checked over SSH."""
 WEDGED = 900.0
-"""Seconds of silence after which a worker that answers over SSH is restarted, not only started."""
+"""Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
 SILENCE = 4
 """Missed heartbeats in a row after which a worker counts as silent."""
 REACH = 6
-"""Heartbeats for which SSH to a silent worker may fail before its node is replaced."""
+"""Heartbeat intervals for which SSH to a silent worker may fail before its node is replaced."""
 
 NARROW = "the job reads secrets, and this TPU was made without the scope cloud-platform"
 NARROW_VM = "the job reads secrets, and the VM was made without the scope cloud-platform"
@@ -46,51 +46,51 @@ _FIRST_SETTINGS = {
     "ProgressSpec": ("step", "loss", "rate"),
     "MemorySpec": ("params_millions", "optimizer", "dtype", "shards", "activations_gb", "text_gb"),
 }  # fmt: skip
-"""The settings that there were when the digest was one of their repr, in their order then: never to be changed."""
+"""Settings, in their order, whose repr was the digest in earlier versions. Never change this."""
 
 
 def heartbeat_interval(spec: Spec) -> float:
-    """Return the seconds between two heartbeats: two polls, at least 2 s and at most 30 s."""
-    # At most 30 s: SILENCE of them is the time in which a dead machine goes on costing unseen.
+    """Return the seconds between two heartbeats: two polls, at least 2 and at most 30."""
+    # At most 30 s, because a dead machine costs money unnoticed for SILENCE heartbeats.
     return max(2.0, min(30.0, 2 * spec.watch.poll))
 
 
 def latest_try(spec: Spec) -> float:
-    """Return the seconds after which failures over SSH are too old to count: two looks at least."""
+    """Return the age in seconds after which a failed SSH try no longer counts: at least two passes."""
     return max(LATEST_TRY, 2 * spec.watch.poll)
 
 
 def push_mark(spec: Spec, record: Record) -> str:
     """
-    Return what `Record.pushed` holds when the machines have the wanted code.
+    Return the value of `JobRecord.pushed` when the machines have the wanted code.
 
-    A job on the VM also needs the address of each new TPU, so there the incarnation counts too.
+    A job on the VM also needs each new TPU's address, so there the value includes the incarnation.
     """
     return record.job.bundle if spec.job.run_on == "tpu" else f"{record.node.incarnation}:{record.job.bundle}"
 
 
 def job_digest(spec: Spec) -> str:
     """
-    Return a digest of the job's settings, by which `up` sees that running machines have others.
+    Return a digest of the job's settings, by which `up` detects that running machines have others.
 
-    What no machine is given has no part in it, nor has a setting at its default: a release that adds one must
-    restart no job.
+    Settings that no machine receives are left out, and so are defaults: a release that adds a setting must
+    not restart any job.
     """
     chosen = _chosen(replace(spec.job, source=".", memory=MemorySpec()))
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def with_digest_of_today(spec: Spec, record: Record) -> Record:
-    """Return the record with today's digest where an earlier tpuctl has written its own for the same settings."""
+    """Return the record with the present digest in place of an earlier version's for the same settings."""
     before = hashlib.sha256(_as_before(spec.job).encode()).hexdigest()[:16]
-    # Another definition of the digest is no other job: what runs must not be restarted for an upgrade.
+    # An upgrade of tpuctl must not restart running jobs.
     if record.job.settings != before:
         return record
     return replace(record, job=replace(record.job, settings=job_digest(spec)))
 
 
 def _as_before(part: Any) -> str:
-    """Return the repr that a section had before its digest knew no defaults."""
+    """Return a section's repr as it was before the digest left defaults out."""
     if not is_dataclass(part):
         return repr(part)
     name = type(part).__name__
@@ -111,7 +111,7 @@ def _chosen(part: Any) -> Any:
 
 
 def decide_job(spec: Spec, world: World, record: Record) -> Step:
-    """Push and start the job where it does not run, or does not run the wanted code."""
+    """Push and start the job if it does not run, or does not run the wanted code."""
     node = current_node(world, record)
     if node is None or not _of_use(spec, world, node):
         return Step(waiting="job: waits for the TPU", blocked=True)
@@ -121,9 +121,9 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     if spec.job.run_on == "vm" and not vm_runs:
         return Step(waiting="job: waits for the VM", blocked=True)
     if isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
-        # A restart would stop a job that works for one that cannot start there.
+        # A restart would stop a working job for one that cannot start there.
         return Step(waiting=f"job: {NARROW_VM}; {RECREATE_VM}", blocked=True)
-    # Without the bucket the job would train what nobody keeps.
+    # Without the bucket, checkpoints of the job would be lost.
     if not isinstance(world.bucket, Present):
         return Step(waiting="job: waits for the bucket", blocked=True)
     if isinstance(world.heartbeats, Unknown):
@@ -134,11 +134,11 @@ def decide_job(spec: Spec, world: World, record: Record) -> Step:
     why = outdated(spec, record, node, beats) or silent_worker(spec, world, record, node, beats)
     if not why:
         return _waiting_for(beats, expected_workers(spec, node))
-    # SSH that has just failed is not tried in every pass: the heartbeat may come first, through the bucket.
+    # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
         return Step(waiting=f"job: {why}; next try soon", wake_in=record.ssh.next_try_at - world.observed_at)
-    # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code,
-    # nor for a worker that trains on while it cannot reach the bucket.
+    # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
+    # code, and not for a worker that trains while it cannot reach the bucket.
     same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
     wedged = any(_silence(b, world) > WEDGED for b in beats)
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
@@ -151,7 +151,7 @@ def expected_workers(spec: Spec, node: Node) -> int:
 
 
 def outdated(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
-    """Say what the machines have to be given; empty when they have the code and the settings."""
+    """Return what the machines have to be given, in words; empty if code and settings are up to date."""
     if record.job.settings_due:
         return "the machines run the job with other settings"
     if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, beats):
@@ -160,13 +160,13 @@ def outdated(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...
 
 
 def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
-    """Say whether every worker reports the wanted code: then it came from the bucket, faster than over SSH."""
+    """Say whether every worker reports the wanted code, which it may have got from the bucket and not over SSH."""
     holders = {b.worker for b in beats if b.bundle == record.job.bundle}
     return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
 
 
 def silent_worker(spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> str:
-    """Say which worker ought to report and does not; empty when all do. Machines get time for their boot."""
+    """Return a worker that should report and does not; empty if none. Machines get BOOT_GRACE for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
     ready_since = record.first_seen.get(of_node(record.node.incarnation, NodeState.READY), world.observed_at)
     reported = {b.worker: b for b in beats}
@@ -181,19 +181,19 @@ def silent_worker(spec: Spec, world: World, record: Record, node: Node, beats: t
 
 
 def _of_use(spec: Spec, world: World, node: Node) -> bool:
-    """Say whether the machines of *node* can be given a job."""
+    """Say whether the machines of *node* can run a job."""
     if node.state is NodeState.READY and node.healthy:
         return True
-    # An API that says CREATING or unhealthy does not matter while the machines themselves report.
+    # While the machines report, a state such as CREATING or unhealthy does not matter.
     gone = node.state in TERMINAL or node.state in {NodeState.DELETING, NodeState.STOPPED}
     return not gone and reports(spec, world, node)
 
 
 def reports(spec: Spec, world: World, node: Node) -> bool:
     """
-    Say whether a machine of *node* has just reported: evidence that it is alive, whatever the API says of it.
+    Say whether a machine of *node* reports now: evidence that it is alive, whatever state the API shows.
 
-    A job on the VM reports from there, which says nothing about the TPU.
+    A job on the VM reports from there, which proves nothing about the TPU.
     """
     if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
         return False
@@ -203,20 +203,20 @@ def reports(spec: Spec, world: World, node: Node) -> bool:
 
 
 def _silence(beat: Heartbeat, world: World) -> float:
-    """Return the seconds since a worker's last report."""
+    """Return the seconds since a worker's last heartbeat."""
     return world.observed_at - beat.updated
 
 
 def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> str:
     """
-    Say why the machines of a READY node count as lost, empty when they do not.
+    Return why the machines of a READY node count as lost, empty if they do not.
 
-    One is silent, and SSH to it has failed again and again up to now: two witnesses. Either alone is
-    not enough, since a firewall may keep us out of a machine that works. Silence is none while the startup
-    script works, nor while the machines' role on the bucket may not count yet.
+    Two witnesses are needed: a silent worker, and repeated SSH failures up to now. One is not enough, because
+    a firewall may block SSH to a machine that works. A worker is not silent while the startup script works,
+    nor while its role on the bucket may not be in force yet.
     """
     since = record.ssh.failed_since
-    # A failure of long ago is no witness: nobody has tried since.
+    # An old failure proves nothing, because no try has followed it.
     fresh = world.observed_at - record.ssh.next_try_at < latest_try(spec)
     if since is None or not fresh or world.observed_at - since < REACH * heartbeat_interval(spec):
         return ""
@@ -237,7 +237,7 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
         return Step()
-    # A first report may be one second late, since its object has just been written: the next look is soon.
+    # A first report may be a second late, because its object has just been written; look again soon.
     why = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
     return Step(
         waiting=f"job: {len(running)} of {expected} workers are running{why}", wake_in=2.0 if beats else 1.0

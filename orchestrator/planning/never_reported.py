@@ -1,9 +1,9 @@
 """
-TPUs that come up and never say a word: they cost as much as others, and train nothing.
+Give up TPUs that come up and never report: they cost as much as others and train nothing.
 
-The startup script reports as its first act, so one that says nothing for some minutes does not run, or may
-not write to the bucket, or has no way to it. One that has begun and then says no more has more time. The next
-TPU mostly does better. When none does, asking for more of them only spends the grant.
+The startup script reports as its first act. If it is silent for some minutes, it does not run, may not write
+to the bucket, or has no route to it. A script that has reported and then falls silent gets more time. The
+next TPU usually works. If several do not, requesting more of them only wastes the grant.
 """
 
 from dataclasses import replace
@@ -19,30 +19,30 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.updated import updated
 
 SILENT_DEADLINE = 360.0
-"""Seconds that a READY TPU has until its startup script reports; others' rule too (docs/facts.md 1.3)."""
+"""Seconds that a READY TPU has until its startup script reports; other tools use the same (docs/facts.md 1.3)."""
 START_DEADLINE = 1200.0
-"""Seconds that a READY TPU has until one of its workers reports; the startup script gives up after 600 s."""
+"""Seconds that a READY TPU has until a worker reports; the startup script gives up after 600 s."""
 SILENT_TPUS = 3
-"""TPUs in a row that may be given up without a report; as many of one zone are given up early."""
+"""Silent TPUs in a row after which the deployment gives up; as many in one zone raise that zone's patience."""
 SILENT_TIME = 3600.0
-"""Seconds that this must have lasted: a network that is down for a while ends no deployment."""
+"""Seconds that this must have lasted, so that a short network outage ends no deployment."""
 SILENT_VM = "the TPU has been READY for an hour and the VM has never reported"
 
 
 def nothing_reported(world: World) -> bool:
-    """Say whether no worker of the newest TPU has ever reported, as far as one can know, nor a startup script."""
+    """Say whether neither a worker nor a startup script of the newest TPU is known to have reported."""
     return no_worker_reported(world) and not world.boots
 
 
 def no_worker_reported(world: World) -> bool:
-    """Say whether no agent of the newest TPU has ever reported, as far as one can know."""
+    """Say whether no agent of the newest TPU is known to have reported."""
     return isinstance(world.heartbeats, Present) and not world.heartbeats.value
 
 
 def often_silent(spec: Spec, record: Record, zone: str) -> bool:
-    """Say whether so many TPUs of *zone* were given up without a report that haste would only spend the grant."""
-    # A TPU that was billed nowhere cannot be told from one of this zone.
-    # Three silent TPUs in one zone point to the zone, or to our own script: more of them prove nothing.
+    """Say whether SILENT_TPUS of *zone* were given up without a report."""
+    # A TPU without a span was never billed, and counts for every zone. Three silent TPUs in one zone point to the
+    # zone or to our own script, and replacing more of them at once proves nothing.
     zones = {span.name: span.zone for span in record.spans if span.kind is Kind.NODE}
     here = [n for n, _ in record.silence.never_reported if zones.get(names.node_name(spec, n), zone) == zone]
     return len(here) >= SILENT_TPUS
@@ -50,9 +50,9 @@ def often_silent(spec: Spec, record: Record, zone: str) -> bool:
 
 def late_to_report(spec: Spec, world: World, record: Record) -> str:
     """
-    Say why a READY TPU is given up that has not reported in time; empty when it may go on.
+    Return why a READY TPU that has not reported in time is given up; empty if it may continue.
 
-    Of a job on the VM another TPU makes no difference.
+    A job on the VM gains nothing from another TPU.
     """
     waited = _ready_for(world, record)
     if spec.job.run_on == "vm" or not no_worker_reported(world):
@@ -66,11 +66,11 @@ def late_to_report(spec: Spec, world: World, record: Record) -> str:
 
 def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
     """
-    Say whether a silent startup script is one that does not run.
+    Say whether the silence of a startup script proves that it does not run.
 
-    It proves nothing for scripts of earlier versions of tpuctl, which report late; while a role that was just
-    granted is not in force everywhere; while the node's health is TIMEOUT, since it may be warming up; and in
-    a zone where many TPUs were replaced for silence, which therefore gets more time.
+    It proves nothing for scripts of earlier versions of tpuctl, which report late; while a new role may not
+    be in force everywhere; while the node's health is TIMEOUT, because it may be warming up; and in a zone
+    where many silent TPUs were replaced, which therefore gets more time.
     """
     node = current_node(world, record)
     settled = not settling(record.bucket.granted_at, world.observed_at)
@@ -86,46 +86,46 @@ def _ready_for(world: World, record: Record) -> float:
 
 
 def with_boot_report(record: Record, number: int) -> Record:
-    """Return the record with the TPU that is about to be made with our startup script; those gone are left out."""
-    # Without those that are gone, or the list would grow with every TPU.
+    """Return the record in which TPU *number* is expected to report at boot."""
+    # Numbers of deleted TPUs are dropped, or the list would grow with every TPU.
     known = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     reporting = (known & set(record.silence.reports_at_boot)) | {number}
     return updated(record, silence=updated(record.silence, reports_at_boot=tuple(sorted(reporting))))
 
 
 def as_never_reported(change: Change, world: World) -> Change:
-    """Return the deletion of the newest TPU, marked when it has never reported."""
+    """Return the deletion of the newest TPU, marked if it has never reported."""
     return replace(change, never_reported=no_worker_reported(world))
 
 
 def learn_reports(record: Record, world: World) -> Record:
-    """Forget the silent ones as soon as one reports."""
+    """Return the record without silent TPUs once a worker reports."""
     reported = world.known_beats
     return updated(record, silence=updated(record.silence, never_reported=())) if reported else record
 
 
 def with_silent_tpu(record: Record, change: Change, now: float) -> Record:
     """
-    Return the record with the TPU that *change* gives up, once, if it has never reported.
+    Return the record with the silent TPU that *change* deletes, counted once.
 
-    Its zone counts as one that has just refused: the next TPU is asked for elsewhere, if it can be.
+    Its zone counts as one that has just refused, so the next TPU is requested elsewhere if possible.
     """
     number = change.incarnation or 0
     if not change.never_reported or any(known == number for known, _ in record.silence.never_reported):
         return record
-    # As good as a refusal: the zone has given a machine that is of no use.
+    # Like a refusal: the zone has provided a machine that does not work.
     places = after_refusal(record.places, change.zone, record.node.type, now)
     silent = (*record.silence.never_reported, (number, now))
     return replace(record, silence=replace(record.silence, never_reported=silent), places=places)
 
 
 def all_silent(spec: Spec, world: World, record: Record) -> str:
-    """Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope."""
+    """Return why no further TPU is requested, or why the present one waits in vain; empty while there is hope."""
     if spec.job.run_on == "vm":
         if nothing_reported(world) and _ready_for(world, record) >= SILENT_TIME:
             return SILENT_VM
-        # While the TPU goes it is READY no more, so the record has to tell. An end that a report has brought
-        # about is decided by that report.
+        # While the TPU is being deleted it is not READY any more, so the record decides. If a report has ended the
+        # job, that report decides.
         return record.reason if record.outcome == Outcome.FAILED.value and not world.known_beats else ""
     given_up = record.silence.never_reported
     if len(given_up) < SILENT_TPUS or world.observed_at - given_up[0][1] < SILENT_TIME:

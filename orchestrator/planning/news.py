@@ -1,4 +1,4 @@
-"""What a pass has to tell people: events from the record before and after it. Pure."""
+"""Derive the events of a pass from the record before and after it. Pure."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from orchestrator.planning.unclaimed import has_no_steps, lost_text
 
 
 def news(before: Record, after: Record, world: World) -> Iterator[Event]:
-    """Yield an event for each difference: the TPU is READY, maintenance is announced, a create was refused."""
+    """Yield an event for each difference: TPU READY, maintenance announced, create refused."""
     number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
     node = current_node(world, after)
@@ -29,7 +29,7 @@ def news(before: Record, after: Record, world: World) -> Iterator[Event]:
 
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
-    """Return the loss of the newest TPU in the one pass that sees it first: it has left, or is terminal."""
+    """Return the loss of the newest TPU in the one pass that first observes it: the TPU is absent or terminal."""
     node = current_node(world, after)
     stopped = {Sign.WORKERS_STOPPED} if spec.job.run_on == "tpu" else set()
     signs = {of_node(after.node.incarnation, state) for state in TERMINAL | stopped}
@@ -46,7 +46,7 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
 
 
 def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
-    """Return the event of a replacement whose job begins at step 0: what was trained before is gone."""
+    """Return the event of a replacement whose job starts at step 0, so that earlier training is lost."""
     runs = [b for b in world.beats_of(record.node.incarnation) if b.phase is Phase.RUN]
     if not record.node.preemptions or not runs or any(b.resumed_from is not None for b in runs):
         return None

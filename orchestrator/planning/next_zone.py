@@ -1,4 +1,4 @@
-"""When and where to ask for the next node: zone order, back-off by class of refusal, when to give up."""
+"""Decide when and where to request the next node: zone order, back-off by class of refusal, giving up."""
 
 import hashlib
 from collections import Counter
@@ -29,11 +29,11 @@ LONGEST_DELAY = {
     Retry.PERMANENT: 200.0,
 }
 LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
-"""Seconds of the longest pause, since jitter may add half of a delay to it."""
+"""Longest pause in seconds; jitter may add half of a delay to it."""
 LONGEST_GOING = 600.0
-"""Seconds that a deletion is waited for because of what is remembered of quota; then quota is asked again."""
+"""Seconds that remembered quota blocks a create while a node is deleted; then quota is tried again."""
 NO_PRICES = Prices()
-# A deletion under way frees quota within minutes, so one refusal for quota is not believed for good.
+# A deletion frees quota within minutes, so one refusal for quota does not end the search.
 QUOTA_TRIES = 5
 UNKNOWN_TRIES = 8
 
@@ -41,23 +41,23 @@ UNKNOWN_TRIES = 8
 def next_zone(
     spec: Spec, record: Record, now: float, prices: Prices = NO_PRICES, full: Sequence[str] = ()
 ) -> str:
-    """Return the zone for the next node; one of *full* counts as one that has refused."""
+    """Return the zone for the next node; zones in *full* count as zones that have refused."""
     zones, refused = zone_order(spec, record, now, prices), _refused_zones(record)
-    # Counted once: a zone that has refused for quota is both.
+    # Counted once, even if the zone has also refused for quota.
     full = [zone for zone in full if zone not in refused]
     return min(zones, key=[*refused, *full].count)
 
 
 def full_zones(spec: Spec, world: World, record: Record) -> tuple[str, ...]:
-    """Return the zones whose quota one of our TPUs still holds."""
+    """Return the zones whose quota is still held by one of our TPUs."""
     return tuple(zone for zone in spec.tpu.zones if quota_held(world, record, zone))
 
 
 def zone_order(spec: Spec, record: Record, now: float, prices: Prices = NO_PRICES) -> tuple[str, ...]:
     """
-    Return the zones in the order of asking: by what is remembered of them, then by who refused less often.
+    Return the zones in the order of requests: by the memory of zones, then by the number of recent refusals.
 
-    A zone beside the bucket comes before one elsewhere that is otherwise as good.
+    Among equal zones, one beside the bucket comes first.
     """
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
     ranked = order(spec.tpu.zones, record.places, record.node.type, now, record.node.zone, near, fares)
@@ -74,7 +74,7 @@ def _nearness(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
 
 
 def _fares(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
-    """Return what each zone costs more than the cheapest that is as near: price never outweighs a long way."""
+    """Return each zone's extra price over the cheapest one that is as near; distance always outweighs price."""
     fares = prices.fares(record.node.type, spec.tpu.zones, spot=spec.tpu.spot)
     beside = {zone: prices.egress.get(zone, 0.0) == 0.0 for zone in fares}
     return {
@@ -83,7 +83,7 @@ def _fares(spec: Spec, record: Record, prices: Prices) -> dict[str, float]:
 
 
 def why_there(spec: Spec, record: Record, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
-    """Say why *zone* is asked before those that the file names earlier; empty when none is passed over."""
+    """Return why *zone* precedes zones that the file names earlier; empty if it skips none."""
     near, fares = _nearness(spec, record, prices), _fares(spec, record, prices)
     text = passed_over(spec.tpu.zones, record.places, record.node.type, now, zone, near, fares)
     matters = record.places or min(near.values()) < 1.0 or any(fares.values())
@@ -99,14 +99,14 @@ def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
 
 def quota_held(world: World, record: Record, zone: str) -> bool:
     """
-    Say whether a node of ours that is being deleted in *zone* holds the quota that the next one needs.
+    Say whether one of our nodes that is being deleted in *zone* holds the quota for the next one.
 
-    Quota has refused the last create beside it, or one beside an earlier node; then that is not tried again
-    as long as the deletion takes no longer than it should.
+    True if quota has refused the last create beside it, or one beside an earlier node, and the deletion is
+    not overdue.
     """
     refused = [r.retry for r in record.refusals if r.kind is Kind.NODE and r.zone == zone]
     old = [n for n in world.known_nodes if n.zone == zone]
-    # The quota is not gone, it is ours: asking again before the old TPU is gone only adds refusals.
+    # Our own TPU holds the quota: until it is deleted, every request would only add a refusal.
     if old and refused[-1:] == [Retry.QUOTA]:
         return True
     since = (record.first_seen.get(of_name(n.name, Sign.DELETION_ASKED), world.observed_at) for n in old)
@@ -115,16 +115,16 @@ def quota_held(world: World, record: Record, zone: str) -> bool:
 
 
 def waits_for_quota(zone: str) -> Step:
-    """Return the wait for the old node to go."""
+    """Return the wait for the old node's deletion."""
     return Step(waiting=f"TPU: quota in {zone} holds one TPU; waits for the old one to go", wake_in=5.0)
 
 
 def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -> float:
     """
-    Return the earliest time to ask for *kind* in *zone* again.
+    Return the earliest time to request *kind* in *zone* again, in seconds since the epoch.
 
-    The pause doubles, up to its cap, with each refusal of the last one's class since a success; those of other
-    classes in between do not end the count. Jitter makes it up to half shorter or longer.
+    The pause doubles, up to its cap, with each refusal of the last one's class since a success; refusals of
+    other classes do not reset the count. Jitter makes it up to half shorter or longer.
     """
     here = [r for r in record.refusals if r.zone == zone and r.kind is kind]
     if not here:
@@ -137,9 +137,9 @@ def create_gate(spec: Spec, record: Record, zone: str, kind: Kind = Kind.NODE) -
 
 def _fraction(spec: Spec, record: Record, last: Refusal) -> float:
     """
-    Return a number from 0 to 1 that is the same at each look and differs between deployments and refusals.
+    Return a number from 0 to 1 that is stable over passes and differs between deployments and refusals.
 
-    Deployments that were refused in the same moment spread their next asks over as long as a whole delay.
+    It spreads the next requests of deployments that were refused at the same moment over the whole delay.
     """
     text = f"{spec.name} {record.node.incarnation} {last.kind.value} {last.zone} {last.at!r}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
@@ -147,19 +147,19 @@ def _fraction(spec: Spec, record: Record, last: Refusal) -> float:
 
 def hopeless(record: Record) -> Refusal | None:
     """
-    Return the refusal after which asking again is pointless, or None.
+    Return the refusal after which another request is pointless, or None.
 
-    Capacity comes back by itself and is asked for without end; a permission does not. As long as another
-    zone only lacks capacity, a zone without quota ends nothing; nor does a refusal beside a TPU that works.
+    Stockouts pass by themselves and are retried without end; a missing permission does not. A zone without
+    quota ends nothing while another zone only lacks capacity, nor does a refusal beside a TPU that works.
     """
     if succeeded(record):
         return None
-    # A deadline may ask for what the project has no quota for; spot goes on without it.
+    # A deadline may request on demand without quota for it; spot continues without.
     refusals = [r for r in record.refusals if not r.on_demand]
     if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in refusals):
         return next((r for r in reversed(refusals) if r.retry is Retry.PERMANENT), None)
     limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
-    # Counted in all, not in a row: refusals of several zones alternate.
+    # Counted in total, not in a row, because refusals of several zones alternate.
     alike = Counter((r.kind, r.retry) for r in refusals)
     for last in reversed(refusals):
         if last.retry in limits and alike[last.kind, last.retry] >= limits[last.retry]:
@@ -168,7 +168,7 @@ def hopeless(record: Record) -> Refusal | None:
 
 
 def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = "") -> Step | None:
-    """Return the wait after refusals of *kind*, or None when it may be asked for now."""
+    """Return the wait after refusals of *kind*, or None if it may be requested now."""
     final = hopeless(record)
     if final is not None:
         return Step(waiting=f"{kind.title}: not requested again ({final.text})")

@@ -1,8 +1,8 @@
 """
-Decide which notifications are due, from what one pass knows.
+Decide which notifications are due, from the facts of one pass.
 
-A notification has the same id in every pass, so nothing is sent twice and nothing is lost, wherever a loop
-was killed: the next process derives the same ids, and the outbox knows which of them were sent.
+A notification has the same id in every pass. So wherever a loop was killed, the next process derives the same
+ids, and the outbox knows which were sent: none is sent twice, none is lost.
 """
 
 import json
@@ -19,12 +19,12 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.unclaimed import FETCH
 
 BUDGET_WARNING = 0.8
-"""Part of the budget after which people are notified."""
+"""Share of the budget after which a warning is sent."""
 
 
 @dataclass(frozen=True)
 class Notification:
-    """Hold one notification. *id* is the same however often it is sent; *at* is in seconds since the epoch."""
+    """Hold one notification; *id* is the same in every pass, *at* is in seconds since the epoch."""
 
     id: str
     event: str
@@ -34,13 +34,13 @@ class Notification:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """Return the body that is sent and stored."""
+        """Return the JSON that is stored and sent."""
         body = {"schema": 1, **vars(self), "data": dict(self.data)}
         return json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "Notification":
-        """Return the notification in *data*; raise ValueError, KeyError or TypeError if it holds none."""
+        """Parse a notification; raise ValueError, KeyError or TypeError if *data* holds none."""
         body = json.loads(data)
         names, text = (str(body["id"]), str(body["event"])), str(body["text"])
         return cls(*names, float(body["at"]), str(body["deployment"]), text, dict(body["data"]))
@@ -49,19 +49,19 @@ class Notification:
 def due(
     spec: Spec, world: World, record: Record, outcome: Outcome | None, reason: str, spent: float
 ) -> tuple[Notification, ...]:
-    """Return all notifications that are due, also those already sent: the outbox drops them by id."""
-    # With the time of its beginning: the next life of a deployment has its own "up" and "done".
+    """Return all notifications that are due, including those already sent, which the outbox drops by id."""
+    # The id contains the start time: a deployment's next life has its own "up" and "done".
     life = f"{spec.name}-{record.started_at:.0f}"
     found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, reason, record))
     return tuple(
-        # Masked: texts repeat what machines say, and go to services of others.
+        # Secrets are masked: texts quote what machines report, and go to foreign services.
         Notification(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
         for event, mark, text, data in found
     )
 
 
 def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notification:
-    """Return the notification that *error* has stopped the loop: one id for each hour and error code."""
+    """Return the notification that *error* has stopped the loop; its id is the same for an hour and error code."""
     mark = f"{spec.name}-{record.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
     text = f"the watcher has stopped: {error.message} ({error.code}); what runs keeps running"
     return Notification(mark, "failed", now, spec.name, masked(text), {"code": error.code})
@@ -97,8 +97,8 @@ def _stalled(spec: Spec, world: World, record: Record, beats: tuple[Heartbeat, .
     """
     Yield a notification if no step or checkpoint was new for `watch.stall`, after which the agent restarts the job.
 
-    Its id changes at most once in that time, and never for a time before the TPU was requested: otherwise a
-    machine that reports another time in each heartbeat would cause a notification for each.
+    Its id changes at most once in that time, and is never based on a time before the TPU was requested.
+    Otherwise a machine that reports a new time in each heartbeat would cause a notification for each.
     """
     moved = max((max(b.progress_at or 0.0, b.committed_at or 0.0) for b in beats), default=0.0)
     running = any(beat.phase is Phase.RUN for beat in beats)

@@ -1,8 +1,8 @@
 """
-The deadline of a deployment: what the next TPU should be, when the present one is left, and the forecast.
+Apply the deadline: what the next TPU should be, when the present one is left, and the forecast.
 
-The rules are those of `planning.deadline`; here is what they are fed with: the prices of the table for
-the type and each zone, and what is remembered of the zones.
+The rules are in `planning.deadline`; this module supplies their input: prices from the table for the type and
+each zone, and the memory of zones.
 """
 
 from collections.abc import Sequence
@@ -34,21 +34,21 @@ from orchestrator.planning.next_zone import create_gate, hopeless
 from orchestrator.planning.race import may_overlap
 
 FIRST_COLD, FIRST_LOSS = 900.0, 900.0
-"""Seconds that a start and the work between two saves are held to take before any was seen."""
+"""Assumed seconds of a start, and of work between two saves, before any was measured."""
 MARGIN = 1.5
-"""How much longer than the last one the next start may take."""
+"""Factor by which the next start may take longer than the last one."""
 FIRST_SHARE = 0.5
-"""Share of the whole time that the work is held to need before a pace was seen."""
+"""Assumed share of the time until the deadline that the work needs, before a pace was measured."""
 SPOT_PRICE = 0.4
-"""Price of spot where on demand costs 1, if one is unknown; the tables say 0.3 to 0.5 for most types."""
+"""Assumed ratio of spot to on-demand price, if one is unknown; the tables say 0.3 to 0.5 for most types."""
 AGAIN = 600.0
-"""Seconds between two tries of spot beside a TPU on demand that works: each costs a call or two."""
+"""Seconds between two spot requests beside a working on-demand TPU; each costs one or two API calls."""
 BELIEVED = 3600.0
-"""The same where it has to be deleted first; twice as long after each try in vain."""
+"""Seconds between two such requests if the on-demand TPU must be deleted first; doubled after each vain one."""
 
 
 def due_at(spec: Spec, record: Record) -> float | None:
-    """Return when the job must be done, None without a deadline or before the first `up`."""
+    """Return the deadline in seconds since the epoch; None if there is none, or before the first `up`."""
     deadline = spec.watch.deadline
     if deadline is None or spec.job.target_steps is None or not record.started_at:
         return None
@@ -56,25 +56,25 @@ def due_at(spec: Spec, record: Record) -> float | None:
 
 
 def learn_progress(record: Record, world: World) -> Record:
-    """Return the record with the progress that the workers report, and the last refusal of spot."""
+    """Return the record with the progress that workers report, and the last refusal of spot."""
     progress = with_reports(record.deadline.progress, world.known_beats, current_node(world, record))
     spot = (r for r in record.refusals if r.kind is Kind.NODE and not r.on_demand)
     refused = [r.at for r in spot if r.retry is Retry.CAPACITY]
-    # No later than now: the clock may have been wrong when a refusal was written down.
+    # Not in the future: the clock may have been wrong when the refusal was recorded.
     latest = min(max([progress.spot_refused_at, *refused]), world.observed_at)
     progress = updated(progress, spot_refused_at=latest)
     return updated(record, deadline=updated(record.deadline, progress=progress))
 
 
 def situation(spec: Spec, world: World, record: Record) -> Situation | None:
-    """Return what the choice between spot and on demand depends on, or None without a deadline."""
+    """Return the input for the choice between spot and on demand, or None without a deadline."""
     due, target = due_at(spec, record), spec.job.target_steps
     if due is None or target is None:
         return None
     known, node = record.deadline.progress, _live(world, record)
     pace = known.pace or FIRST_SHARE * max(1.0, due - record.started_at) / target
-    # A TPU in the queue does not train, so for the deadline there is none - unless the choice itself has put
-    # it there (flex-start): that must not lead to another choice.
+    # A queued TPU does not train, so for the deadline it does not exist. Except if the choice itself has queued it
+    # (flex-start), which must not lead to another choice.
     waits = node is None or (_in_queue(node) and not _is_on_demand(record, node))
     mode = (
         Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _is_on_demand(record, node) else Mode.SPOT
@@ -101,7 +101,7 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
 
 
 def deadline_status(spec: Spec, world: World, record: Record) -> dict[str, str] | None:
-    """Return the `deadline` object of `status`, or None without a deadline."""
+    """Return the `deadline` object of `status --json`, or None without a deadline."""
     found = situation(spec, world, record)
     if found is None:
         return None
@@ -112,13 +112,13 @@ def deadline_status(spec: Spec, world: World, record: Record) -> dict[str, str] 
 
 def to_leave(spec: Spec, world: World, record: Record) -> tuple[str, Mode]:
     """
-    Say why the present TPU is to be replaced for the deadline's or the money's sake, and by what; empty to keep it.
+    Return why the present TPU should be replaced for the deadline or for money, and by what; empty to keep it.
 
-    An order that no list shows is kept, since it may exist; so is a TPU whose heartbeats could not be read,
-    since it may be at work.
+    A TPU that is requested but not listed is kept, because it may exist; so is one whose heartbeats could not
+    be read, because it may be working.
     """
     found = _open(spec, world, record)
-    # Unknown is not idle: a TPU whose workers could not be asked may be at work.
+    # Unknown is not idle: workers that could not be read may be at work.
     if found is None or _live(world, record) is None or not isinstance(world.heartbeats, Present):
         return "", Mode.WAIT
     choice = choose(found)
@@ -131,23 +131,23 @@ def to_leave(spec: Spec, world: World, record: Record) -> tuple[str, Mode]:
 
 def wants_on_demand(spec: Spec, world: World, record: Record) -> bool:
     """
-    Say whether the next TPU is asked for on demand though the file says spot.
+    Say whether the next TPU is requested on demand although the file says spot.
 
-    Where on demand is not to be had either, spot is asked for as before.
+    If on demand is not available either, spot is requested as before.
     """
     found = _open(spec, world, record)
     if found is None:
         return False
-    # Asked as if nothing were there, since the TPU in question is about to be replaced.
+    # Computed as if no TPU existed, because the present one is about to be replaced.
     idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
     return choose(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, record, on_demand=True)
 
 
 def of_mode(record: Record, *, on_demand: bool) -> Record:
     """
-    Return the record with only those refusals of TPUs that say something about spot, or about on demand.
+    Return the record with only those refusals of TPUs that apply to spot, or to on demand.
 
-    What is remembered of a zone's quota is of what the file says: on demand has a quota of its own.
+    The memory of quota applies to what the file asks for only: on demand has a quota of its own.
     """
     fitting = (r for r in record.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
     places = tuple(replace(p, full_at=0.0) for p in record.places) if on_demand else record.places
@@ -155,13 +155,13 @@ def of_mode(record: Record, *, on_demand: bool) -> Record:
 
 
 def wants_flex_start(spec: Spec, record: Record) -> bool:
-    """Say whether flex-start is to be tried before on demand: where the file allows it, and once for each need."""
+    """Say whether flex-start is tried before on demand: if the file allows it, and once for each need."""
     allowed = spec.watch.last_resort == "flex-start" and spec.watch.deadline is not None
     return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in record.refusals)
 
 
 def as_on_demand(step: Step, *, flex: bool) -> Step:
-    """Return the step with its TPUs asked for on demand or, with *flex*, as flex-start."""
+    """Return the step with its TPUs requested on demand or, with *flex*, as flex-start."""
     changes = (
         replace(change, on_demand=True, flex_start=flex) if change.asks_for_tpu else change
         for change in step.changes
@@ -170,19 +170,19 @@ def as_on_demand(step: Step, *, flex: bool) -> Step:
 
 
 def refusal_of(retry: Retry, *, flex: bool) -> Retry:
-    """Return what a refusal means for the next try: one of flex-start says nothing of on demand, which is next."""
-    # What may have been carried out after all keeps its name for the next try.
+    """Return how a refusal affects the next request; one of flex-start does not count against on demand."""
+    # A request that may have taken effect keeps its name for the next try.
     return Retry.CAPACITY if flex and retry in {Retry.QUOTA, Retry.PERMANENT} else retry
 
 
 def _interval(spec: Spec) -> float:
-    """Return the seconds between two saves as the file has it."""
+    """Return the seconds between two saves as the file sets them."""
     every = spec.job.checkpoint.every
     return float(every) if isinstance(every, Duration) else FIRST_LOSS
 
 
 def _open(spec: Spec, world: World, record: Record) -> Situation | None:
-    """Return the situation while there is something to choose: after the deadline nobody pays more for it."""
+    """Return the situation while there is a choice: after the deadline the higher price buys nothing."""
     found = situation(spec, world, record) if spec.tpu.spot else None
     return None if found is None or found.now >= found.deadline else found
 
@@ -201,12 +201,12 @@ def _is_on_demand(record: Record, node: Node) -> bool:
 
 
 def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer, ...]:
-    """Return for each zone of the file the price of spot there, its share of the time, and how long it lasts."""
+    """Return for each of the file's zones the spot price, its availability, and its expected life."""
     spans = [s for s in record.spans if s.kind is Kind.NODE and s.spot is not False]
     life = life_of(sum((s.until or world.observed_at) - s.since for s in spans), record.node.preemptions)
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
     age = world.observed_at - record.deadline.progress.spot_refused_at
-    # Without overlap each vain try of spot costs a start of the job, so a refusal is believed longer each time.
+    # Without overlap each vain spot request costs a start of the job, so refusals count longer each time.
     believed = AGAIN if may_overlap(spec) else BELIEVED * 2.0 ** (vain - 1)
     doubted = mode is Mode.ON_DEMAND and age < believed
     doubted = doubted or _in_queue(_live(world, record))
@@ -223,7 +223,7 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
 
 
 def _in_vain(record: Record, spans: Sequence[Span]) -> int:
-    """Return how often on demand had to help out since spot was last to be had."""
+    """Return how many times on demand was used since spot was last available."""
     newest = max((incarnation_of(span.name, {}) or 0 for span in spans), default=0)
     return sum(1 for number in record.deadline.on_demand if number > newest)
 
@@ -238,12 +238,12 @@ def _barred(spec: Spec, world: World, record: Record, *, on_demand: bool) -> boo
 
 
 def span_spot(record: Record, name: str) -> bool | None:
-    """Return False for the span of a TPU that was asked for on demand though the file says spot."""
+    """Return False for a TPU requested on demand although the file says spot, None for any other."""
     return False if incarnation_of(name, {}) in record.deadline.on_demand else None
 
 
 def share_in(one: Place, granted: int, vain: int) -> float:
-    """Return how often spot can be had in a zone: by its hours with and without, else by all TPUs so far."""
+    """Return the availability of spot in a zone: from its hours with and without, else from all TPUs so far."""
     with_one, without = sum(hour[1] for hour in one.hours), sum(hour[2] for hour in one.hours)
     if not with_one + without:
         return share_of(granted, granted + vain)
@@ -252,7 +252,7 @@ def share_in(one: Place, granted: int, vain: int) -> float:
 
 @dataclass(frozen=True)
 class DeadlineRate:
-    """Hold USD per hour of a TPU in one zone, with the traffic between it and a bucket elsewhere."""
+    """Hold USD per hour of a TPU in one zone, including the traffic to a bucket elsewhere."""
 
     spot: float
     on_demand: float
@@ -260,9 +260,9 @@ class DeadlineRate:
 
 def rates(spec: Spec, world: World, record: Record) -> dict[str, DeadlineRate]:
     """
-    Return the prices of each zone; one that is not in the table has those of another one.
+    Return the prices of each zone; a zone that is not in the table gets another one's.
 
-    Where nothing is known only their ratio counts: what is compared is always the one with the other.
+    If no price is known, the ratio SPOT_PRICE is enough, because prices are only compared with each other.
     """
     tpu_type = record.node.type or spec.tpu.type
     found = {zone: _rate(world.prices, tpu_type, zone) for zone in spec.tpu.zones}
@@ -279,6 +279,6 @@ def _rate(prices: Prices, tpu_type: str, zone: str) -> DeadlineRate | None:
 
 
 def on_demand_usd(spec: Spec, world: World, record: Record, node: Node | None) -> float:
-    """Return the price of on demand where the TPU is, or else where the file's first zone is."""
+    """Return USD per hour on demand in the TPU's zone, or in the file's first zone without one."""
     known = rates(spec, world, record)
     return known.get(node.zone if node else "", known[spec.tpu.zones[0]]).on_demand

@@ -1,8 +1,8 @@
 """
-A TPU that is asked for through the queue: one sight of node and queued resource, and what to make of it.
+Merge node and queued resource of a TPU that is requested through the queue, and judge the result.
 
-The queued resource has the name of its node. So both are one TPU to everything that decides: it is
-CREATING while it waits, PREEMPTED when its queued resource is suspended, TERMINATED when that has failed.
+A queued resource has the name of its node, so decisions see one TPU: CREATING while it waits, PREEMPTED when
+its queued resource is suspended, TERMINATED when that has failed.
 """
 
 from collections.abc import Iterable
@@ -19,27 +19,27 @@ from orchestrator.errors import Retry
 from orchestrator.planning.on_demand import refusal_of
 
 PROVISIONING_DEADLINE = 1800.0
-"""Seconds a queued resource may stay PROVISIONING: one was seen to make and lose its machines for ever."""
+"""Seconds that a queued resource may stay PROVISIONING; one was observed to create and lose machines for ever."""
 
 RUN_SLACK = 600.0
-"""Seconds by which the end of a flex-start TPU may be early: it is seen READY after it was given."""
+"""Seconds by which a flex-start TPU may end early, because it is seen READY some time after its start."""
 CLOCKS = 60.0
 """Seconds by which the clocks of the cloud and of this computer may differ."""
 
 
 def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Node, ...]:
-    """Return each TPU once: nodes with the queued resource that made them, and places in the queue as nodes."""
+    """Return each TPU once: nodes with their queued resource, and waiting queued resources as nodes."""
     unmatched = {(node.zone, node.name): node for node in nodes}
     found = []
     for place in queued:
-        # One TPU, not two: a queued resource and the node that it has made are merged by name and zone.
+        # Merged by name and zone, so that a queued resource and its node count as one TPU, not two.
         node = unmatched.pop((place.zone, place.nodes[0] if place.nodes else place.name), None)
         found.append(_without_node(place) if node is None else _with_node(node, place))
     return (*found, *unmatched.values())
 
 
 def _with_node(node: Node, place: QueuedResource) -> Node:
-    # The node's own end says more than that of its queued resource, which follows it.
+    # The node's own end is more precise than that of its queued resource, which follows it.
     going = node.state in {NodeState.PREEMPTED, NodeState.TERMINATED}
     if place.state in ENDED and not going:
         return replace(node, state=_end(place), queued=place)
@@ -50,9 +50,10 @@ def _with_node(node: Node, place: QueuedResource) -> Node:
 
 def _without_node(place: QueuedResource) -> Node:
     """
-    Return what a queued resource without a node in sight amounts to.
+    Return the node that stands for a queued resource without a listed node.
 
-    An ACTIVE one has lost its node, or the list of nodes is older; it counts as a machine, since it may cost.
+    An ACTIVE one has lost its node, or the list of nodes is older; it counts as a machine because it may be
+    billed.
     """
     state, machine = NodeState.CREATING, False
     if place.state in ENDED:
@@ -68,7 +69,7 @@ def _without_node(place: QueuedResource) -> Node:
 
 
 def _end(place: QueuedResource) -> NodeState:
-    """Return the state of a TPU whose queued resource has ended: PREEMPTED if the service took it away."""
+    """Return the state of a TPU whose queued resource has ended: PREEMPTED if Google took it away."""
     taken = place.state is not QueuedState.FAILED and not place.by_user
     return NodeState.PREEMPTED if taken else NodeState.TERMINATED
 
@@ -79,14 +80,14 @@ def has_failed(node: Node) -> bool:
 
 
 def loss_text(spec: Spec, record: Record, node: Node, now: float) -> str:
-    """Return why a TPU is lost: a flex-start one is not preempted, but ended by Google after its time."""
+    """Return why a TPU is lost, in words; Google ends a flex-start TPU after its time, which is no preemption."""
     flex = spec.tpu.request == "flex-start" or node.incarnation in record.deadline.flex_start
     if not flex or node.state is not NodeState.PREEMPTED:
         return f"is {node.state.name}"
     given = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     most = spec.tpu.max_run_duration
     seconds = float(most) if most is not None else LONGEST_RUN
-    if given is None:  # Nobody looked while it ran, so nobody knows for how long.
+    if given is None:  # No pass ran while the TPU existed, so its run time is unknown.
         return f"was ended by Google; a flex-start TPU runs for {most or '7d'} at most"
     if now - given >= seconds - RUN_SLACK:
         return f"has had its time ({most or '7d'}), after which Google ends a flex-start TPU"
@@ -102,14 +103,14 @@ class InQueue:
 
 
 def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
-    """Return whether a TPU in the queue is lost, and why; None if the state of its node decides."""
+    """Return whether a queued TPU is lost, and why; None if the state of its node decides."""
     place = node.queued
     if place is None or node.state is NodeState.DELETING:
         return None
     if place.state is QueuedState.FAILED:
         return InQueue(True, f"the queue dropped the request: {place.message or 'no reason given'}")
     if place.state in ENDED:
-        # Only spot is preempted; the service ends other capacity when its time is over.
+        # Only spot is preempted; other capacity ends when its time is over.
         end = "it was preempted" if place.spot else "the service has ended it"
         end = "its node was deleted by somebody" if place.by_user else end
         return InQueue(True, f"{end}, its queued resource is {place.state.name}")
@@ -124,18 +125,18 @@ def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
 
 
 def doubts(node: Node) -> set[FirstSeen]:
-    """Return the doubtful states that a queued resource adds to those of its node."""
+    """Return the doubtful states of a queued resource, besides those of its node."""
     state = node.queued.state if node.queued else None
     signs = {QueuedState.PROVISIONING: Sign.PROVISIONING, QueuedState.FAILED: Sign.QUEUE_FAILED}
     return {of_node(node.incarnation, signs[state])} if state in signs else set()
 
 
 def learn_queue_failures(record: Record, world: World) -> Record:
-    """Return the record with each failed queued resource as a refusal, counted once."""
+    """Return the record with each failed queued resource as one refusal."""
     asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     for node in world.known_nodes:
         failed = of_node(node.incarnation, Sign.QUEUE_FAILED)
-        # Each failure counts once, though the failed queued resource stays listed until it is deleted.
+        # Counted once, although the failed queued resource is listed until it is deleted.
         new = node.incarnation in asked and failed not in record.first_seen
         if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
             continue
@@ -150,8 +151,8 @@ def learn_queue_failures(record: Record, world: World) -> Record:
 
 
 def _refusal(place: QueuedResource, now: float) -> Refusal:
-    """Return the refusal; an order that waited as long as it was allowed to has met a zone without capacity."""
-    # By two clocks: the service's deadline, and ours by which it is compared.
+    """Return the refusal; a request that waited for its whole allowed time has met a stockout."""
+    # Two clocks are compared: the deadline is by the service's, the present time by ours.
     if 0 < place.until <= now + CLOCKS:
         text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
         return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)
@@ -160,7 +161,7 @@ def _refusal(place: QueuedResource, now: float) -> Refusal:
 
 
 def state_text(node: Node) -> str:
-    """Return the state of a TPU as people read it: as long as it is only in the queue, that of its place there."""
+    """Return the state of a TPU for people: while it is only queued, that of its queued resource."""
     place = node.queued
     if place is None or place.state is QueuedState.ACTIVE or node.state is NodeState.READY:
         return node.state.name
@@ -169,7 +170,7 @@ def state_text(node: Node) -> str:
 
 
 def waiting_text(place: QueuedResource) -> str:
-    """Say since when an order has been in the queue, and until when it stays there."""
+    """Return since when a request has been queued, and until when it stays there, in words."""
     since = f" since {_clock(place.created_at)}" if place.created_at else ""
     return f"in the queue{since}" + (f", until {_clock(place.until)} at most" if place.until else "")
 

@@ -1,9 +1,9 @@
 """
-A race: TPUs asked for in several zones at once, of which one gets the job.
+Race several TPUs: request them in several zones at once, and give the job to one.
 
-Each is an incarnation of its own, and all carry the number of their round: the first incarnation of it.
-The winner is named by one object in the bucket that can be written only once, by the machine that comes
-first or by the controller for the first TPU that it sees READY. Who is not named never starts the job.
+Each is an incarnation of its own, and all carry the number of their round, which is its first incarnation.
+The winner is named by one object in the bucket that can be written only once, by the machine that comes first
+or by the controller for the first TPU that it observes READY. A TPU that is not named never starts the job.
 """
 
 from dataclasses import replace
@@ -32,37 +32,37 @@ from orchestrator.planning.next_zone import create_gate, held_back, quota_held, 
 from orchestrator.planning.tpu_types import current_type
 
 FIRST, WIDEST = 2, 8
-"""TPUs of a race in which nobody was refused, and most in one: each one more is billed from READY until it goes."""
+"""TPUs in a race before any refusal, and at most; each extra one is billed from READY until it is deleted."""
 LATE = 300.0
-"""Seconds after which a TPU that is still CREATING is not waited for alone."""
+"""Seconds after which other TPUs may be requested beside one that is still CREATING."""
 LOST = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED, NodeState.DELETING, NodeState.STOPPED})
 REFUSING = frozenset({Retry.CAPACITY, Retry.QUOTA, Retry.PERMANENT})
-"""Classes of refusals after which there is surely no TPU; after others an answer may have been lost."""
+"""Classes of refusals after which the TPU certainly does not exist; after others an answer may have been lost."""
 
 
 def races(spec: Spec) -> bool:
-    """Say whether TPUs are asked for in several zones at once."""
+    """Say whether TPUs are requested in several zones at once."""
     return spec.tpu.strategy != "failover" and len(spec.tpu.zones) > 1
 
 
 def open_race(record: Record) -> bool:
-    """Say whether a race is under way whose winner is not known: of the newest TPU, or of its successors."""
+    """Say whether a race without a known winner is under way, for the newest TPU or for its successors."""
     return record.race.round > 0 and not record.race.claimed
 
 
 def undecided(record: Record) -> bool:
-    """Say whether the newest TPU is in a race that it may yet lose."""
+    """Say whether the newest TPU is in a race that it may still lose."""
     return open_race(record) and not succeeded(record)
 
 
 def candidates(record: Record) -> tuple[Candidate, ...]:
-    """Return the TPUs that may still win beside the newest one."""
+    """Return the TPUs that may still win besides the newest one."""
     rivals = record.race.rivals if open_race(record) else ()
     return tuple(r for r in rivals if r.incarnation >= record.race.round)
 
 
 def may_win(node: Node, record: Record) -> bool:
-    """Say whether a TPU is one that may still win beside the newest one."""
+    """Say whether *node* is a candidate besides the newest TPU."""
     found = {r.incarnation for r in candidates(record)}
     return node.incarnation in found and node.state not in LOST
 
@@ -78,9 +78,9 @@ def asked_for(
     beside: bool = False,
 ) -> Record:
     """
-    Return the record to write before a TPU is requested, so that a killed controller finds the request.
+    Return the record to store before a TPU is requested, so that a killed controller's request is found.
 
-    *tpu_type* is empty if the journal of an earlier version does not name it. With *beside* the TPU that works
+    *tpu_type* is empty if the journal of an earlier version does not name it. With *beside* the working TPU
     stays the newest one, and the requested TPU becomes a candidate.
     """
     zones = record.zones_used if zone in record.zones_used else (*record.zones_used, zone)
@@ -90,7 +90,7 @@ def asked_for(
         node=replace(record.node, highest=max(newest_incarnation(record), incarnation)),
         ssh=replace(record.ssh, failed_since=None, next_try_at=0.0),
     )
-    # Another candidate of a race, running or about to begin: the newest TPU does not change.
+    # Another candidate of a race: the newest TPU stays.
     again = race == record.race.round
     if race and incarnation != record.node.incarnation and (again or beside):
         claimed = record.race.claimed and again
@@ -106,7 +106,7 @@ def asked_for(
 
 
 def accepted(record: Record, incarnation: int) -> Record:
-    """Return the record after the cloud took the create of one incarnation."""
+    """Return the record after the cloud accepted the create of one incarnation."""
     if incarnation == record.node.incarnation:
         return replace(record, node=replace(record.node, accepted=True))
     rivals = (replace(r, accepted=True) if r.incarnation == incarnation else r for r in record.race.rivals)
@@ -114,9 +114,9 @@ def accepted(record: Record, incarnation: int) -> Record:
 
 
 def refused(record: Record, refusal: Refusal, incarnation: int | None) -> Record:
-    """Return the record after a refusal; a rival that was clearly refused leaves the race."""
+    """Return the record after a refusal; a candidate that was clearly refused leaves the race."""
     record = replace(record, refusals=(*record.refusals, refusal))
-    # After a transient failure the TPU may exist all the same: removing it here would leak it.
+    # After a transient failure the TPU may still exist, and dropping it here would leak it.
     rival = incarnation != record.node.incarnation
     return as_absent(record, incarnation) if rival and refusal.retry in REFUSING else record
 
@@ -145,7 +145,7 @@ def learn_race(record: Record, world: World) -> Record:
     )
     record = updated(record, race=updated(record.race, rivals=rivals))
     if open_race(record):
-        # The claim decides, not what we saw first: a machine may have begun the job while we were away.
+        # The claim decides, not what was observed first: a machine may have started the job meanwhile.
         claim = world.claim.value if isinstance(world.claim, Present) else None
         if claim is not None and claim.round == record.race.round:
             record = _with_winner(record, claim.incarnation, listed, world.observed_at)
@@ -158,7 +158,7 @@ def _with_winner(record: Record, incarnation: int, listed: dict[int | None, Node
     """
     Return the record with the TPU that the claim names as the newest one.
 
-    The record may not know it: we took its create for refused, but it exists and has begun the job.
+    The record may lack it: its create seemed to be refused, but it exists and has started the job.
     """
     if incarnation != record.node.incarnation:
         observed = listed.get(incarnation)
@@ -174,7 +174,7 @@ def _newest_ended(record: Record, world: World) -> bool:
     """
     Say whether the newest TPU, whose successors are requested, has certainly ended or is ending.
 
-    False in the pass that first observes it: that pass still has to report and count the loss.
+    False in the pass that first observes its end: that pass still has to report and count the loss.
     """
     number, node = record.node.incarnation, current_node(world, record)
     if node is None:
@@ -184,10 +184,10 @@ def _newest_ended(record: Record, world: World) -> bool:
 
 
 def _with_best_candidate(record: Record, listed: dict[int | None, Node]) -> Record:
-    """Return the record with the candidate that is closest to READY as the newest TPU."""
+    """Return the record with the candidate closest to READY as the newest TPU."""
     leader = _newest_as_candidate(record)
     refused = _newest_refused(record)
-    # A TPU that has ended does not run for the job again, even if a stale list still shows it as READY.
+    # A TPU whose end was observed cannot win, even if a stale list still shows it as READY.
     runners = candidates(record) if succeeded(record) else (leader, *candidates(record))
     ranked = {c: _readiness(c, listed, lost=refused and c is leader) for c in runners}
     best = max(ranked, key=lambda c: ranked[c], default=leader)
@@ -236,12 +236,13 @@ def _with_newest(record: Record, one: Candidate, *, forget: bool = False) -> Rec
 
 
 def _without_absent_rivals(record: Record, world: World) -> Record:
-    """Return the record without rivals that certainly do not exist; others stay, or nobody would delete them."""
+    """Return the record without rivals that certainly do not exist; all others stay, so that they get deleted."""
     if not record.race.rivals or not isinstance(world.nodes, Present):
         return record
-    # Listed, still able to win, or being created: each of these alone means that it may be billed.
+    # Any one of these means that it may be billed: listed, still able to win, or being created.
     here = {n.incarnation for n in world.known_nodes}
-    # Candidates of a race stay until it is decided; a working TPU does not wait for a successor never created.
+    # Candidates stay until the race is decided, but a working TPU does not wait for a successor that was never
+    # created.
     racing = set() if succeeded(record) else {r.incarnation for r in candidates(record)}
     coming = {o.incarnation for o in record.operations if (o.kind, o.verb) == (Kind.NODE, Verb.CREATE)}
     rivals = tuple(
@@ -262,8 +263,8 @@ def width(record: Record) -> int:
 
 
 def beside(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
-    """Return the requests for successors of a TPU that keeps working until one of them is claimed."""
-    # The winner is named in the bucket.
+    """Return the requests for successors of a TPU that keeps working until one of them wins."""
+    # The winner is named in the bucket, so without a bucket there is no race.
     sure = isinstance(world.bucket, Present) and not isinstance(world.claim, Unknown)
     if not sure or candidates(record):
         return ()
@@ -272,14 +273,15 @@ def beside(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, 
 
 
 def may_overlap(spec: Spec) -> bool:
-    """Say whether a TPU can be made while the one before it works."""
-    # A disk that the job writes to is free only when the TPU is gone; orders in a queue keep their own time.
+    """Say whether a TPU can be created while the one before it works."""
+    # A disk that the job writes to is free only after the TPU's deletion, and queued requests start at an unknown
+    # time.
     apart = spec.tpu.request != "node" or any(disk.writable for disk in data_disks(spec))
     return spec.job.run_on == "tpu" and not apart
 
 
 def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
-    """Ask for a TPU in each of the first zones that may be asked now; else wait for the first that may."""
+    """Request a TPU in each of the first zones that may be asked now; if there is none, wait for the first."""
     zones = zone_order(spec, record, world.observed_at, world.prices)
     ready = [zone for zone in zones if _free(spec, world, record, zone)]
     free = [zone for zone in ready if _may_meet(spec, zone, ready[0])][: width(record)]
@@ -292,15 +294,15 @@ def new_round(spec: Spec, world: World, record: Record, why: str) -> Step:
 
 def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
     """
-    Return who joins the race under way, in zones that may be asked.
+    Return the requests that join the race under way, in zones that may be asked.
 
-    Nobody does while a TPU is being created: others were refused by then, and it will be there first.
+    None while a TPU is being created, because it will probably be READY before any other.
     """
     if not races(spec) or not undecided(record) or isinstance(world.claim, Unknown):
         return ()
     rivals = candidates(record)
     room = width(record) - 1 - len(rivals)
-    # Before the zones are ranked: nearly every look at a race finds it full.
+    # Before the zones are ranked: in nearly every pass the race is full.
     if room <= 0 or _coming(world, record):
         return ()
     taken = {record.node.zone, *(one.zone for one in rivals)}
@@ -311,7 +313,7 @@ def joining(spec: Spec, world: World, record: Record) -> tuple[Change, ...]:
 
 
 def _coming(world: World, record: Record) -> bool:
-    """Say whether a TPU of the race under way is being created, and not for too long."""
+    """Say whether a TPU of the race is being created, for less than LATE seconds."""
     asked = {one.incarnation: one.requested_at for one in (_newest_as_candidate(record), *candidates(record))}
     return any(
         node.state is NodeState.CREATING and world.observed_at - asked[node.incarnation] < LATE
@@ -321,7 +323,7 @@ def _coming(world: World, record: Record) -> bool:
 
 
 def _may_meet(spec: Spec, zone: str, other: str) -> bool:
-    """Say whether two zones may be in one race; of several regions only where the file says so."""
+    """Say whether two zones may be in one race; zones of several regions only if the file allows it."""
     return spec.tpu.strategy == "race-regions" or region_of(zone) == region_of(other)
 
 

@@ -1,4 +1,4 @@
-"""What a deployment record may hold: whoever writes to the bucket may write anything there."""
+"""Define what a deployment record may hold, because anyone who may write to the bucket may write one."""
 
 import math
 import re
@@ -12,9 +12,9 @@ from orchestrator.domain.record import Record
 from orchestrator.pricing.bill import METERS
 
 MOST = 10**9
-"""Largest number of an incarnation, a count."""
+"""Largest incarnation or count."""
 MOST_SERIAL = 10**15
-"""Serials of a new record begin at the milliseconds since the epoch."""
+"""Largest serial; serials of a new record start at milliseconds since the epoch."""
 LARGEST_INT = 1 << 63
 LONGEST = 64 << 10
 _HALF = re.compile("[\ud800-\udfff]")
@@ -34,7 +34,7 @@ _ASKED = frozenset(Kind) - {Kind.QUEUED}
 
 
 def check_record(record: Record) -> None:
-    """Raise ValueError when a record holds what no tpuctl writes and some part of one would trip over."""
+    """Raise ValueError if a record holds a value that tpuctl never writes and cannot handle."""
     _check_leaves(vars(record))
     given = (record.node.incarnation, record.node.highest, record.race.round, record.node.unwanted)
     numbers = (
@@ -56,7 +56,7 @@ def check_record(record: Record) -> None:
     for kind in (record.node.type, *(s.type for s in record.spans)):
         _fits("type", kind, _TYPE)
     for refusal in record.refusals:
-        # It is stored in front of the message, from which nothing else could be told apart.
+        # It is stored in front of the message and must be separable from it.
         _fits("code", refusal.code, _CODE)
     for span in spans:
         _fits("name", span.name, _NAME)
@@ -69,7 +69,7 @@ def check_record(record: Record) -> None:
 def _check_operation(operation: Operation) -> None:
     _fits("operation", operation.name, _NAME)
     _fits("operation", operation.id, _OPERATION)
-    # The id becomes a part of a URL: it must not lead to another resource.
+    # The id becomes part of a URL and must not lead to another resource.
     if ".." in operation.id or operation.kind not in _ASKED or operation.verb not in frozenset(Verb):
         raise ValueError("an operation that nobody makes")
 
@@ -80,8 +80,8 @@ def _fits(name: str, value: str, pattern: "re.Pattern[str]") -> None:
 
 
 def _check_leaves(value: Any, name: str = "") -> None:
-    """Check every number and text below *value*; *name* is the field that it stands in."""
-    # Each pass writes its record several times, so texts and numbers, which are most, come first.
+    """Check every number and text below *value*; *name* is the field that contains it."""
+    # Texts and numbers first, because they are most, and each pass checks its record several times.
     if isinstance(value, str):
         _check_text(name, value)
     elif isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""How often the job is asked to save (`job.checkpoint.every`), and why, as far as the controller knows."""
+"""Explain how often the job is asked to save (`job.checkpoint.every`), as far as the controller knows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
 
 IGNORED = 2.0
-"""Times the interval that saves are apart from which on the job does not follow it."""
+"""Ratio of actual to requested interval from which on the job counts as ignoring the interval."""
 ASSUMED = "assumed"
 
 
 @dataclass(frozen=True)
 class SaveInterval:
     """
-    Hold the *seconds* between two saves that the job is told, None when it decides that.
+    Hold the *seconds* between two saves that the job is told; None if the job decides.
 
-    *cost* is for how many seconds a save stops the training, known as *cost_from* says (measured, reported,
-    declared, assumed), *life* the time between two losses of work, *apart* how far apart the saves are in fact;
-    None where that is not known, or has no part in it.
+    *cost* is how many seconds a save stops the training, *cost_from* the source of that number (measured,
+    reported, declared, assumed), *life* the seconds between two losses of work, *apart* the actual seconds
+    between saves; None if unknown or not used.
     """
 
     seconds: float | None
@@ -54,7 +54,7 @@ class SaveInterval:
         return f"{self.every}: {self.why}" if self.why else self.every
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as `--json` prints it, times in seconds."""
+        """Return the `--json` form, times in seconds."""
         return {
             "every_s": self.seconds, "cost_s": self.cost, "cost_from": self.cost_from, "life_s": self.life,
             "apart_s": self.apart, "text": self.text,
@@ -63,9 +63,9 @@ class SaveInterval:
 
 def foreseen_interval(spec: Spec, places: Places, tpu_type: str, zone: str) -> SaveInterval | None:
     """
-    Return what a first machine in *zone* will tell its job, from what is known of TPUs there.
+    Return the interval that a first machine in *zone* will tell its job, from the memory of TPUs there.
 
-    None when the job decides. The machine goes on from there with what it sees itself (`agent/pace.py`).
+    None if the job decides. From then on the machine adjusts it by its own measurements (`agent/pace.py`).
     """
     checkpoint = spec.job.checkpoint
     if checkpoint.every is None:
@@ -81,10 +81,10 @@ def foreseen_interval(spec: Spec, places: Places, tpu_type: str, zone: str) -> S
 
 
 def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
-    """Return what the machines tell the job and have seen of its saves, None for nothing."""
+    """Return the interval that the machines tell the job, with what they measured; None if none is reported."""
     known = [beat for beat in beats if beat.save_every is not None or beat.save_cost is not None]
     if not known:
         return None
-    # The shortest: a save that one worker's clock asks for is made by all of a slice.
+    # The shortest one, because a save that one worker requests is made by the whole slice.
     one = min(known, key=lambda beat: (beat.save_every or 0.0, beat.worker))
     return SaveInterval(one.save_every, one.save_cost, one.save_cost_from, one.save_life, one.save_apart)

@@ -1,8 +1,8 @@
 """
-The sidecars of a deployment: which run where, and which settings running machines still lack.
+Decide which sidecars run where, and which settings running machines still lack.
 
-They start with the machine and go with it. Their settings reach a machine that runs already over SSH,
-once for each change and without touching the job.
+Sidecars start and end with their machine. New settings reach a running machine over SSH, once for each change
+and without touching the job.
 """
 
 import hashlib
@@ -15,17 +15,17 @@ from orchestrator.domain.plan import Change, Kind, Step, Verb
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import JupyterSpec, Spec, TensorboardSpec
 
-# Pinned: they are installed beside a job that runs for days, on machines made at different times.
+# Pinned, because they run for days beside a job, on machines created at different times.
 REQUIREMENTS = {
     "tensorboard": "tensorboard==2.21.0 gcsfs==2026.10.1",
     "jupyter": "jupyterlab==4.6.6 jupyter-server==2.21.1 ipykernel==7.4.0",
 }
-"""What is installed for each. TensorBoard reads gs:// through gcsfs, so it needs no TensorFlow."""
+"""Python packages of each sidecar. TensorBoard reads gs:// through gcsfs, so it needs no TensorFlow."""
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """Hold one sidecar: *role* is the kind of machine it runs on, *logdir* a gs:// address or empty."""
+    """Hold one sidecar: *role* is the kind of machine that it runs on, *logdir* a gs:// address or empty."""
 
     name: str
     role: str
@@ -45,14 +45,14 @@ def sidecars(spec: Spec, bucket: str) -> tuple[Sidecar, ...]:
 
 
 def log_folder(spec: Spec, bucket: str) -> str:
-    """Return the gs:// address of the folder that TensorBoard shows, by default for a job without one."""
+    """Return the gs:// address that TensorBoard shows, with a default for a job that names none."""
     board = spec.sidecars.tensorboard
     logdir = (board if isinstance(board, TensorboardSpec) else TensorboardSpec()).logdir
     return logdir if "://" in logdir else f"gs://{bucket}/{prefix_of(spec)}{logdir.strip('/')}"
 
 
 def sidecar_digest(spec: Spec, role: str) -> str:
-    """Return a digest of what runs beside the job on one kind of machine; empty when nothing does."""
+    """Return a digest of the sidecars on one kind of machine; empty if there are none."""
     wanted = [sidecar for sidecar in sidecars(spec, "") if sidecar.role == role]
     return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
@@ -63,8 +63,8 @@ def with_settings(record: Record, spec: Spec, role: str) -> dict[str, str]:
 
 
 def decide_sidecars(spec: Spec, world: World, record: Record) -> Step:
-    """Tell running machines about changed settings. Each change is tried once; `tpuctl tunnel` repeats it."""
-    # The digest is written down after the one try, so a machine out of reach is not asked in every pass.
+    """Update the settings of running machines. Each change is tried once; `tpuctl tunnel` repeats it."""
+    # The digest is recorded after one try, so that an unreachable machine is not tried in every pass.
     changes = tuple(
         Change(Kind.SIDECARS, Verb.UPDATE, name, "the machine has other settings", zone)
         for role, name, zone in _running(world, record)
@@ -74,7 +74,7 @@ def decide_sidecars(spec: Spec, world: World, record: Record) -> Step:
 
 
 def _running(world: World, record: Record) -> Iterator[tuple[str, str, str]]:
-    """Yield role, name and zone of each machine that could get new settings."""
+    """Yield role, name and zone of each machine that can take new settings."""
     if isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING:
         yield "vm", world.vm.value.name, world.vm.value.zone
     node = current_node(world, record)

@@ -1,4 +1,4 @@
-"""The end of a deployment: when it has come, and how its machines go."""
+"""Decide whether a deployment has ended, and wind its machines down."""
 
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, Operation, Phase, Present, Unknown, VmState, World
@@ -15,19 +15,19 @@ VM_STARTING = frozenset(
     {VmState.PROVISIONING, VmState.STAGING, VmState.PENDING, VmState.REPAIRING, VmState.OTHER}
 )
 LONGEST_RESCUE = 3900.0
-"""Seconds for which a gang that was given up is waited for: an agent brings files for an hour at most."""
+"""Seconds to wait for a gang that was given up; an agent rescues files for an hour at most."""
 _RESTING = OVER | {Phase.STOPPED}
 VM_LAST_WAKE = 5.0
-"""Seconds until the next look while the VM waits for the TPU to go."""
+"""Seconds until the next pass while the VM waits for the TPU's deletion."""
 
 
 def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tuple[Outcome | None, str]:
-    """Say whether the deployment has come to its end: done, failed or out of budget or time."""
-    # First of all: a bucket in another region is refused before anything is made that must be cleaned up.
+    """Return how the deployment has ended (done, failed, over budget or time) and why; None if it has not."""
+    # First of all: a bucket in another region is refused before anything is created that needs cleaning up.
     misplaced = _misplaced(spec, world)
     if misplaced:
         return Outcome.REFUSED, misplaced
-    # Done comes before budget and ttl: a job that has ended well is never called spent.
+    # Done precedes budget and ttl: a job that has succeeded is never reported as over budget.
     if finished(world):
         return Outcome.DONE, "all workers report that the job is done"
     unclaimed = ended_unclaimed(world.known_beats)
@@ -52,28 +52,28 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
 
 def _failed(spec: Spec, world: World) -> Heartbeat | None:
     """
-    Return the report of a worker that has given up, None as long as another one may still save its files.
+    Return the report of a worker that has given up; None while another worker may still save its files.
 
-    A worker that falls silent is not waited for, nor one that takes longer than an hour: its machine may be
-    gone, and the others cost money.
+    A silent worker is not waited for, nor one that takes longer than LONGEST_RESCUE, because its machine may
+    be lost while the others cost money.
     """
     beats = world.known_beats
     failed = [b for b in beats if b.phase is Phase.FAILED]
     patience = SILENCE * heartbeat_interval(spec)
-    # Their machines may still carry files to the bucket; deleting them now would lose these.
+    # Their machines may still be uploading files, which a deletion now would lose.
     busy = [b for b in beats if b.phase not in _RESTING and world.observed_at - b.updated < patience]
     late = bool(failed) and world.observed_at - failed[0].updated > LONGEST_RESCUE
     return failed[0] if failed and (late or not busy) else None
 
 
 def expiry(spec: Spec, record: Record) -> float:
-    """Return the end that TPUs may act on by themselves, 0 when they may not."""
-    # 0 means never: a TPU reads this by itself, and without the user's word it must not act on it.
+    """Return when TPUs may delete themselves, in seconds since the epoch; 0 if they may not."""
+    # 0 means never: TPUs read this, and may act on it only if the user has allowed it.
     return record.started_at + spec.watch.ttl if spec.watch.self_delete and record.started_at else 0.0
 
 
 def _misplaced(spec: Spec, world: World) -> str:
-    """Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress."""
+    """Return why a bucket in another region than the TPU is refused; each checkpoint would be billed as egress."""
     region = names.home_region(spec)
     if not isinstance(world.bucket, Present) or world.bucket.value.location == region:
         return ""
@@ -83,9 +83,10 @@ def _misplaced(spec: Spec, world: World) -> str:
 
 def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm_last: bool = False) -> Plan:
     """
-    Delete every node and stop the VM at once; data stays in the bucket, the VM's disk stays too.
+    Delete every node and stop the VM; the bucket and the VM's disk stay.
 
-    With *vm_last* the loop may run on that VM: it is stopped when no node is left and the end is recorded.
+    With *vm_last* the loop may run on that VM, so it is stopped only when no node is left and the end is
+    recorded.
     """
     vm, nodes = world.vm, world.known_nodes
     why = "the job has failed" if outcome is Outcome.FAILED else f"the job is {outcome.value}"
@@ -93,7 +94,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
     unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
     waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
     waiting = waiting or (("the TPU is being deleted",) if nodes else ())
-    # An empty list may be older than the TPU: a machine that it misses would run on, and be billed.
+    # An empty list may be older than the TPU, which would then keep running and be billed.
     if not unsure and not nodes and not _surely_gone(world, record):
         waiting = ("the TPU is not in sight; looking once more before it counts as gone",)
     if _on_its_way(world, record):
@@ -105,13 +106,13 @@ def wind_down(world: World, record: Record, outcome: Outcome, reason: str, *, vm
         else:
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
     elif (given_up := give_up_start(world, record, CREATE_DEADLINE)) and not _recent(world, record):
-        # An operation that hangs for ever must not keep the end waiting for ever.
+        # An operation that never ends must not delay the end for ever.
         changes.append(given_up)
     return Plan(tuple(changes), waiting, outcome, reason, wake_in)
 
 
 def _surely_gone(world: World, record: Record) -> bool:
-    """Say whether an empty list is to be believed: the deletion is done, or two lists half a minute apart agree."""
+    """Say whether an empty list is proven: by a finished deletion, or by two lists CONFIRMED_AFTER apart."""
     asked_for = record.node.incarnation > 0 and record.node.requested_at > 0
     numbers = [
         *([record.node.incarnation] if asked_for else []),
@@ -121,13 +122,13 @@ def _surely_gone(world: World, record: Record) -> bool:
 
 
 def _on_its_way(world: World, record: Record) -> bool:
-    """Say whether a machine may still appear: an end that does not wait for it would leave it running."""
+    """Say whether a machine may still appear; an end that does not wait for it would leave it running."""
     vm = world.vm
-    # What is under way cannot be called back: the end waits for it and removes it then.
+    # A create under way cannot be cancelled: wait for it, then delete the machine.
     starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
     return starting or any(o.verb in MAKING for o in _recent(world, record))
 
 
 def _recent(world: World, record: Record) -> tuple[Operation, ...]:
-    """Return the operations that may still end: those younger than the time a creation is given."""
+    """Return the operations that may still end: those younger than CREATE_DEADLINE."""
     return tuple(o for o in record.operations if world.observed_at - o.started_at < CREATE_DEADLINE)

@@ -1,4 +1,4 @@
-"""Decide about the TPU node: keep it, wait, replace it, and sweep what is not the newest incarnation."""
+"""Decide about the TPU node: keep, wait, replace, and delete all but the newest incarnation."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -59,9 +59,9 @@ from orchestrator.planning.tpu_types import current_type, next_type
 from orchestrator.planning.unclaimed import lost_text
 
 CREATE_DEADLINE = 1800.0
-"""Seconds a node may stay CREATING; others allow 15 to 60 minutes (docs/facts.md 1.3)."""
+"""Seconds that a node may stay CREATING; other tools allow 15 to 60 minutes (docs/facts.md 1.3)."""
 REPAIR_DEADLINE = 300.0
-"""Seconds a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
+"""Seconds that a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
 SICK_DEADLINE = 480.0
 """Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
 DELETE_AGAIN = 600.0
@@ -69,16 +69,17 @@ DELETE_AGAIN = 600.0
 DELETE_SETTLES = 30.0
 """Seconds after which a node that shows no sign of its deletion is deleted once more."""
 NOTICE_POLL = 2.0
-"""Seconds between two looks at a node that has had its notice."""
+"""Seconds between two passes after a preemption notice."""
 NEXT_COMES = "TPU: the next one is being made, and takes over when it is READY"
 
 
 class NodeVerdict(Enum):
     """
-    Say what becomes of the current node.
+    Name what happens to the current node.
 
-    CREATE asks once more under its name, as long as nothing was made under it; REPLACE asks under a new name,
-    also where nothing is there any more; SUCCEED asks for the next one too, and keeps this one until it is there.
+    CREATE repeats the request under the same name while nothing exists under it; REPLACE requests a TPU under
+    a new name, whether or not the node still exists; SUCCEED does the same and keeps this one until the next
+    is READY.
     """
 
     KEEP = "keep"
@@ -101,20 +102,20 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     """
     Return the changes that lead to exactly one usable TPU.
 
-    In this order: losers and leftovers are deleted; the newest TPU is kept, waited for or deleted; then its
+    In this order: losers and leftovers are deleted; the newest TPU is kept, awaited or deleted; then its
     replacement is requested.
     """
     if isinstance(world.nodes, Unknown):
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
     current = current_node(world, record)
-    # A stale list may show a TPU of an earlier life under a larger number: it counts in the second pass only.
+    # A stale list may show a TPU of an earlier life under a larger number, so it counts from the second pass on.
     unknown = unrecorded_nodes(world, record)
     superseded = [
         n
         for n in world.known_nodes
         if n is not current and n not in unknown and (not may_win(n, record) or _overdue(n, world, record))
     ]
-    # Losers and leftovers of an earlier process are billed: delete them even while nothing else is decided.
+    # Losers and leftovers are billed: delete them even while nothing else is decided.
     old = [n for n in superseded if not deleting(n, world, record)]
     removals = [delete_node(n, _why_old(n, record)) for n in old]
     judgement = _in_time(spec, world, record, judge_node(spec, current, world, record))
@@ -132,13 +133,13 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
     if unknown:
         text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
         return Step(tuple(removals), text, wake_in=5.0)
-    # A TPU that is being deleted is not deleted again: the next one is requested under a new name.
+    # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is NodeVerdict.REPLACE and current is not None and not going:
         gone = delete_node(current, judgement.why)
         gone = as_never_reported(gone, world) if judgement.silent else gone
         removals.append(gone)
-        # In the record before the next request is planned: that must not go where this one was silent.
+        # Recorded before the next request is planned, which must not go to the zone of a silent TPU.
         record = with_silent_tpu(record, gone, world.observed_at)
     if succeeded(record) and candidates(record):
         return Step(tuple(removals), NEXT_COMES, wake_in=NOTICE_POLL)
@@ -147,7 +148,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Step:
 
 
 def _overdue(node: Node, world: World, record: Record) -> bool:
-    """Say whether a successor was not named in the time that a creation is given: others may be asked for then."""
+    """Say whether no successor has won within CREATE_DEADLINE, so that others may be requested."""
     asked = {one.incarnation: one.requested_at for one in candidates(record)} if succeeded(record) else {}
     return world.observed_at - asked.get(node.incarnation or 0, world.observed_at) >= CREATE_DEADLINE
 
@@ -161,17 +162,17 @@ def _why_old(node: Node, record: Record) -> str:
 
 
 def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> NodeJudgement:
-    """Say what becomes of the current node, from its state and how long it has been so."""
+    """Return the verdict on the current node, from its state and the time it has been in it."""
     if node is None:
         return _judge_missing(world, record)
     state = node.state
-    # The queue knows first: its node may still look well when the order behind it has failed.
+    # The queue comes first: its node may still look healthy after the queued resource has failed.
     place = judge_in_queue(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return NodeJudgement(
             NodeVerdict.REPLACE, place.why if place and place.lost else f"{node.name} is {state.name}"
         )
-    # Evidence from the machines comes before the API's state, which lags behind a preemption notice.
+    # Reports of the machines precede the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
         return NodeJudgement(
             NodeVerdict.REPLACE,
@@ -179,7 +180,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         )
     if unwanted(record):
         return NodeJudgement(NodeVerdict.REPLACE, f"tpuctl.yaml wants another TPU: {record.node.shape}")
-    # Only what `up` has wanted: a file that was merely edited costs no running job its TPU.
+    # Compare with the last `up`: editing the file alone must not cost a running job its TPU.
     if narrow(spec, "tpu", node.scopes) and record.job.settings == job_digest(spec):
         return NodeJudgement(NodeVerdict.REPLACE, NARROW)
     # Waiting in the queue is no fault, however long it takes.
@@ -213,11 +214,11 @@ def _judge_sick(spec: Spec, node: Node, world: World, record: Record) -> NodeJud
     """
     Judge a READY node that the API calls unhealthy and whose machines do not report.
 
-    One that has never reported was most likely broken from the start and is replaced at once, unless that has
+    One that has never reported was probably broken from the start and is replaced at once, unless that has
     happened often in its zone. With health TIMEOUT it may still be warming up; maintenance ends by itself.
     """
     why = f"unhealthy: {node.health}"
-    # Whether it reports is not known: unknown is not silent.
+    # Heartbeats could not be read: Unknown is not silent.
     if isinstance(world.heartbeats, Unknown):
         return NodeJudgement(NodeVerdict.WAIT, why)
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
@@ -235,20 +236,20 @@ def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeJu
     lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
     if lost:
         return NodeJudgement(NodeVerdict.REPLACE, f"READY, but {lost}", silent=True)
-    # Its end is certain: while it saves, the next one is being made.
+    # Its end is certain, so the next one is created while this one saves.
     if may_overlap(spec) and being_taken(world, node) and not undecided(record):
         return NodeJudgement(NodeVerdict.SUCCEED, "it is being preempted, and saves")
     return NodeJudgement(NodeVerdict.KEEP)
 
 
 def _in_time(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> NodeJudgement:
-    """Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake."""
-    # In a race nothing is left for money's sake: which TPU is ours is not known yet.
+    """Return the judgement; SUCCEED or REPLACE if a TPU that could stay is left for the deadline or for money."""
+    # Not during a race, because it is not known yet which TPU is ours.
     stays = judgement.verdict in {NodeVerdict.KEEP, NodeVerdict.WAIT} and not undecided(record)
     why, mode = to_leave(spec, world, record) if stays else ("", Mode.WAIT)
     if not why:
         return judgement
-    # Time that is lost on demand is the dearest: it works until spot is there.
+    # Time on demand is the most expensive, so it is used until spot is READY.
     works = judgement.verdict is NodeVerdict.KEEP and mode is Mode.SPOT and may_overlap(spec)
     return NodeJudgement(NodeVerdict.SUCCEED if works else NodeVerdict.REPLACE, why)
 
@@ -261,7 +262,7 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
     if record.race.round:
         refused = [r for r in refused if r.zone == record.node.zone]
     if refused and not record.node.accepted:
-        # A create whose answer was lost may have made the node: asked for by its own name, it stays one.
+        # A create whose answer was lost may have made the node: repeated under the same name, it stays one node.
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"the last create was refused ({refused[-1].retry.value})"
         return NodeJudgement(NodeVerdict.CREATE if unsure else NodeVerdict.REPLACE, why)
@@ -281,7 +282,7 @@ def _judge_missing(world: World, record: Record) -> NodeJudgement:
 
 
 def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
-    """Ask for the next TPU, spot or on demand; one whose answer was lost is asked for as it was."""
+    """Request the next TPU, spot or on demand; repeat a request without an answer as it was."""
     again = judgement.verdict is NodeVerdict.CREATE and record.node.incarnation > 0
     was = record.node.incarnation in record.deadline.on_demand
     on_demand = was if again else wants_on_demand(spec, world, record)
@@ -291,11 +292,11 @@ def _create(spec: Spec, world: World, record: Record, judgement: NodeJudgement) 
 
 
 def _succeed(spec: Spec, world: World, record: Record, why: str) -> tuple[Change, ...]:
-    """Ask for the TPU after one that works; not in a zone that is just taking it away."""
+    """Request a successor of a working TPU, not in a zone that is preempting it."""
     node = current_node(world, record)
     going = node is not None and being_taken(world, node)
     zones = tuple(zone for zone in spec.tpu.zones if not going or zone != record.node.zone)
-    # What a deadline wants on demand is asked for when spot is gone: only spot may be had beside another one.
+    # On demand for the deadline is requested when spot is gone; beside a working TPU only spot is requested.
     if not zones or (going and wants_on_demand(spec, world, record)):
         return ()
     return beside(
@@ -304,7 +305,7 @@ def _succeed(spec: Spec, world: World, record: Record, why: str) -> tuple[Change
 
 
 def _without_vm(spec: Spec, record: Record) -> Refusal | None:
-    """Return why the first VM is refused for good: then a TPU would be billed that the user does not want alone."""
+    """Return why the first VM is refused for good: without it a TPU would be billed in vain."""
     if spec.vm == "none" or record.vm.accepted:
         return None
     final = (r for r in reversed(record.refusals) if r.retry in {Retry.PERMANENT, Retry.QUOTA})
@@ -312,11 +313,11 @@ def _without_vm(spec: Spec, record: Record) -> Refusal | None:
 
 
 def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -> Step:
-    # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
+    # Unknown after Absent still counts as absent here: without a bucket there is no lease.
     missed = isinstance(world.bucket, Unknown) and BUCKET_ABSENT in record.first_seen
     if (missed or isinstance(world.bucket, Absent)) and record.bucket.observed:
         return Step(waiting="TPU: not requested, since the bucket that held the job's data is gone")
-    # Once there was one, the job goes on without it: it costs the TPU nothing.
+    # Only before the first VM: later the job continues without it.
     if names.takes_vm(spec) and isinstance(world.vm, Absent) and not record.vm.accepted:
         return Step(waiting=f"TPU: not requested before the VM {names.vm_name(spec)} is adopted")
     vm = _without_vm(spec, record)
@@ -325,14 +326,14 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
     # A TPU that has already won would be doubled by a new one.
     if open_race(record) and isinstance(world.claim, Unknown):
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
-    # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
+    # Zones that the file no longer names are not used; a new name keeps the two creates apart.
     moved = record.node.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is NodeVerdict.REPLACE or record.node.incarnation == 0
     kind = next_type(spec, record, world.observed_at) if fresh else current_type(spec, record)
     record = replace(record, node=replace(record.node, type=kind))
     if fresh and races(spec):
         return new_round(spec, world, record, judgement.why)
-    # The same name for a create whose answer was lost: at worst it is refused as taken, never made twice.
+    # The same name for a create whose answer was lost: at worst it is refused as taken, never created twice.
     incarnation = newest_incarnation(record) + 1 if fresh else record.node.incarnation
     full = full_zones(spec, world, record)
     zone = next_zone(spec, record, world.observed_at, world.prices, full) if fresh else record.node.zone
@@ -348,7 +349,7 @@ def _asked(spec: Spec, world: World, record: Record, judgement: NodeJudgement) -
 
 
 def delete_node(node: Node, why: str) -> Change:
-    """Return the change that deletes *node*."""
+    """Return the deletion of *node* with its reason."""
     return Change(Kind.NODE, Verb.DELETE, node.name, why, node.zone, node.incarnation)
 
 
@@ -356,8 +357,8 @@ def deleting(node: Node, world: World, record: Record) -> bool:
     """
     Say whether the node's deletion is under way and not overdue.
 
-    Only the node's state shows that it is: the service drops the deletion of a node that is being created,
-    and its operation may end well all the same (docs/facts.md 1.3).
+    Only the node's state proves it: Google drops the deletion of a node that is being created, and its
+    operation may still end successfully (docs/facts.md 1.3).
     """
     asked = record.first_seen.get(of_name(node.name, Sign.DELETION_ASKED), world.observed_at)
     if node.state is NodeState.DELETING:

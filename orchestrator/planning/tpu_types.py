@@ -1,11 +1,11 @@
-"""Types of TPU in order of preference: which one is asked for next."""
+"""Choose which TPU type is requested next, in order of preference."""
 
 from orchestrator.domain.capacity import place_of, worth
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 
 NEAR = 0.9
-"""A type is asked for in the order of the file as long as its worth is this part of the best type's."""
+"""Share of the best type's worth from which on a type earlier in the file is preferred."""
 
 
 def types_of(spec: Spec) -> tuple[str, ...]:
@@ -14,7 +14,7 @@ def types_of(spec: Spec) -> tuple[str, ...]:
 
 
 def next_type(spec: Spec, record: Record, now: float) -> str:
-    """Return the type to request: the first one whose best zone is about as promising (NEAR) as any other."""
+    """Return the type to request: the first whose best zone is nearly (NEAR) as promising as any other's."""
     types = types_of(spec)
     if len(types) == 1:
         return types[0]
@@ -26,6 +26,6 @@ def next_type(spec: Spec, record: Record, now: float) -> str:
 
 
 def current_type(spec: Spec, record: Record) -> str:
-    """Return the type of the newest TPU; the preferred one where the file does not allow that any more."""
-    # A record that names another type, by mistake or by force, must not choose what is paid for.
+    """Return the type of the newest TPU, or the preferred one if the file no longer allows that type."""
+    # A forged or damaged record must not choose what is paid for.
     return record.node.type if record.node.type in types_of(spec) else spec.tpu.type

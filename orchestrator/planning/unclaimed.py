@@ -1,4 +1,4 @@
-"""What people read about a job that trained something which no complete checkpoint holds."""
+"""Word the messages about a job that trained something which no complete checkpoint holds."""
 
 from collections.abc import Sequence
 
@@ -23,19 +23,19 @@ _ELSEWHERE = ("work", "home")
 
 def ended_unclaimed(beats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
     """
-    Return the reports when the job of every worker is over and one of them lacks a checkpoint, else none.
+    Return the reports if every worker's job has ended and one of them lacks a checkpoint, else an empty tuple.
 
-    A worker that still brings its files to the bucket says so with another phase.
+    A worker that still uploads its files reports another phase.
     """
     saved = [b for b in beats if b.phase is Phase.DONE and b.committed_step is not None]
     over = [*saved, *(b for b in beats if b.phase is Phase.UNCLAIMED)]
     whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
-    # Every worker: while one is silent nobody knows what it has saved.
+    # Every worker: a silent one may have saved a checkpoint.
     return tuple(over) if whole and any(b.phase is Phase.UNCLAIMED for b in over) else ()
 
 
 def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
-    """Return the reason of such an end: which file lies where, and what the format had wanted."""
+    """Return the reason of such an end: which files lie where, and what the format expects."""
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
     if not count and stray is not None:
@@ -56,7 +56,7 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
 
 
 def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
-    """Return that a running job saves what nothing commits, empty when that is not so."""
+    """Return that a running job saves files that no checkpoint contains; empty if it does not."""
     for beat in beats:
         if beat.uncommitted and beat.committed_step is None and beat.phase is Phase.RUN:
             where = _PLACES.get(beat.uncommitted_place, "on the machine")
@@ -65,17 +65,17 @@ def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
 
 
 def checkpoint_name(beat: Heartbeat) -> str:
-    """Return the number of a worker's newest commit with what it counts: steps, or saves that tell no step."""
+    """Return the number of a worker's newest commit with its unit: steps, or saves of a format without steps."""
     return f"{'save' if beat.committed_counted else 'step'} {beat.committed_step}"
 
 
 def has_no_steps(saving: CheckpointSpec) -> bool:
-    """Say whether nothing is committed before the job has ended."""
+    """Say whether the format commits nothing before the job has ended."""
     return format_of(saving.format, saving.marker).at_end
 
 
 def brought_text(beats: Sequence[Heartbeat]) -> str:
-    """Return how much lies in `unclaimed/` as the newest reports tell, empty for nothing."""
+    """Return how much lies in `unclaimed/` according to the newest reports; empty for nothing."""
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     if not count:
         return ""
@@ -85,7 +85,7 @@ def brought_text(beats: Sequence[Heartbeat]) -> str:
 
 
 def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
-    """Return why a save that a report names is not committed: its place, or what the format wants."""
+    """Return why a reported save is not committed: its place, or what the format expects."""
     if beat.uncommitted_place in _ELSEWHERE:
         return "only what lies below $TPUCTL_CHECKPOINT_DIR is committed"
     if beat.uncommitted_place == _BUCKET:
@@ -96,12 +96,12 @@ def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
 
 
 def wants_text(saving: CheckpointSpec) -> str:
-    """Return what the deployment's format takes for a finished save."""
+    """Return what the deployment's format accepts as a finished save."""
     return f"format {saving.format} wants {format_of(saving.format, saving.marker).wants}"
 
 
 def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
-    """Return what became of the work of a machine that is being taken away."""
+    """Return what happened to the work of a machine that is being preempted."""
     mine = world.beats_of(record.node.incarnation)
     if not mine:
         return ""

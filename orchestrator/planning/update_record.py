@@ -1,4 +1,4 @@
-"""How the record learns from what a pass sees: every function here is pure."""
+"""Update the record with what a pass observed. Every function is pure."""
 
 from dataclasses import replace
 
@@ -42,27 +42,27 @@ from orchestrator.planning.vm import vm_doubts
 from orchestrator.pricing.bill import billed_since, last_creating
 
 FORGIVEN = 3600.0
-"""Seconds after which a refusal counts no more: what was refused then is asked for again."""
+"""Seconds after which a refusal no longer counts, so that the refused resource is requested again."""
 LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
 OBSERVED_ANEW = frozenset({Sign.ABSENT, Sign.UNRECORDED, Sign.MADE, Sign.LAST_CREATING})
-"""What does not stay over a look that failed, or has functions of its own."""
+"""Signs that a failed observation resets, or that have functions of their own."""
 
 
 def learn(record: Record, world: World) -> Record:
     """Return the record with what *world* adds to it."""
     now = world.observed_at
-    # What exists comes first: the results of operations below are judged by the newest incarnation.
+    # Existing resources first: operations below are judged by the newest incarnation.
     record = _take_over_unrecorded(_up_to(record, now), world)
     for result in world.operations:
         record = _learn_operation(record, result, now)
     record = _accepted_by_report(record, world)
-    # The winner before the zones: what a zone gave or refused counts for TPUs of this race only.
+    # The winner before the zones: refusals and grants of a zone count for TPUs of this race only.
     record = learn_capacity(learn_queue_failures(learn_race(record, world), world), world)
-    # After the refusals of this pass: what works now forgives all before it.
+    # After this pass's refusals: a resource that works now forgives all before it.
     record = _learn_success(record, world)
     record = learn_reports(learn_progress(record, world), world)
     record = updated(record, spans=_spans(record, world, now), disks=_disks(record, world, now))
-    # Last: everything above compares this look with the doubtful states of the look before.
+    # Last: everything above compares this pass with the doubtful states of the pass before.
     return updated(record, first_seen=_doubtful_since(record, world, now))
 
 
@@ -70,7 +70,7 @@ def _up_to(record: Record, now: float) -> Record:
     """
     Return the record without times after *now* and without refusals older than FORGIVEN.
 
-    A clock that was wrong must not make us wait for hours; a quota that was used up once must not end us.
+    A wrong clock must not cause waits of hours, nor an old quota refusal the end of the deployment.
     """
     ssh, silent = record.ssh, record.silence.never_reported
     failed_since = None if ssh.failed_since is None else min(ssh.failed_since, now)
@@ -134,7 +134,7 @@ def _take_over_unrecorded(record: Record, world: World) -> Record:
 
 def _accepted_by_report(record: Record, world: World) -> Record:
     """
-    Return the record with the TPU as accepted if its workers report, whatever its create was answered.
+    Return the record with the TPU as accepted if its workers report, even if its create seemed to fail.
 
     Otherwise it would be requested again under its name, and a second machine would write under its number.
     """
@@ -183,8 +183,8 @@ def _refused(record: Record, result: OperationResult, now: float) -> tuple[Refus
 def _learn_success(record: Record, world: World) -> Record:
     node, vm = current_node(world, record), world.vm
     if node is not None and node.state is NodeState.READY:
-        # Only READY forgives: a create that was taken can still end in the same refusal. One that works says
-        # nothing of its successors.
+        # Only READY forgives, because an accepted create can still end in the same refusal. A working TPU does not
+        # forgive refusals of its successors.
         record = record if succeeded(record) else forgiven(record, Kind.NODE)
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
         record = forgiven(record, Kind.VM)
@@ -210,7 +210,7 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
         here = {n.incarnation: n for n in world.nodes.value} if record.race.rivals else {}
         for rival in record.race.rivals:
             observed |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
-        # What has left does not come back, so a report that cannot be read later changes nothing.
+        # An ended TPU does not come back, so a later unreadable report changes nothing.
         gone = of_node(record.node.incarnation, Sign.WORKERS_STOPPED)
         (observed if node is not None and workers_stopped(world, node) else unobserved).add(gone)
         observed |= {of_name(n.name, Sign.UNRECORDED) for n in unrecorded_nodes(world, record)}
@@ -239,7 +239,7 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[FirstSeen]:
 
 
 def _span(node: Node, record: Record, now: float) -> Span:
-    """Return the beginning of the bill of a TPU; only of those that may be in use is the type known."""
+    """Return a TPU's new span, the start of its bill; its type is known only if the TPU may be in use."""
     newest = {record.node.incarnation, *(r.incarnation for r in record.race.rivals)}
     tpu_type = record.node.type if node.incarnation in newest else ""
     spot = span_spot(record, node.name)
@@ -247,9 +247,9 @@ def _span(node: Node, record: Record, now: float) -> Span:
 
 
 def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
-    """Open a span for what is billed now and close those of what is surely not."""
+    """Return the spans with one opened for each billed resource, and those of certainly ended ones closed."""
     live: dict[tuple[Kind, str], Span] = {}
-    # What could not be listed goes on being billed: a span is closed only by a sure look.
+    # An incomplete observation closes no span: what could not be listed may still be billed.
     sure = {Kind.VM} if isinstance(world.vm, Present | Absent) else set()
     if isinstance(world.nodes, Present):
         sure.add(Kind.NODE)
@@ -272,7 +272,7 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
 
 
 def _disks(record: Record, world: World, now: float) -> tuple[Span, ...]:
-    """Open a span for the disk of a VM that exists, running or stopped, and close it when the VM is surely gone."""
+    """Return the disk spans: opened for a VM that exists, running or not, closed when it is certainly deleted."""
     if isinstance(world.vm, Absent):
         return tuple(replace(s, until=now) if s.until is None else s for s in record.disks)
     if not isinstance(world.vm, Present) or any(s.until is None for s in record.disks):
@@ -283,11 +283,10 @@ def _disks(record: Record, world: World, now: float) -> tuple[Span, ...]:
 
 def not_older(world: World, record: Record) -> World:
     """
-    Return *world*, with its TPUs Unknown where one was made before the one that was observed under its name.
+    Return *world*, with its TPUs Unknown if one is older than the one observed under its name before.
 
-    The API's lists may be some seconds behind. Where a deployment is made anew under the same name, such a list
-    shows the TPU of its earlier life, which is being deleted, in the place of the one that works. Both times
-    are of the API's own clock.
+    The API's lists may lag some seconds. If a deployment is recreated under the same name, such a list shows
+    the deleted TPU of its earlier life instead of the one that works. Both times are by the API's clock.
     """
     if not isinstance(world.nodes, Present):
         return world
@@ -300,7 +299,7 @@ def not_older(world: World, record: Record) -> World:
 
 
 def made(record: Record, world: World) -> dict[FirstSeen, float]:
-    """Return when the TPUs in question were made, by the API's clock."""
+    """Return the creation times of the TPUs in question, by the API's clock."""
     asked = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)}
     times = {
         _key(number): record.first_seen[_key(number)] for number in asked if _key(number) in record.first_seen
@@ -312,7 +311,7 @@ def made(record: Record, world: World) -> dict[FirstSeen, float]:
 
 
 def _is_older(node: Node, record: Record) -> bool:
-    # A queued resource without a machine has the time at which it was asked for.
+    # A queued resource without a machine has the time of its request.
     return node.machine and 0 < node.created_at < record.first_seen.get(_key(node.incarnation), 0.0)
 
 
@@ -321,7 +320,7 @@ def _key(incarnation: int | None) -> FirstSeen:
 
 
 def learn_capacity(record: Record, world: World) -> Record:
-    """Return the record with what is new about the zones' capacity; each refusal, grant and loss counts once."""
+    """Return the record with news about the zones' capacity; each refusal, grant and loss counts once."""
     places = _refusals(_shared(record.places, record, world), record)
     racing = {record.node.incarnation, *(rival.incarnation for rival in record.race.rivals)} - set(
         record.deadline.on_demand
@@ -333,8 +332,8 @@ def learn_capacity(record: Record, world: World) -> Record:
 
 
 def _shared(places: Places, record: Record, world: World) -> Places:
-    """Return the memory with the stockouts that other deployments of this computer have met."""
-    # Another deployment of this computer asked there a moment ago: we need not meet the same refusal.
+    """Return the capacity memory with the stockouts of other deployments on this computer."""
+    # Another deployment has just been refused there, so we need not be refused too.
     for stockout in world.stockouts:
         known = place_of(places, stockout.zone, record.node.type)
         if stockout.type == record.node.type and stockout.out_at > max(known.out_at, known.granted_at):
@@ -359,7 +358,7 @@ def _of_node(places: Places, node: Node, record: Record, world: World) -> Places
     now = world.observed_at
     ready = record.first_seen.get(of_node(node.incarnation, NodeState.READY))
     if ready is None:
-        # Counted once, in the first look that shows it ready.
+        # Counted once, in the first pass that shows it READY.
         fresh = node.state is NodeState.READY and node.healthy
         return after_grant(places, node.zone, record.node.type, now) if fresh else places
     lost = node.state in TERMINAL or workers_stopped(world, node)

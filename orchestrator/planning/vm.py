@@ -1,7 +1,8 @@
 """
-Decide about the VM: create it, start it again, and give up one that never comes to run.
+Decide about the VM: create it, restart it, and give up one that never comes up.
 
-Nothing is lost with the disk of a VM that has never run. Any other disk may hold what exists nowhere else.
+The disk of a VM that has never run is empty and may be deleted. Any other disk may hold the only copy of
+something.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Step:
         return Step(waiting=f"VM: not known ({vm.why})")
     asked = [o for o in record.operations if o.kind is Kind.VM]
     late = [o for o in asked if o.started_at and world.observed_at - o.started_at >= CREATE_DEADLINE]
-    # One request at a time: a second one beside it is refused, and the refusal would count.
+    # One request at a time: a second one is refused, and that refusal would count.
     if len(late) < len(asked):
         return Step(waiting="VM: an operation is running", wake_in=5.0)
     if isinstance(world.bucket, Absent) and record.bucket.observed:
@@ -66,7 +67,7 @@ def why_missing(spec: Spec, record: Record) -> str:
 def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record) -> Step:
     """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
     if names.ADOPTED_LABEL not in vm.labels and any(o.verb is Verb.CREATE for o in late):
-        # It has never run, so nothing is lost with its disk.
+        # It has never run, so its disk is empty.
         why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
         return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),))
     given_up = give_up_start(world, record, CREATE_DEADLINE)
@@ -75,7 +76,7 @@ def _unfinished(vm: Vm, late: Sequence[Operation], world: World, record: Record)
 
 def vm_doubts(sight: Sight[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
     """
-    Return the doubtful states that a look at the VM shows, and those about which it says nothing.
+    Return the doubtful states that an observation of the VM shows, and those it leaves open.
 
     A VM counts as one that has run in every state but those before its first start.
     """
@@ -90,14 +91,14 @@ def vm_doubts(sight: Sight[Vm]) -> tuple[set[FirstSeen], set[FirstSeen]]:
 
 def give_up_start(world: World, record: Record, patience: float) -> Change | None:
     """
-    Return the deletion of a VM that was on its way for *patience* seconds and has never run.
+    Return the deletion of a VM that was starting for *patience* seconds and has never run, else None.
 
-    Whoever asked for it may have been killed before the operation was written down.
+    The controller that requested it may have been killed before the operation was recorded.
     """
     vm = world.vm
     if not isinstance(vm, Present) or vm.value.state not in COMING or VM_HAS_RUN in record.first_seen:
         return None
-    # What its owner has made has run before, whatever this record knows of it.
+    # A VM of the user has run before, whatever this record knows of it.
     if names.ADOPTED_LABEL in vm.value.labels or not lasted(record, world, VM_COMING, patience):
         return None
     why = f"its creation has not ended in {patience / 60:.0f} min"

@@ -1,1 +1,1 @@
-"""How each framework lays its checkpoints out: one file for each, judged with the standard library only."""
+"""Recognise and judge checkpoints: one file for each framework, with the standard library only."""

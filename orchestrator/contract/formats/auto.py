@@ -1,8 +1,8 @@
 """
-`auto`: look at what the job saves, choose the format that it has, and leave everything else to that format.
+`auto`: recognise the format that the job saves in, and delegate to it.
 
-The choice stays: what the newest checkpoint was committed as wins over what lies in the folder. Only single
-files, which anybody may put there, give way to a format of whole folders once that has a complete save.
+The choice is stable: the format of the newest commit wins over what lies in the folder. Only single files,
+which anything may write, give way to a framework's format once that has a complete save.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SURVEY_AGAIN = 20
 
 
 class Auto(Format):
-    """Stand for the format that is chosen; before that for none, with a grace that is enough for each."""
+    """Delegate to the chosen format; before the choice behave as none, with a grace long enough for each."""
 
     name = "auto"
     may_change = True
@@ -60,7 +60,7 @@ class Auto(Format):
 
     @property
     def chosen(self) -> str:
-        """Return the name of the chosen format, or an empty text before the choice."""
+        """Return the name of the chosen format, empty before the choice."""
         return self._chosen.name if self._chosen else ""
 
     @property
@@ -78,7 +78,7 @@ class Auto(Format):
         return tuple(_joined(base, name) for base in self._bases for name in names)
 
     def continue_as(self, name: str, base: Optional[str] = None) -> None:
-        """Choose the format that the newest checkpoint was committed in."""
+        """Choose the format in which the newest checkpoint was committed."""
         # A restored folder may lack the file by which the format is recognised (fairseq, TensorFlow).
         self._adopted = base if name in self._strong else None
         if name == self._files.name:
@@ -89,28 +89,28 @@ class Auto(Format):
     def find(self, root: Path) -> List[Unit]:
         """Return the units of the chosen format from all folders; before the choice, those of every format."""
         surveyed = survey(root, self._marker)
-        # Found anew each time: the job may have begun to save in another format.
+        # Surveyed each time, because the job may have started to save in another format.
         self._claimed, self._units = surveyed.claimed, {}
-        # Single files are the weakest evidence: while they are chosen, a framework's format may still replace them.
+        # Single files are the weakest evidence: a framework's format may still replace them.
         for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
             self._add(root, format_, surveyed)
         if not self._is_strong():
-            # Last: a file that belongs to a framework's save must not count a second time.
+            # Last, so that a file of a framework's save does not count a second time.
             for unit in self._files.find(root):
                 self._units.setdefault(unit.name, (unit, self._files, "", unit))
         return [one[0] for one in self._units.values()]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Return the judgement of the format that found *unit*; the first with a complete save is chosen."""
+        """Return the judgement of the unit's format; the first format with a complete save is chosen."""
         format_, base, inner = self._lower(unit)
         judged = format_.judge(_place(root, base), inner)
-        # Only a complete save decides: names alone may be weights that the job starts from.
+        # Only a complete save decides: by name alone, files may be weights that the job starts from.
         if judged.state is SavedState.COMPLETE and not self._is_strong() and self._chosen is not format_:
             self._chosen = format_
         return judged
 
     def owns(self, unit: Unit) -> bool:
-        """Say whether *unit* counts: single files do not once a framework's format is chosen."""
+        """Say whether *unit* counts; single files do not once a framework's format is chosen."""
         return not (self._is_strong() and self._lower(unit)[0] is self._files)
 
     def closes(self, name: str) -> bool:
@@ -185,7 +185,7 @@ class Auto(Format):
                 self._units[unit.name] = (unit, format_, base, inner)
 
     def _lower(self, unit: Unit) -> Tuple[Format, str, Unit]:
-        """Return the format of a unit, the folder that holds it, and the unit as that format made it."""
+        """Return a unit's format, its folder, and the unit with paths relative to that folder."""
         held = self._units.get(unit.name)
         if held is not None:
             return held[1], held[2], replace(held[3], step=unit.step if held[3].live else held[3].step)
@@ -194,14 +194,14 @@ class Auto(Format):
 
 
 def _units_of(format_: Format, root: Path, base: str) -> List[Unit]:
-    """Return a format's units in a folder, the newest first; the folder of all checkpoints may itself be one."""
+    """Return a format's units in a folder, newest first; the folder of all checkpoints may itself be a unit."""
     if base == ROOT:
         return [Unit(UNKNOWN, root.name, root.name, live=True)]
     return sorted(format_.find(root / base), key=lambda one: one.step, reverse=True)
 
 
 def _lifted(unit: Unit, root: Path, base: str) -> Unit:
-    """Return a unit as it is named from the folder of all checkpoints."""
+    """Return a unit with its path relative to the folder of all checkpoints."""
     if base == ROOT:
         names = tuple(sorted(one.relative_to(root).as_posix() for one in root.rglob("*") if one.is_file()))
         plain = tuple(name for name in names if not name.startswith((".restore-", ".quarantine-")))

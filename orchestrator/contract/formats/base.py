@@ -1,8 +1,8 @@
 """
-What a format of checkpoints has to know: which files make one step, and whether they are whole.
+Define what a format of checkpoints must know: which files make one step, and whether they are whole.
 
-The facts of the frameworks (what they write in which order, what was torn by a kill) were measured on real
-runs of the versions that each file names.
+The facts about the frameworks (write order, damage by a kill) were measured on real runs of the versions that
+each file names.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Callable, FrozenSet, Iterator, List, Optional, Tuple
 from orchestrator.contract.preemption_notice import JOB_SAVES
 
 _RANDOM = re.compile(r"rng_state_[1-9]\d*\.pth|random_states_[1-9]\d*\.pkl")
-"""Random numbers of a process that saves nothing else: the Trainer, accelerate."""
+"""Random state of a process that saves nothing else (Trainer, accelerate)."""
 
 
 class SavedState(enum.Enum):
     """
-    Name what a step on disk is worth. Only a complete one is ever committed or resumed from.
+    Judge a step on disk. Only a COMPLETE one is ever committed or resumed from.
 
-    NOT_RESUMABLE is whole, but the framework left out what a resume needs; it stays where it is.
+    NOT_RESUMABLE is whole, but lacks what a resume needs; it stays where it is.
     """
 
     COMPLETE = "complete"
@@ -37,11 +37,11 @@ class Unit:
     """
     Name the files of one step, relative to the folder of all checkpoints.
 
-    *folder* is `.` when the files lie beside those of other steps. *files* are relative to it; None means
-    everything below it. Of two units of one step the higher *rank* is preferred. The files of a *live* one
-    may be replaced at any moment, so it is committed from a copy; only its content may tell its step. One
-    that *leans* is whole, but the program also keeps files that it replaces in place (`last.ckpt`), and those
-    are of another step by now.
+    *folder* is `.` if the files lie beside those of other steps. *files* are relative to it; None means
+    everything below it. Of two units of one step the higher *rank* is preferred. The files of a *live* unit
+    may be replaced at any moment, so it is committed from a copy, and only its content may tell its step. A
+    *leans* unit is whole, but the program also keeps files that it replaces in place (`last.ckpt`), which
+    belong to a later step by now.
     """
 
     step: int
@@ -53,7 +53,7 @@ class Unit:
     leans: bool = False
 
     def holds(self, name: str) -> bool:
-        """Say whether a file, named from the folder of all checkpoints, is part of it."""
+        """Say whether a file, relative to the folder of all checkpoints, belongs to the unit."""
         start = "" if self.folder == "." else f"{self.folder}/"
         if self.files is None:
             return name.startswith(start)
@@ -61,19 +61,19 @@ class Unit:
 
 
 UNKNOWN = -1
-"""The step of a unit that tells none."""
+"""Step of a unit whose name shows none."""
 QUIET = 1
 PATIENT = 3
 LONG = 24
-"""For how many looks a unit has to stay as it is, where nothing in it is written last."""
+"""Number of looks without a change after which a save counts as finished, if no file of it is known to be last."""
 
 
 @dataclass(frozen=True)
 class Judgement:
     """
-    Hold what a unit is worth and why; *step* where only the content tells it.
+    Judge a unit and say why; *step* is set only if the content tells it.
 
-    A complete one with *rest* counts when its files have stayed the same for so many looks.
+    A complete one with *rest* counts after its files have not changed for that many looks.
     """
 
     state: SavedState
@@ -85,9 +85,9 @@ class Judgement:
 @dataclass(frozen=True)
 class Listing:
     """
-    Show one level of the bucket: objects and folders by name, and ways to ask for more.
+    Show one level of the bucket: objects and folders by name, and functions to read more.
 
-    Folders end with a slash. *below* shows the level of one of them.
+    Folder names end with a slash. *below* returns the level of one of them.
     """
 
     names: Tuple[str, ...]
@@ -100,9 +100,9 @@ class Listing:
 @dataclass(frozen=True)
 class StoredStep:
     """
-    Name a step that the job wrote to the bucket itself; *why* says what makes it complete, or what lacks.
+    Name a step that the job wrote to the bucket itself; *why* says what makes it complete, or what is missing.
 
-    *name* is a folder, an object or the common start of several; *objects* names them where it is neither.
+    *name* is a folder, an object or a common prefix of several; *objects* names them in the last case.
     """
 
     step: int
@@ -118,17 +118,17 @@ def nothing() -> Listing:
 
 
 def complete(step: Optional[int] = None, rest: int = 0) -> Judgement:
-    """Return the judgement on a whole unit."""
+    """Return the judgement COMPLETE."""
     return Judgement(SavedState.COMPLETE, "", step, rest)
 
 
 def torn(why: str) -> Judgement:
-    """Return the judgement on a unit with a broken file."""
+    """Return the judgement on a unit with a damaged file."""
     return Judgement(SavedState.TORN, why)
 
 
 def unfinished(why: str) -> Judgement:
-    """Return the judgement on a unit whose last file is not there."""
+    """Return the judgement on a unit whose last file is missing."""
     return Judgement(SavedState.UNFINISHED, why)
 
 
@@ -137,59 +137,59 @@ class Format:
 
     name = ""
     may_change = False
-    """True of `auto`, which chooses a format when it has seen a save."""
+    """True for `auto`, which chooses a format once it has seen a save."""
     wants = ""
     """What a finished save looks like: the end of the sentence `format NAME wants ...`."""
     grace = JOB_SAVES
     """Default seconds between the stop signal and the kill."""
     stopped_codes: FrozenSet[int] = frozenset()
-    """Exit statuses by which the framework says that it stopped early and in good order."""
+    """Exit statuses with which the framework reports an orderly early stop."""
     zero_proves = True
     """Exit status 0 means finished, if no target step is known."""
     pointers: Tuple[str, ...] = ()
-    """Files that every judgement depends on."""
+    """Files that affect every judgement."""
     at_end = False
-    """Nothing is complete before the job has ended with status 0, so that nothing is resumed from."""
+    """Nothing is complete before the job has ended with status 0, so nothing is resumed from."""
 
     @property
     def chosen(self) -> str:
-        """Return the name of the format in use, empty as long as `auto` has seen no save."""
+        """Return the name of the format in use, empty while `auto` has not chosen."""
         return self.name
 
     def continue_as(self, name: str, base: Optional[str] = None) -> None:
-        """Go on with what the newest checkpoint was committed as, in folder *base*; only `auto` has a choice."""
+        """Continue in the format of the newest checkpoint, in folder *base*; only `auto` has a choice."""
 
     def owns(self, unit: Unit) -> bool:
-        """Say whether a unit counts, now that all are judged; `auto` finds those of several formats."""
+        """Say whether a unit counts after all were judged; `auto` finds units of several formats."""
         return True
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the units by their names alone, whatever they are worth. Raises OSError."""
+        """Return the units by their names alone, without reading them. Raise OSError."""
         raise NotImplementedError
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Read a unit's files and say what it is worth. Raises OSError when one vanishes."""
+        """Read and judge the files of a unit. Raise OSError if one vanishes."""
         raise NotImplementedError
 
     def closes(self, name: str) -> bool:
-        """Say whether a file of a unit is the one that makes it complete, so that it is uploaded last."""
+        """Say whether this file makes its unit complete, so that it must be uploaded last."""
         return False
 
     def follows(self, name: str) -> bool:
-        """Say whether each machine writes such a file beside the save of worker 0, which goes on without it."""
+        """Say whether every machine writes such a file beside worker 0's save, which is valid without it."""
         return _RANDOM.fullmatch(name.rpartition("/")[2]) is not None
 
     def resume(self, root: str, unit: Unit) -> str:
-        """Return what the job is given to resume from: a path."""
+        """Return the path that the job is given to resume from."""
         first = unit.files[0] if unit.folder == "." and unit.files else unit.folder
         return f"{root.rstrip('/')}/{first}"
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """Make the framework choose *chosen* at its start; return what was changed. Raises OSError."""
+        """Make the framework choose *chosen* at its start; return what was changed. Raise OSError."""
         return []
 
     def target(self, root: Path, unit: Unit) -> Optional[int]:
-        """Return the last step of the training as the checkpoint knows it."""
+        """Return the last step of the training according to the checkpoint, None if unknown."""
         return None
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
@@ -198,9 +198,9 @@ class Format:
 
 
 def entries(root: Path) -> List[Path]:
-    """Return what lies in a folder, sorted; hidden names are the agent's or the framework's own."""
+    """Return the entries of a folder, sorted, without hidden ones: those are the agent's or the framework's."""
     try:
         return sorted(path for path in root.iterdir() if not path.name.startswith("."))
-    # Most programs make their folder with the first save.
+    # Most programs create their folder with the first save.
     except FileNotFoundError:
         return []

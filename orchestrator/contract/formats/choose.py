@@ -1,4 +1,4 @@
-"""The formats by their names."""
+"""Map names to formats."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = ("marker", *FORMATS, "auto")
 
 
 def format_of(name: str, marker: str) -> Format:
-    """Return a format; *marker* is the file name of the user's own."""
+    """Return a format by name; *marker* is the file name for the format `marker`."""
     if name == "auto":
         return Auto(marker)
     return Marker(marker) if name == "marker" else FORMATS[name]()

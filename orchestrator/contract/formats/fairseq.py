@@ -1,8 +1,9 @@
 """
-fairseq 0.12: single files, the first name of each save renamed into place.
+fairseq 0.12: single files; the first name of each save is renamed into place.
 
 `checkpoint_best.pt` and `checkpoint_last.pt` are then copied over the old ones, and a kill during that copy
-leaves a short file. fairseq resumes from `checkpoint_last.pt` only, so a short one crashes every later start.
+leaves a truncated file. fairseq resumes from `checkpoint_last.pt` only, so a truncated one crashes every
+later start.
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ _BY_EPOCH = re.compile(r"checkpoint\d+\.pt")
 
 class Fairseq(Format):
     """
-    Take the newest whole file by its updates; `checkpoint_last.pt` is an alias that has to be verified.
+    Take the newest whole file by its number of updates; `checkpoint_last.pt` is an alias to be verified.
 
-    It stands for itself only where no other file holds its update (`--no-epoch-checkpoints`).
+    It counts as a save of its own only if no other file has its update (`--no-epoch-checkpoints`).
     """
 
     name = "fairseq"
     wants = f"{LAST}, or a whole checkpoint_EPOCH_UPDATE.pt"
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the files that fairseq may resume from, and unfinished ones; the best ones are copies."""
+        """Return the files that fairseq may resume from, and unfinished ones; *best* files are copies."""
         found = []
         for path in entries(root):
             plain = re.sub(r"\.tmp$", "", path.name)
             by_update = _BY_UPDATE.fullmatch(plain)
             if not (by_update or _BY_EPOCH.fullmatch(plain) or plain == LAST) or not path.is_file():
                 continue
-            # The file that is never written again goes before the copies, which a kill may have cut.
+            # Files that are never written again precede the copies, which a kill may have truncated.
             rank = 2 if by_update else 0 if plain == LAST else 1
             step = int(by_update[1]) if by_update else 0
             found.append(Unit(step, path.name, ".", (path.name,), rank))
         return found
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Check the whole archive, and read the updates where the name does not tell them."""
+        """Check the whole archive, and read the number of updates if the name does not show it."""
         path = root / unit.name
         if unit.name.endswith(_STAGING):
             return unfinished("it was never renamed")
@@ -58,7 +59,7 @@ class Fairseq(Format):
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         last, source = root / LAST, root / chosen.name
-        # A best or last file may be short after a kill: its content is compared, not its name.
+        # A best or last file may be truncated by a kill, so its content is compared, not its name.
         alias = Unit(0, LAST, ".", (LAST,))
         if source == last or (
             last.exists() and self.judge(root, alias).step == self.judge(root, chosen).step

@@ -1,4 +1,4 @@
-"""Whether a single file is whole, by what its first bytes say that it is."""
+"""Check a single file by the structure that its first bytes announce."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
 
 def fault_of(path: Path) -> Optional[str]:
     """
-    Return what is wrong with a file, empty when it is whole, None when nothing in it can tell.
+    Return what is wrong with a file: empty if it is whole, None if its structure cannot be checked.
 
-    Raises OSError.
+    Raise OSError.
     """
     name = path.name.lower()
     with path.open("rb") as file:
@@ -39,17 +39,16 @@ def fault_of(path: Path) -> Optional[str]:
         return f"{path.name} is empty"
     if name.endswith(".safetensors"):
         return safetensors_fault(path)
-    # By content before name: torch.save writes a zip under .pt, .pth, .ckpt and .bin.
+    # Content before name: torch.save writes a zip under .pt, .pth, .ckpt and .bin.
     if head[:2] == b"PK":
         return zip_fault(path)
     if head[:8] == H5_MAGIC:
         return h5_fault(path)
     if head[:6] == NPY_MAGIC:
         return npy_fault(path)
-    # A map of MessagePack may begin with the same byte; without an ending the protocol of a pickle decides.
+    # A MessagePack map may begin with the same byte; without a known suffix the pickle protocol decides.
     if head[:1] == b"\x80" and not name.endswith(".msgpack") and ("." in name or head[1:2] in _PROTOCOLS):
-        # A pickle that cannot be walked may be joblib's, which has the bytes of arrays between its
-        # instructions.
+        # A pickle that cannot be walked may be joblib's, which puts the bytes of arrays between its instructions.
         fault = pickle_fault(path)
         return fault and joblib_fault(path, fault)
     if head[257:262] == b"ustar" or name.endswith((".tar", ".tar.gz", ".tgz")):
@@ -74,9 +73,9 @@ _MAY_BE_ZLIB = (".joblib", ".pkl", ".pickle", ".p", ".z")
 
 def compressed_fault(path: Path, head: bytes) -> Optional[str]:
     """
-    Return what is wrong with a file that begins with *head*, empty when it is whole, None for another kind.
+    Return what is wrong with a compressed file that begins with *head*: empty if whole, None if not compressed.
 
-    Raises OSError.
+    Raise OSError.
     """
     openers: Dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
     opened = openers.get(head[:2])
@@ -89,7 +88,7 @@ def compressed_fault(path: Path, head: bytes) -> Optional[str]:
         with opened(str(path), "rb") as file:
             while file.read(_PIECE):
                 continue
-    # A gzip that is cut raises EOFError, one with a broken checksum an OSError without a number.
+    # A truncated gzip raises EOFError, one with a wrong checksum an OSError without errno.
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

@@ -1,9 +1,9 @@
 """
-Single files, numbered or replaced in place: what Lightning, nanoGPT, torchvision, numpy and most loops write.
+Single files, numbered or replaced in place, as Lightning, nanoGPT, torchvision, numpy and most loops write them.
 
 The newest save is one unit: every file that is replaced in place (`last.ckpt`, `best.pt`), the newest of each
 numbered series (`model_000100.pt` with `optim_000100.pt` and `meta_000100.json`), and the small files beside
-them. So whatever the program reads at its start comes back, under the names that it has.
+them. So whatever the program reads at its start is restored under its own name.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from orchestrator.contract.formats.saved_files import (
 
 DEEPEST = 8
 MOST_FILES, MOST_OBJECTS = 5000, 100_000
-"""Most files of a folder, and objects of the bucket, that are looked at."""
+"""Most files of a folder, and objects of the bucket, that are examined."""
 _UNFINISHED = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
 
 
 class Files(Format):
     """
-    Believe a file by its own structure (checksums of a zip, lengths in a header, opcodes of a pickle).
+    Judge a file by its own structure (checksums of a zip, lengths in a header, opcodes of a pickle).
 
-    *claimed* tells which folders belong to another format.
+    *claimed* returns the folders that belong to another format.
     """
 
     name = "files"
@@ -63,7 +63,7 @@ class Files(Format):
     def find(self, root: Path) -> List[Unit]:
         """Return the newest save, and the older numbered files."""
         names = [path.relative_to(root).as_posix() for path in self._walk(root, root, 0)]
-        # A folder of nothing but a process's random numbers is worker 0's save, seen from another machine.
+        # A folder with random state only is another machine's view of worker 0's save.
         saved = {name.rpartition("/")[0] for name in names if not self.follows(name)}
         names = [name for name in names if not self.follows(name) or name.rpartition("/")[0] in saved]
         saves = group(list(among(names, lambda name: _about(root / name))))
@@ -80,33 +80,33 @@ class Files(Format):
         return units
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Read every file to its end; of the newest save also the step that it tells."""
+        """Read every file to its end; for the newest save also find its step in the content."""
         unknown = False
         saves = self._saves.get(unit.files or ())
         sides = {one.name for one in saves.head if one.side} if saves else set()
         for name in unit.files or ():
             if name in sides and not numbered(base_of(name)):
-                continue  # It may be written at any time, and no resume dies of it.
-            # Every byte is read: a file that was cut by a kill often has a sound beginning.
+                continue  # It may be written at any time, and no resume fails because of it.
+            # Every byte is read: a truncated file often begins well.
             fault = fault_of(root / name)
             if fault:
                 return torn(fault)
             unknown = unknown or (fault is None and name not in sides)
         if saves is None or not unit.live:
             return complete(None, PATIENT if unknown else QUIET)
-        # Nothing tells how many files such a save has, so that one that is not there yet goes unnoticed.
+        # The number of files in such a save is unknown, so a file that is still to come cannot be missed by name.
         alone = not saves.older and any(one.in_folder for one in saves.newest)
         rest = LONG if saves.missing else PATIENT if unknown or alone else QUIET
         step = _step(root, saves)
         return complete(UNKNOWN if step is None else step, rest)
 
     def resume(self, root: str, unit: Unit) -> str:
-        """Return the file that most likely holds the state, or the folder of a save that is one."""
+        """Return the file that most likely holds the state, or the folder if the save is one."""
         saves = self._saves.get(unit.files or ())
         return f"{root.rstrip('/')}/{main_of(saves) if saves else (unit.files or ('',))[0]}"
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """Yield the files in the bucket, where each one is there whole or not at all."""
+        """Yield the files in the bucket, where each exists whole or not at all."""
         saves = group(list(among(listing.names[:MOST_OBJECTS], unknown)))
         main = [one for one in saves.newest or saves.head if not one.side]
         if main:
@@ -120,20 +120,20 @@ class Files(Format):
                 yield StoredStep(older, ones[0].name, True, ones[0].name, names)
 
     def _enters(self, root: Path, folder: Path) -> bool:
-        # A link may lead out of the folder, or back up: the walk would never end.
+        # A link may lead out of the folder, or upwards into an endless walk.
         if folder.is_symlink() or not folder.is_dir():
             return False
         return not self._claimed(folder.relative_to(root).as_posix())
 
     def _walk(self, root: Path, folder: Path, depth: int) -> Iterator[Path]:
         count = 0
-        # Frameworks put names with a dot into their own folders (`.zarray`), everybody else hides things.
+        # Frameworks put names with a dot into their own folders (`.zarray`); elsewhere a dot means hidden.
         inside = step_folder_of(f"{folder.relative_to(root).as_posix()}/x") != ""
         for path in sorted(folder.iterdir()) if inside else entries(folder):
             if _UNFINISHED.search(path.name.lower()):
                 continue
             if path.is_file():
-                # Its bytes are in the save already, and the link itself is made again from the manifest.
+                # Its bytes are in the save already; the link itself is restored from the manifest.
                 if not _is_link_inside(root, path):
                     yield path
             elif depth < DEEPEST and self._enters(root, path):
@@ -144,7 +144,7 @@ class Files(Format):
 
 
 def _step(root: Path, saves: Saves) -> Optional[int]:
-    """Return the step of the newest save: by its names, and by what is in the files that are replaced in place."""
+    """Return the newest save's step, from file names and from the content of files that are replaced in place."""
     steps: List[int] = []
     epochs: List[int] = []
     for one in saves.head:
@@ -168,7 +168,7 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
 
 
 def _is_link_inside(root: Path, path: Path) -> bool:
-    """Say whether a path is a link to another file of the folder: links are brought back as links."""
+    """Say whether a path links to another file of the folder: such links are restored as links."""
     if not path.is_symlink():
         return False
     return os.path.realpath(str(path)).startswith(os.path.realpath(str(root)) + os.sep)

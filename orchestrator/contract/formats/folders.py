@@ -1,4 +1,4 @@
-"""Folders of one step whose last file is known: torch.distributed.checkpoint, accelerate and Levanter."""
+"""Folders of one step with a known last file: torch.distributed.checkpoint, accelerate and Levanter."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from orchestrator.contract.json_values import json_object, whole_number
 
 class StepFolders(Format):
     """
-    Find the folders that look like the format's own; a subclass says which, and what *last* is.
+    Find the folders that look like the format's own; subclasses define which, and what *last* is.
 
-    One without a number in its name is saved over again and again.
+    A folder without a number in its name is overwritten by each save.
     """
 
     last = ""
@@ -40,7 +40,7 @@ class StepFolders(Format):
     def find(self, root: Path) -> List[Unit]:
         found = []
         for path in entries(root):
-            # By the names alone: each poll does this, and files of a checkpoint are large.
+            # By names alone, because each poll does this and checkpoint files are large.
             if path.is_dir() and self.mine(path.name, names_in(path)):
                 step = step_of(path.name)
                 found.append(Unit(UNKNOWN if step is None else step, path.name, path.name, live=step is None))
@@ -54,7 +54,7 @@ class StepFolders(Format):
 
 
 class Distributed(StepFolders):
-    """torch.distributed.checkpoint: a file of each process, then `.metadata`, renamed into place."""
+    """torch.distributed.checkpoint: one file from each process, then `.metadata`, renamed into place."""
 
     name = "dcp"
     wants = "a folder with *.distcp files and .metadata"
@@ -67,7 +67,7 @@ class Distributed(StepFolders):
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
-        # The parts were closed before the metadata is renamed; empty ones mean a disk that was full.
+        # The parts were closed before the metadata is renamed; empty ones mean that the disk was full.
         parts = sorted(folder.glob("*.distcp"))
         if not parts or not (folder / self.last).stat().st_size:
             return torn("its files are empty" if parts else "no *.distcp in it")
@@ -78,7 +78,7 @@ class Accelerate(StepFolders):
     """
     accelerate 1.x `save_state`: model, optimizer, schedule, sampler, then `random_states_N.pkl`.
 
-    Objects of the user's own come after that, so it has to be at rest.
+    Objects that the user has registered follow, so the folder must also be unchanged for a while.
     """
 
     name = "accelerate"
@@ -92,7 +92,7 @@ class Accelerate(StepFolders):
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
-        # Objects registered by the user are written after the file that is last otherwise.
+        # Objects registered by the user are written after the file that is otherwise last.
         for path in sorted(folder.rglob("*")):
             fault = fault_of(path) if path.is_file() else ""
             if fault:
@@ -119,13 +119,13 @@ class Levanter(StepFolders):
         value = json_object(path)
         if value is None:
             return torn(f"{self.last} cannot be read")
-        # A folder that was copied or renamed by hand would else be resumed as another step.
+        # Otherwise a folder that was copied or renamed by hand would be resumed as another step.
         step = whole_number(value.get("step"))
         return torn(f"{self.last} says step {step}") if step not in (None, unit.step) else complete()
 
 
 def names_in(folder: Path) -> AbstractSet[str]:
-    """Return the names in a folder, hidden ones too; none when it vanishes."""
+    """Return the names in a folder, including hidden ones; empty if it vanishes."""
     try:
         return {path.name for path in folder.iterdir()}
     except OSError:

@@ -1,8 +1,8 @@
 """
 Hugging Face Trainer 5: `checkpoint-N` folders, written in place, `trainer_state.json` last.
 
-The Trainer resumes from the largest N without a look at its files. A torn model or a missing state file then
-crashes every start, and without `optimizer.pt` it goes on silently with a fresh optimizer.
+The Trainer resumes from the largest N without checking its files. A torn model or a missing state file then
+crashes every start, and without `optimizer.pt` it silently continues with a fresh optimizer.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ SENTINEL = "checkpoint-is-incomplete.txt"
 _FOLDER = re.compile(r"checkpoint-(\d+)")
 _RESUME = ("*optimizer*", "scheduler.pt", "rng_state*.pth", "global_step*")
 _SHARDED = ("pytorch_model_fsdp*", "global_step*", "rank*-of-*")
-"""How FSDP and DeepSpeed save: each process its part, in folders whose names begin so."""
+"""Names with which FSDP and DeepSpeed save, one part from each process."""
 _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
 
 
 class HuggingFace(Format):
     """
-    Check every file that a true resume needs.
+    Check every file that a full resume needs.
 
-    A graceful stop (`enable_jit_checkpoint`) takes 3 s and the time of a save, and leaves with status 0 like
-    a finished training. So status 0 is believed only when the newest checkpoint has reached `max_steps`.
+    A graceful stop (`enable_jit_checkpoint`) takes 3 s plus the save and exits with status 0, like a finished
+    training. So status 0 counts only if the newest checkpoint has reached `max_steps`.
     """
 
     name = "hf"
@@ -53,9 +53,9 @@ class HuggingFace(Format):
         return [Unit(int(match[1]), path.name, path.name) for match, path in named if match and path.is_dir()]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """Check the state first: it is written last, so without it the save never ended."""
+        """Check the state file first: it is written last, so without it the save never ended."""
         folder = root / unit.folder
-        # The Trainer puts it there before it saves at a stop signal, and removes it when the save is whole.
+        # The Trainer creates it before a save at a stop signal, and removes it when the save is whole.
         if (folder / SENTINEL).exists():
             return unfinished(f"{SENTINEL} is there")
         if not (folder / STATE).exists():
@@ -67,7 +67,7 @@ class HuggingFace(Format):
             return torn(f"{STATE} says step {state.get('global_step')}")
         fault = _model_fault(folder)
         if not fault and not any(any(folder.glob(name)) for name in _RESUME):
-            # The state comes last, so what is absent altogether was never meant to be there.
+            # The state file comes last, so a file that is absent now was never going to be written.
             return Judgement(
                 SavedState.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)"
             )
@@ -89,7 +89,7 @@ def _model_fault(folder: Path) -> str:
         return "" if sharded else "no model weights"
     names = {path.name for path in (*weights, *older)}
     for index in sorted(folder.glob("*.index.json")):
-        # The index names all parts: one that is missing shows without reading the others.
+        # The index names all parts, so a missing one is found without reading the others.
         parts = (json_object(index) or {}).get("weight_map")
         if not isinstance(parts, dict):
             return f"{index.name} cannot be read"
@@ -105,7 +105,7 @@ def _model_fault(folder: Path) -> str:
 
 
 def _resume_fault(folder: Path) -> str:
-    """Return what keeps optimizer, schedule or random numbers from being restored."""
+    """Return why optimizer, schedule or random state cannot be restored; empty if they can."""
     random = sorted(folder.glob("rng_state*.pth"))
     if not random:
         return "no rng_state.pth"

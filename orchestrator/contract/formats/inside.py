@@ -1,4 +1,4 @@
-"""The step that a single file tells in its content. What is not there is None; nothing foreign is run."""
+"""Read the step from the content of a single file, without running foreign code; None if it has none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = (
     "global_step", "iter_num", "step", "iteration", "num_updates", "updates", "n_iter", "iter", "steps", "it",
     "total_steps", "current_step", "train_step", "step_count", "n_updates", "opt_step",
 )  # fmt: skip
-"""Keys under which programs keep their step: Lightning, nanoGPT, flax, fairseq and loops of one's own."""
+"""Keys under which programs store their step: Lightning, nanoGPT, flax, fairseq and hand-written loops."""
 EPOCHS = ("epoch", "finished_epochs", "epochs_run", "EPOCHS_RUN", "current_epoch", "epochs", "last_epoch")
 _NESTED = ("state", "trainer_state", "train_state", "progress", "meta", "metadata", "training", "trainer")
 _ERRORS = (ValueError, KeyError, TypeError, IndexError, AttributeError, zipfile.BadZipFile, zlib.error)
@@ -27,14 +27,14 @@ _ERRORS = (ValueError, KeyError, TypeError, IndexError, AttributeError, zipfile.
 
 @dataclass(frozen=True)
 class Position:
-    """Hold what a file tells of the progress: its step, and its epoch."""
+    """Hold the progress that a file contains: its step, and its epoch."""
 
     step: Optional[int] = None
     epoch: Optional[int] = None
 
 
 def position_in(path: Path) -> Position:
-    """Return what a whole file tells. Raises OSError."""
+    """Return the progress in a whole file. Raise OSError."""
     name = path.name.lower()
     try:
         if name.endswith(".safetensors"):
@@ -51,7 +51,7 @@ def position_in(path: Path) -> Position:
             return _among(state) if isinstance(state, Mapping) else Position()
         if name.endswith(".msgpack") or "." not in name:
             return _among(msgpack_numbers(path))
-    # What cannot be read tells no step, which is no fault: that is for `fault_of` to say.
+    # An unreadable file has no step; `fault_of` reports that it is damaged.
     except (*_ERRORS, struct.error, RecursionError):
         pass
     return Position()
@@ -82,7 +82,7 @@ def _levels(state: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _number(value: Any) -> Optional[int]:
-    # The metadata of safetensors holds nothing but texts.
+    # The metadata of safetensors holds texts only.
     if isinstance(value, str) and value.isdigit() and len(value) < 16:
         return int(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -99,7 +99,7 @@ def _safetensors_metadata(path: Path) -> Any:
 
 
 def _arrays(path: Path) -> Any:
-    """Return the whole numbers of an npz archive, by their names."""
+    """Return the integers of an npz archive by name."""
     found = {}
     with zipfile.ZipFile(str(path)) as archive:
         for entry in archive.infolist():

@@ -1,7 +1,7 @@
 """
 Keras 3 BackupAndRestore: one pair of files, rewritten in place, weights first and metadata second.
 
-Its step is the epoch: Keras starts the epoch again at its first batch. A short weights file crashes every
+Its step is the epoch: Keras restarts the epoch at its first batch. A truncated weights file crashes every
 start.
 """
 
@@ -72,10 +72,11 @@ class Keras(Format):
             yield StoredStep(epoch or 0, WEIGHTS, there, why, (WEIGHTS, METADATA))
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """Put the older pair in the place of the one that is not used."""
+        """Put the older pair, if *chosen*, in the place of the damaged one."""
         if not chosen.name.endswith(BACKUP) or (root / WEIGHTS).exists():
             return []
-        # Weights first, as Keras does: a kill between the two leaves no metadata, so the pair does not count.
+        # Weights first, as Keras does: after a kill between the two there is no metadata, so the pair does not
+        # count.
         for name in (WEIGHTS, METADATA):
             copy_over(root / (name + BACKUP), root / name)
         return [f"{WEIGHTS} and {METADATA} were made from {BACKUP}"]

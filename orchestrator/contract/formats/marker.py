@@ -1,4 +1,4 @@
-"""A format of the user's own: a folder for each step, complete once the job has written the marker file, last."""
+"""User-defined format: a folder for each step, complete once it holds the marker file, written last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INTEGER = re.compile(r"\d+")
 
 
 def step_of(name: str) -> Optional[int]:
-    """Return the step in a name: its last integer; None when it has none."""
+    """Return the step in a name: its last integer, or None."""
     found = _INTEGER.findall(name)
     return int(found[-1]) if found else None
 
@@ -55,8 +55,8 @@ class Marker(Format):
 
 
 def folders_with(listing: Listing, marker: str) -> Iterator[StoredStep]:
-    """Yield each folder with a number, newest first; it is complete when it holds an object named *marker*."""
-    # One question for each folder, from the newest on: the caller stops at the first complete one.
+    """Yield each folder with a number, newest first; it is complete if it holds an object named *marker*."""
+    # One request for each folder, newest first: the caller stops at the first complete one.
     named = [(step_of(folder.rstrip("/")), folder.rstrip("/")) for folder in listing.folders]
     for step, folder in sorted(((s, f) for s, f in named if s is not None), reverse=True):
         there = listing.has(f"{folder}/{marker}")

@@ -1,4 +1,4 @@
-"""Walk a MessagePack file, which is what flax wrote before Orbax: whole or cut, and the numbers in its map."""
+"""Walk a MessagePack file, flax's format before Orbax: is it whole, and which numbers are in its map."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 10_000_000
 
 
 def msgpack_fault(path: Path) -> str:
-    """Return what is wrong with the file: it has to hold one map and nothing after it. Raises OSError."""
+    """Return what is wrong with the file, which must hold one map and nothing after it. Raise OSError."""
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
@@ -33,7 +33,7 @@ def msgpack_fault(path: Path) -> str:
 
 
 def msgpack_numbers(path: Path) -> Dict[str, int]:
-    """Return the whole numbers of the outermost map, by their keys. Raises OSError and ValueError."""
+    """Return the integers of the outermost map, by key. Raise OSError and ValueError."""
     found: Dict[str, int] = {}
     with path.open("rb") as file:
         walk = _Walk(file, path.stat().st_size)
@@ -45,21 +45,21 @@ def msgpack_numbers(path: Path) -> Dict[str, int]:
 
 
 class _Walk:
-    """Go over values without keeping them; ValueError where the file ends too early."""
+    """Step over values without storing them. Raise ValueError if the file ends too early."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
         self._size = size
 
     def opens(self) -> str:
-        """Return "map" when the next value is one."""
+        """Return "map" if the next value is one."""
         code = self._byte()
         return "map" if 0x80 <= code <= 0x8F or code in (0xDE, 0xDF) else ""
 
     def skip(self, count: int) -> None:
-        """Go over *count* values, whatever is in them."""
+        """Step over *count* values with everything in them."""
         walked = 0
-        # Counted, not recursive: how deep the values lie is up to the file.
+        # Counted instead of recursive, because the file determines the depth.
         while count:
             count += self._value() - 1
             # A few bytes can announce billions of values.
@@ -68,7 +68,7 @@ class _Walk:
                 raise ValueError("too many values")
 
     def map_length(self) -> int:
-        """Return how many pairs the next value, a map, has."""
+        """Return the number of pairs in the next value, a map."""
         code = self._byte()
         if 0x80 <= code <= 0x8F:
             return code & 15
@@ -77,7 +77,7 @@ class _Walk:
         return self._number(_COUNTED[code][0])
 
     def text(self) -> Optional[str]:
-        """Return the next value if it is a short text, else go over it."""
+        """Return the next value if it is a short text, else step over it."""
         place = self._file.tell()
         code = self._byte()
         length = code & 31 if 0xA0 <= code <= 0xBF else self._number(1) if code == 0xD9 else None
@@ -88,7 +88,7 @@ class _Walk:
         return self._file.read(length).decode("utf-8", "replace")
 
     def integer(self) -> Optional[int]:
-        """Return the next value if it is a whole number that is not negative, else go over it."""
+        """Return the next value if it is a non-negative integer, else step over it."""
         place = self._file.tell()
         code = self._byte()
         if code < 0x80:
@@ -100,7 +100,7 @@ class _Walk:
         return None
 
     def _value(self) -> int:
-        """Go over one value's head and bytes; return how many values follow inside it."""
+        """Step over one value's head and bytes; return how many values follow inside it."""
         code = self._byte()
         if code < 0x80 or code >= 0xE0:
             return 0

@@ -1,4 +1,4 @@
-"""The step in the name of a single file, and which files are later saves of the same thing."""
+"""Find the step in a file name, and which files are later saves of the same series."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Optional
 
 _ENDING = re.compile(r"(?:\.weights)?\.[a-z][a-z0-9]*(?:\.tar|\.gz|\.zip)?$")
 _NOISE = re.compile(
-    r"(?:[a-z]p_)?(?:rank|worker|shard|process|part|gpu|host)[-_]?\d+"  # whose part it is
-    r"|\d+[-_]of[-_]\d+"  # which part
+    r"(?:[a-z]p_)?(?:rank|worker|shard|process|part|gpu|host)[-_]?\d+"  # rank that wrote the part
+    r"|\d+[-_]of[-_]\d+"  # number of the part
     r"|\d+\.\d+(?:e[-+]?\d+)?"  # a metric
     r"|(?<![a-z0-9])v\d+(?![a-z0-9])"  # a version: last-v1.ckpt
 )
@@ -28,7 +28,7 @@ _PLAIN = re.compile(
 
 
 class NameKind(enum.IntEnum):
-    """Say what a number in a name counts. A time tells the order of saves, and no step."""
+    """Say what a number in a name counts. A time gives the order of saves, but no step."""
 
     TIME = 0
     PLAIN = 1
@@ -39,9 +39,9 @@ class NameKind(enum.IntEnum):
 @dataclass(frozen=True)
 class Numbered:
     """
-    Hold the number in a name, what it counts, and the name with a `#` in its place.
+    Hold the number in a name, what it counts, and the name with `#` in its place.
 
-    *epoch* is that of a name which tells a step too.
+    *epoch* is set for a name that also has a step.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Numbered:
 
 
 def numbered(name: str) -> Optional[Numbered]:
-    """Return the number of a file's name without its folders; None for one that is replaced in place."""
+    """Return the number in a file's base name; None for a file that is replaced in place."""
     lower = name.lower()
     ending = _ENDING.search(lower)
     stem = lower[: ending.start()] if ending else lower
@@ -59,12 +59,12 @@ def numbered(name: str) -> Optional[Numbered]:
     if time:
         digits = int(re.sub(r"\D", "", time[0]))
         return Numbered(digits, NameKind.TIME, _series(name, time.start(), time.end()))
-    # Blanked in place, so that the positions still fit the name.
+    # Blanked in place, so that positions still fit the name.
     quiet = _NOISE.sub(lambda match: "x" * len(match[0]), stem)
     for kind, pattern in ((NameKind.STEP, _STEP), (NameKind.EPOCH, _EPOCH), (NameKind.PLAIN, _PLAIN)):
         found = list(pattern.finditer(quiet))
         if found:
-            # The last one: `step` may stand in the name of the experiment too.
+            # The last match: `step` may also be part of the experiment's name.
             match = found[-1]
             group = 1 if match[1] is not None else 2
             series = _series(name, match.start(group), match.end(group))
@@ -75,14 +75,14 @@ def numbered(name: str) -> Optional[Numbered]:
 
 def _series(name: str, start: int, end: int) -> str:
     """
-    Return the name with every other number blanked too: the metric in a name differs from save to save.
+    Return the name with all other numbers blanked, because a metric differs from save to save.
 
-    A version is left out: Lightning saves `step=40-v1.ckpt` beside the `step=40.ckpt` that it went on from.
+    A version is removed: Lightning saves `step=40-v1.ckpt` beside the `step=40.ckpt` that it resumed from.
     """
     after = VERSION.sub("", name[end:])
     return re.sub(r"\d+(?:\.\d+)?", "#", name[:start]) + "#" + re.sub(r"\d+\.\d+|\d+", _blanked, after)
 
 
 def _blanked(match: "re.Match[str]") -> str:
-    """Blank a metric; keep whole numbers after the step, which tell a rank or a part."""
+    """Blank a metric; keep integers after the step, which are a rank or a part."""
     return "#" if "." in match[0] else match[0]

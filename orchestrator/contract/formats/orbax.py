@@ -43,19 +43,19 @@ _SIGNS = frozenset({COMMIT_SUCCESS, METADATA, *_TREE})
 
 
 class Orbax(Format):
-    """Ask for the commit file or the time of the commit; a folder's name proves nothing since 0.6."""
+    """Require the commit file or the time of the commit; since 0.6 a folder's name proves nothing."""
 
     name = "orbax"
     wants = f"a step folder with {COMMIT_SUCCESS}, or with the time of the commit in {METADATA}"
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the step folders, staging ones too; one with a prefix (`ckpt_100`) has to look like Orbax's."""
+        """Return the step folders and staging folders; one with a prefix (`ckpt_100`) must look like Orbax's."""
         there = [path for path in entries(root) if path.is_dir()]
         folders = [path for path in there if _STEP.fullmatch(path.name)]
         named = [path.name for path in folders if path.name[0].isdigit() or _is_orbax(path)]
         alone = [path for path in there if is_unnumbered(path)]
         if alone and not named:
-            # Saved over again and again, as `state` and `params`; beside steps they are copies (`best`).
+            # Overwritten by each save (`state`, `params`); beside numbered steps they are copies (`best`).
             files = (one for path in alone for one in path.rglob("*") if one.is_file())
             names = tuple(sorted(one.relative_to(root).as_posix() for one in files))
             return [Unit(UNKNOWN, alone[0].name, ".", names, live=True)]
@@ -71,7 +71,7 @@ class Orbax(Format):
             return bad[0] if bad else complete(UNKNOWN, QUIET)
         if STAGING in unit.folder:
             return unfinished("its staging folder was never renamed")
-        # Each version that writes it at all writes it last.
+        # All versions that write it write it last.
         if (folder / COMMIT_SUCCESS).is_file():
             return complete()
         if not (folder / METADATA).exists():
@@ -91,9 +91,9 @@ class Orbax(Format):
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         """
-        Write the commit file where a kill came between the time of the commit and this file.
+        Write the commit file if a kill came between the time of the commit and this file.
 
-        Without it Orbax takes a save that is written in place for a torn one, and deletes it at its start.
+        Without it Orbax takes a save that was written in place for a torn one, and deletes it at its start.
         """
         if chosen.live:
             return []
@@ -107,11 +107,11 @@ class Orbax(Format):
         """
         Yield the steps in the bucket.
 
-        Only the commit file counts there: Orbax itself asks for it, and a rename is a copy of each object,
-        so that the time of the commit may arrive before the arrays.
+        Only the commit file counts there, as for Orbax itself: a rename copies each object, so the time of
+        the commit may arrive before the arrays.
         """
         numbered = list(folders_with(listing, COMMIT_SUCCESS))
-        # Asked in this order, a bucket with numbered steps costs no further requests.
+        # In this order a bucket with numbered steps costs no further requests.
         if any(one.complete for one in numbered):
             return iter(numbered)
         alone = (one.rstrip("/") for one in listing.folders if not one.rstrip("/")[-1:].isdigit())
@@ -121,12 +121,12 @@ class Orbax(Format):
 
 
 def is_unnumbered(folder: Path) -> bool:
-    """Say whether a folder is a save that has no number: `StandardCheckpointer.save(path, force=True)`."""
+    """Say whether a folder is a save without a number: `StandardCheckpointer.save(path, force=True)`."""
     return not folder.name[-1:].isdigit() and STAGING not in folder.name and (folder / METADATA).is_file()
 
 
 def _is_orbax(folder: Path) -> bool:
-    """Say whether a folder holds a file of Orbax, or its name that of a staging folder."""
+    """Say whether a folder contains a file of Orbax, or is named like a staging folder."""
     return STAGING in folder.name or any((folder / sign).exists() for sign in _SIGNS)
 
 
@@ -139,7 +139,7 @@ def _before_metadata(folder: Path) -> Judgement:
     if not trees:
         return unfinished(f"neither {METADATA} nor a saved tree is in it")
     for path in items:
-        # Each process writes a part of its own; the manifest that joins them comes last.
+        # Each process writes its own part; the manifest that joins them comes last.
         if any(path.glob("ocdbt.process_*")) and not (path / "manifest.ocdbt").exists():
             return unfinished(f"no manifest.ocdbt in {path.name}")
     return complete()

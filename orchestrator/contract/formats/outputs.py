@@ -1,4 +1,4 @@
-"""A job without steps (evaluation, preprocessing): its folder is whole when it ends with status 0."""
+"""Outputs of a job without steps (evaluation, preprocessing): complete when the job ends with status 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.contract.formats.base import Format, Listing, StoredStep, Unit
 
 
 class Outputs(Format):
-    """Know no step: one unit of all files, committed at the end. A start after a preemption begins anew."""
+    """Treat all files as one unit without a step, committed at the end; after a preemption the job starts again."""
 
     name = "outputs"
     wants = "status 0, and at least one file in $TPUCTL_CHECKPOINT_DIR"
@@ -25,17 +25,17 @@ class Outputs(Format):
         return root.rstrip("/")
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """Yield one step of everything that lies there; its name is empty, for it has no folder of its own."""
+        """Yield one step of all objects; its name is empty, because it has no folder of its own."""
         count = len(listing.names) + len(listing.folders)
         if count:
             yield StoredStep(1, "", complete=True, why=f"{count} objects or folders")
 
 
 def outputs_in(root: Path) -> Tuple[str, ...]:
-    """Return the plain files below *root*, sorted; links, sockets and the agent's own folders are left out."""
+    """Return the regular files below *root*, sorted, without links, sockets and the agent's own folders."""
     found = []
     for base, folders, names in os.walk(str(root)):
-        # In place: os.walk goes on into what this list holds.
+        # In place: os.walk continues with what this list holds.
         folders[:] = [one for one in folders if not one.startswith((".restore-", ".quarantine-"))]
         for name in names:
             path = Path(base) / name

@@ -1,4 +1,4 @@
-"""Read plain values out of a pickle, and walk it to its end, without running anything that the pickle asks for."""
+"""Read plain values from a pickle, and walk it to its end, without running anything that it names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.contract.json_values import whole_number
 
 _LARGEST = 64 << 20
 _TORCH_MAGIC = 0x1950A86A20F9469CFC6C
-"""The first pickle in a file that torch.save wrote before 1.6, or writes with the old serialization."""
+"""First pickle in files of torch.save before 1.6, or with the old serialization."""
 _ITEM = {
     "DoubleStorage": 8, "LongStorage": 8, "ComplexFloatStorage": 8, "ComplexDoubleStorage": 16,
     "FloatStorage": 4, "IntStorage": 4, "HalfStorage": 2, "BFloat16Storage": 2, "ShortStorage": 2,
@@ -25,24 +25,23 @@ _ITEM = {
 
 
 def updates_in(path: Path) -> Optional[int]:
-    """Return `optimizer_history[-1]["num_updates"]` of a file that torch.save wrote, None when it is not there."""
+    """Return `optimizer_history[-1]["num_updates"]` from a file of torch.save, None if it is missing."""
     state = state_in(path)
     try:
         return whole_number(state["optimizer_history"][-1]["num_updates"])
-    except Exception:  # A foreign pickle can hold whatever its instructions lead to.
+    except Exception:  # A foreign pickle can contain any value.
         return None
 
 
 def state_in(path: Path) -> Any:
-    """Return the plain values of what torch.save or pickle.dump wrote, with blanks for all else; None if torn."""
+    """Return the plain values in a file of torch.save or pickle.dump, with blanks for all else; None if torn."""
     try:
         with path.open("rb") as file:
             zipped = file.read(2) == b"PK"
         if zipped:
             with zipfile.ZipFile(str(path)) as archive:
                 entry = next(one for one in archive.infolist() if one.filename.endswith("data.pkl"))
-                # A zip may unpack to a thousand times its size, and this process shares the machine with the
-                # job.
+                # A zip may unpack to a thousand times its size, and this process shares the machine with the job.
                 if entry.file_size > _LARGEST:
                     return None
                 return _Reader(io.BytesIO(archive.read(entry))).load()
@@ -55,15 +54,15 @@ def state_in(path: Path) -> Any:
             return _Reader(file).load()
     except OSError:
         raise
-    except Exception:  # A foreign pickle can raise whatever its instructions lead to.
+    except Exception:  # A foreign pickle can raise any exception.
         return None
 
 
 def pickle_fault(path: Path) -> str:
     """
-    Walk a file of pickles to its last byte, with the tensors' bytes that old torch.save puts behind them.
+    Walk a file of pickles to its last byte, including the tensors that the old torch.save appends.
 
-    Return what is wrong, empty when nothing is. Raises OSError.
+    Return what is wrong, empty if nothing is. Raise OSError.
     """
     size = path.stat().st_size
     try:
@@ -97,7 +96,7 @@ def _old_torch_fault(path: Path, file: BinaryIO, size: int) -> str:
 
 
 def plain_class(module: str, name: str) -> Any:
-    """Return what stands for a class or function that a pickle names."""
+    """Return the substitute for a class or function that a pickle names."""
     if (module, name) in (("collections", "OrderedDict"), ("collections", "defaultdict")):
         return collections.OrderedDict if name == "OrderedDict" else _Defaults
     if module.split(".", maxsplit=1)[0] == "torch" and name in _ITEM:
@@ -106,7 +105,7 @@ def plain_class(module: str, name: str) -> Any:
 
 
 class Blank:
-    """Stand for every class and function that a pickle names."""
+    """Substitute for every class and function that a pickle names."""
 
     def __init__(self, *_args: Any, **_named: Any) -> None:
         pass
@@ -121,17 +120,17 @@ class Blank:
         pass
 
     def append(self, _value: Any) -> None:
-        """Take an item of a list that is not ours."""
+        """Ignore an item of a foreign list."""
 
     def extend(self, _values: Any) -> None:
-        """Take items of a list that is not ours."""
+        """Ignore items of a foreign list."""
 
 
 class _Reader(pickle.Unpickler):
     """
-    Give blanks for everything but plain values, so that nothing foreign is imported or called.
+    Unpickle plain values only; nothing foreign is imported or called.
 
-    *storages* are the tensors' storages by key, as width of an item in bytes and number of items.
+    *storages* maps each tensor storage's key to (bytes of an item, number of items).
     """
 
     def __init__(self, file: Any) -> None:
@@ -139,17 +138,17 @@ class _Reader(pickle.Unpickler):
         self.storages: Dict[str, Tuple[int, int]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return OrderedDict, which state dicts are, the name of a storage's class, or a blank."""
+        """Return OrderedDict, the name of a storage class, or a blank."""
         return plain_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
-        """Leave the tensors' bytes where they are, and note how many there must be."""
+        """Skip a tensor's bytes, and record how many there must be."""
         if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[4], int):
             self.storages[str(pid[2])] = (_ITEM.get(str(pid[1]), 1), pid[4])
 
 
 class _Defaults(Dict[Any, Any]):
-    """Stand for a defaultdict, whose factory is foreign."""
+    """Substitute for a defaultdict, whose factory is foreign code."""
 
     def __init__(self, *_args: Any) -> None:
         super().__init__()
@@ -157,11 +156,11 @@ class _Defaults(Dict[Any, Any]):
 
 _JOBLIB = b"joblib.numpy_pickle"
 _HEAD = 4 << 20
-"""Bytes at the start of a file in which joblib names its own class, if the file holds an array."""
+"""Bytes at the start of a file in which joblib names its own class, if the file contains an array."""
 
 
 def joblib_fault(path: Path, otherwise: str) -> str:
-    """Return what is wrong with a joblib file, or *otherwise* if joblib did not write it. Raises OSError."""
+    """Return what is wrong with a joblib file, or *otherwise* if joblib did not write it. Raise OSError."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if _JOBLIB not in file.read(_HEAD):
@@ -173,28 +172,28 @@ def joblib_fault(path: Path, otherwise: str) -> str:
             whole = file.tell() == size
         except OSError:
             raise
-        # A foreign pickle can raise whatever its instructions lead to.
+        # A foreign pickle can raise any exception.
         except Exception as error:
             return f"{path.name} is no whole file of joblib: {type(error).__name__}"
     return "" if whole else f"{path.name} is cut in an array"
 
 
 class _Wrapper(Blank):
-    """Stand for joblib's NumpyArrayWrapper."""
+    """Substitute for joblib's NumpyArrayWrapper."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
 
 class _Type(Blank):
-    """Stand for numpy.dtype: `f8`, `U12`, `V16`, `O8`."""
+    """Substitute for numpy.dtype: `f8`, `U12`, `V16`, `O8`."""
 
     def __init__(self, code: Any = "", *_more: Any) -> None:
         super().__init__()
         self.code = str(code)
 
     def size(self) -> int:
-        """Return the bytes of an item. Raises ValueError if the dtype is not valid."""
+        """Return the size of an item in bytes. Raise ValueError if the dtype is not valid."""
         found = re.fullmatch(r"[<>|=]?([a-zA-Z?])(\d*)", self.code)
         if found is None:
             raise ValueError(self.code)
@@ -206,10 +205,10 @@ _IN_PYTHON: Any = pickle._Unpickler  # noqa: SLF001 (joblib takes it too)
 
 class _JoblibReader(_IN_PYTHON):  # type: ignore[misc]
     """
-    Go over the arrays of a file of joblib (0.10 to 1.5, numpy_pickle.py). The reader in C has no place to do that.
+    Walk over the arrays of a joblib file (0.10 to 1.5, numpy_pickle.py); the C unpickler cannot do that.
 
-    After the state of a NumpyArrayWrapper come one byte with the length of a padding (where the state names an
-    alignment), the padding, and the array's bytes. An array of objects is a pickle of its own there.
+    After the state of a NumpyArrayWrapper come one byte with the length of a padding (if the state names an
+    alignment), the padding, and the array's bytes. An array of objects is a nested pickle instead.
     """
 
     dispatch: ClassVar[Dict[int, Any]] = dict(_IN_PYTHON.dispatch)
@@ -219,7 +218,7 @@ class _JoblibReader(_IN_PYTHON):  # type: ignore[misc]
         self._file = file
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class that stands for the real one."""
+        """Return the substitute for a class."""
         if module == "joblib.numpy_pickle" and name == "NumpyArrayWrapper":
             return _Wrapper
         return _Type if (module, name) == ("numpy", "dtype") else plain_class(module, name)

@@ -1,8 +1,8 @@
 """
-Files that look like something a training saved, by their names alone.
+Guess by name alone whether a file is a save of a training.
 
-It decides what is searched for outside the checkpoint folder, and which file a warning names; a name that is
-missing here loses nothing inside the checkpoint folder, which is brought to the bucket as it is.
+The guess decides what is searched for outside the checkpoint folder, and which file a warning names. Inside
+the checkpoint folder nothing depends on it: its files are uploaded as they are.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ ENDINGS = (
     ".pt", ".pth", ".tar", ".ckpt", ".npz", ".npy", ".safetensors", ".keras", ".h5", ".hdf5", ".msgpack",
     ".pkl", ".pickle", ".joblib", ".onnx", ".gguf", ".tflite", ".eqx", ".pdparams", ".model", ".index",
 )  # fmt: skip
-"""Ends of the names that the common frameworks give to models and optimizers."""
+"""Suffixes that the common frameworks give to models and optimizers."""
 _COMMON = (
     ".zip", ".gz", ".bz2", ".xz", ".zst", ".p", ".dat", ".bin", ".db", ".sqlite", ".sqlite3", ".cbm",
     ".cbsnapshot", ".ubj", ".pdopt", ".pb", ".params", ".states", ".mat", ".rds", ".vec", ".xgb",
 )  # fmt: skip
-"""Ends that many things have; in the folder of checkpoints they are saves."""
+"""Suffixes that many kinds of files have; in the checkpoint folder they are saves."""
 _TEXT = (
     ".json", ".txt", ".yaml", ".yml", ".csv", ".tsv", ".toml", ".cfg", ".ini", ".md", ".py", ".sh", ".xml",
     ".jinja", ".jsonl", ".html", ".proto", ".pbtxt",
@@ -32,7 +32,7 @@ _STATE = re.compile(
     r"last|latest|ckpt|checkpoint|snapshot|state|model|weight|booster|param|save|xgb|lgb|lightgbm|gbm|net"
 )
 LARGE = 1024
-"""Bytes from which a file of an unknown name, alone in the folder of checkpoints, is taken for a save."""
+"""Smallest size in bytes at which a file of unknown name, alone in the checkpoint folder, counts as a save."""
 _BIN = re.compile(r"(?:pytorch_model|adapter_model|model|optimizer|weights|diffusion_)\S*\.bin")
 _DATA = re.compile(r".*\.data-\d{5}-of-\d{5}")
 _BARE = re.compile(r"(?:checkpoint|ckpt|snapshot)[-_]?\d+")
@@ -40,7 +40,7 @@ _FOLDER = re.compile(r"(?:\S*[-_.])?(?:checkpoint|ckpt|step|epoch|snapshot)s?[-_
 
 
 def save_like(name: str) -> bool:
-    """Say whether a file of that name, without its folders, is likely to be a save."""
+    """Say whether a file of that base name is likely to be a save."""
     lower = name.lower()
     return (
         lower.endswith(ENDINGS)
@@ -56,26 +56,26 @@ def save_folder_like(name: str) -> bool:
 
 
 def checkpoint_like(name: str) -> bool:
-    """Say whether a file of that name is a save when it lies in the folder of checkpoints."""
+    """Say whether a file of that name counts as a save in the checkpoint folder."""
     lower = name.lower()
     return save_like(name) or (lower.endswith(_COMMON) and not is_log(name) and not _STATIC.search(lower))
 
 
 def maybe_save(name: str, size: int) -> bool:
     """
-    Say whether a file of so many bytes may be a save where nothing in the folder has the name of one.
+    Say whether a file may be a save although nothing in its folder has the name of one; *size* in bytes.
 
-    xgboost writes `model.json`, LightGBM `model.txt`, spaCy `ner/model`. A file of text that is called
-    otherwise, or a few bytes, may be settings.
+    xgboost writes `model.json`, LightGBM `model.txt`, spaCy `ner/model`. Any other text file, or one of a few
+    bytes, may hold settings.
     """
     lower = name.lower()
-    # Written once at the start, mostly: such a file would make every folder look like a save.
+    # Usually written once at the start; it would make every folder look like a save.
     if is_log(name) or _STATIC.search(lower) or size == 0:
         return False
     return _STATE.search(lower) is not None or (size > LARGE and not lower.endswith(_TEXT))
 
 
 def is_log(name: str) -> bool:
-    """Say whether a file of that name is a log or a picture, which no program goes on from."""
+    """Say whether a file of that name is a log or a picture, from which no program resumes."""
     lower = name.lower()
     return _LOG.search(lower) is not None or lower.endswith(_MEDIA)

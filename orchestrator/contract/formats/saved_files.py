@@ -1,4 +1,4 @@
-"""Which of a folder's files make the newest save, by their names, sizes and times. Pure."""
+"""Find the newest save among a folder's files, by names, sizes and times. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from orchestrator.contract.formats.save_like import checkpoint_like, is_log, may
 
 _EPOCHS = 10**12
 POINTER = 4096
-"""Bytes of a file that may name the newest save (`latest`, `last_checkpoint`): a change of it is news."""
+"""Largest size in bytes of a file that may name the newest save (`latest`, `last_checkpoint`)."""
 About = Callable[[str], Tuple[int, float]]
-"""Size in bytes and time of the last change in seconds, by the name of a file."""
+"""Function from a file name to its size in bytes and modification time in seconds."""
 _MOST_OLDER = 1_000_000
-"""Names of files in all older saves together: files that belong to each of them are named in each."""
+"""Most file names in all older saves together; a file that belongs to several saves counts in each."""
 _LARGEST_SIDE = 64 << 20
-"""Bytes; the tokenizers of large vocabularies take 33 MB as JSON."""
+"""In bytes; tokenizers of large vocabularies take 33 MB as JSON."""
 _STEP_FOLDER = re.compile(r"\d+|(?:global_?step|iter|iteration|update)s?[-_.=]?\d+")
 _BESIDE = re.compile(r"optim|pdopt|sched|meta|rng|random|scaler|args|config|best|ema|token|vocab|loader")
 _CURRENT = re.compile(r"last|latest|ckpt|checkpoint|snapshot|state|model")
@@ -28,9 +28,9 @@ _CURRENT = re.compile(r"last|latest|ckpt|checkpoint|snapshot|state|model")
 @dataclass(frozen=True)
 class Found:
     """
-    Name a file that a program saved: its number and what that counts, and the series it belongs to.
+    Describe a file that a program saved: its number, what that counts, and its series.
 
-    *side*: it only lies beside saves. *at* is when it changed, in seconds.
+    *side* says that it only lies beside saves. *at* is its modification time in seconds.
     """
 
     name: str
@@ -46,9 +46,9 @@ class Found:
 @dataclass(frozen=True)
 class Saves:
     """
-    Hold the files of the newest save, which of them are numbered, and those of older ones by number.
+    Hold the files of the newest save, which of them are numbered, and the files of older saves by number.
 
-    *missing* are the series that used to have the newest number, and do not have it yet.
+    *missing* are series that have had the newest number in each save so far, and lack it now.
     """
 
     head: Tuple[Found, ...]
@@ -58,7 +58,7 @@ class Saves:
 
 
 _Series = Dict[int, List[Found]]
-"""The files of one series by their numbers."""
+"""The files of one series by number."""
 
 
 def group(found: Sequence[Found]) -> Saves:
@@ -80,7 +80,7 @@ def group(found: Sequence[Found]) -> Saves:
         head += held[last]
         if last == top:
             newest += held[last]
-        # Saved together with what is newest: its file of that number is late, or its part of the job is over.
+        # Saved together with the newest: its file of that number is late, or its part of the job has ended.
         elif leaders.are_with(held):
             if leaders.are_ahead(last, held[last]):
                 over += held[last]
@@ -91,7 +91,7 @@ def group(found: Sequence[Found]) -> Saves:
     for one in found:
         if one.number is not None and one.name not in chosen:
             older.setdefault(one.number, []).append(one)
-    # Bounded: with many files of which each belongs to every save, the names alone would fill the memory.
+    # Bounded: many files that belong to every save would fill the memory with names alone.
     retained = sorted(older.items())[-max(2, _MOST_OLDER // (1 + len(over))) :]
     by_number = tuple((number, (*ones, *over)) for number, ones in retained)
     return Saves(tuple(head), tuple(newest), by_number, tuple(missing))
@@ -99,9 +99,9 @@ def group(found: Sequence[Found]) -> Saves:
 
 def _gone_on(series: Mapping[str, _Series]) -> Set[str]:
     """
-    Return the series with which the same program went on after a restart, in a folder of another date.
+    Return the series that the same program has continued after a restart, in a folder with another date.
 
-    Without that each restart would add one more save to all commits to come.
+    Without this each restart would add one more save to all later commits.
     """
     alike: Dict[str, List[str]] = {}
     for name in series:
@@ -123,7 +123,7 @@ def _gone_on(series: Mapping[str, _Series]) -> Set[str]:
 
 
 class _Leaders:
-    """The series that have the newest number of all. However many there are, a question costs little."""
+    """Hold the series that have the newest number, so that a query costs little however many there are."""
 
     def __init__(self, leaders: List[_Series], top: int) -> None:
         self._at: Dict[int, float] = {}
@@ -134,21 +134,21 @@ class _Leaders:
         self._leaders = sorted(((_second(one), one) for one in leaders), key=lambda pair: pair[0])
 
     def are_with(self, held: _Series) -> bool:
-        """Say whether a series was saved together with one of them and is older, not of a later part of the job."""
+        """Say whether a series was saved together with a leader and is older: it is of the same part of the job."""
         late = max(one.at for one in held[max(held)])
         return any(late <= self._at[number] for number in held if number in self._at)
 
     def are_ahead(self, last: int, held: Sequence[Found]) -> bool:
         """
-        Say whether a series belongs to a part of the job that is over, so that no file of it is to come.
+        Say whether a series belongs to an ended part of the job, so that no file of it is to come.
 
-        A series that is saved together with a leader lacks its newest number at most, and its own last file
-        is younger than those of smaller numbers.
+        A series that is saved together with a leader lacks at most its newest number, and its own last file
+        is younger than those with smaller numbers.
         """
         at = max(one.at for one in held)
         for second, leader in self._leaders:
             if second > last:
-                return True  # Two numbers ahead, and so are all that follow.
+                return True  # Two numbers ahead, and so are all later ones.
             if not any(number < last and min(one.at for one in ones) > at for number, ones in leader.items()):
                 return False
         return True
@@ -159,7 +159,7 @@ def _second(held: _Series) -> int:
 
 
 def _in_order(found: Sequence[Found]) -> Sequence[Found]:
-    """Order saves by epoch first where their steps begin again with each epoch; then no name tells the step."""
+    """Order saves by epoch first if steps restart with each epoch; then no name gives the step."""
     anew = set()
     held: Dict[str, List[Tuple[int, int]]] = {}
     for one in found:
@@ -179,8 +179,8 @@ def _in_order(found: Sequence[Found]) -> Sequence[Found]:
 
 
 def among(names: Iterable[str], about: About) -> Iterator[Found]:
-    """Yield the files that are saves, and those beside them without which a program may not resume."""
-    # Read twice.
+    """Yield the saves, and the files beside them that a program may need to resume."""
+    # The iterator is needed twice.
     names = list(names)
     saves = {name for name in names if checkpoint_like(base_of(name))}
     known = bool(saves)
@@ -206,20 +206,20 @@ def among(names: Iterable[str], about: About) -> Iterator[Found]:
 
 
 def _is_beside(folder: str, above: Set[str], known: bool) -> bool:
-    """Say whether a folder holds saves, or folders of saves; of an unknown layout all below such a one belongs."""
+    """Say whether a folder holds saves, or folders of saves; in an unknown layout all below belongs to it."""
     parts = folder.split("/")[:-1]
     inside = any("/".join(parts[: n + 1]) + "/" in above for n in range(len(parts)))
     return folder in above or (not known and inside)
 
 
 def is_save(name: str, size: int) -> bool:
-    """Say whether a file of a commit is a save, and not one that only lies beside it."""
+    """Say whether a file of a commit is a save and not a side file."""
     base = base_of(name)
     return checkpoint_like(base) or maybe_save(base, size) or step_folder_of(name) != ""
 
 
 def replaced_in_place(names: Iterable[str]) -> bool:
-    """Say whether one of these files is a save that has no number: the next save has the same name."""
+    """Say whether one of these files is a save without a number, which the next save overwrites."""
     return any(one.number is None and not one.side for one in among(names, unknown))
 
 
@@ -233,14 +233,14 @@ def _belongs(base: str) -> bool:
 
 
 def main_of(saves: Saves) -> str:
-    """Return the file that most likely holds the state; a folder where the save is one."""
+    """Return the file that most likely holds the state, or the folder if the save is one."""
     if saves.newest and saves.newest[0].in_folder:
         parts = saves.newest[0].name.split("/")
         return next("/".join(parts[: n + 1]) for n, part in enumerate(parts) if _is_step_folder(part))
 
     def rank(one: Found) -> Tuple[bool, bool, bool, bool, str, float, str]:
         base = base_of(one.name).lower()
-        # Lightning goes on from `last.ckpt` and saves to `last-v1.ckpt` from then on.
+        # Lightning resumes from `last.ckpt` and saves to `last-v1.ckpt` from then on.
         same = VERSION.sub("", one.name)
         return (
             one.side, _BESIDE.search(base) is not None, one not in saves.newest,
@@ -268,7 +268,7 @@ def _in_folder(name: str, step_folder: str, at: float, *, side: bool) -> Found:
 
 
 def step_folder_of(name: str) -> str:
-    """Return the folder in a file's name that is a step's, with a slash at its end; empty for none."""
+    """Return the step folder in a file's path, with a slash at its end; empty for none."""
     parts = name.split("/")[:-1]
     for count, part in enumerate(parts):
         if _is_step_folder(part):
@@ -281,5 +281,5 @@ def _is_step_folder(name: str) -> bool:
 
 
 def unknown(_name: str) -> Tuple[int, float]:
-    """Say of a file that only its name is known."""
+    """Return size and time for a file of which only the name is known."""
     return POINTER, 0.0

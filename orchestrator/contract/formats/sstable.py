@@ -1,5 +1,5 @@
 """
-The index of a TensorFlow checkpoint: how long each data file has to be.
+Read the index of a TensorFlow checkpoint: how long each data file must be.
 
 It is a sorted table as LevelDB writes it (a footer of 48 bytes with a magic number, blocks of entries with
 shared key prefixes) whose values are BundleEntryProto messages: shard 3, offset 4, size 5.
@@ -17,9 +17,9 @@ MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 
 def shard_sizes(data: bytes) -> Optional[Dict[int, int]]:
     """
-    Return the least size in bytes of each shard, None when the table is torn.
+    Return the least size of each shard in bytes, None if the table is torn.
 
-    Empty when its blocks are compressed, which TensorFlow's writer does not do.
+    Empty if its blocks are compressed, which TensorFlow's writer does not do.
     """
     if len(data) < FOOTER or data[-8:] != MAGIC:
         return None
@@ -37,7 +37,7 @@ def _sizes(data: bytes) -> Dict[int, int]:
     for _key, value in _entries(data, offset, size):
         (start, length), _ = _handle(value, 0)
         for key, entry in _entries(data, start, length):
-            if key:  # The entry without a key is the header.
+            if key:  # The entry with an empty key is the header.
                 numbers = {number: value for number, value in fields(entry) if isinstance(value, int)}
                 shard = numbers.get(3, 0)
                 sizes[shard] = max(sizes.get(shard, 0), numbers.get(4, 0) + numbers.get(5, 0))

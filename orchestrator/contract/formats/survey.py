@@ -1,4 +1,4 @@
-"""Which folders hold saves of which format, on disk and in the bucket: by names alone."""
+"""Find the folders with saves of each format, on disk and in the bucket, by names alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.contract.formats.tf import POINTER as TF_POINTER
 from orchestrator.contract.formats.torch import POINTER as TORCH_POINTER
 
 ROOT = "."
-"""Stands for the folder of all checkpoints where that itself is one save."""
+"""Name of the folder of all checkpoints if it is itself one save."""
 _MOST_FOLDERS = 1000
 _MOST_LEVELS = 60
 _NEWEST = 4
@@ -34,7 +34,7 @@ _FOLDERS = (Accelerate(), Distributed(), Levanter())
 
 @dataclass(frozen=True)
 class FolderSurvey:
-    """Hold in which folders the saves of each format lie, which folders are saves, and what files there are."""
+    """Hold the folders with saves of each format, the folders that are saves, and the files."""
 
     bases: Dict[str, Set[str]]
     claimed: AbstractSet[str]
@@ -46,7 +46,7 @@ def owner_of(folder: str, names: AbstractSet[str], marker: str) -> str:
     ends_in_digit = folder[-1:].isdigit()
     if STAGING in folder:
         return "orbax"
-    # Before every framework: the user has said what a finished save looks like.
+    # Before every framework, because the user has defined what a finished save looks like.
     if marker in names and any(sign.isdigit() for sign in folder):
         return "marker"
     if COMMIT_SUCCESS in names or ORBAX_METADATA in names:
@@ -60,7 +60,7 @@ def owner_of(folder: str, names: AbstractSet[str], marker: str) -> str:
 
 
 def beside(names: AbstractSet[str]) -> List[str]:
-    """Return the formats that keep files of several saves beside each other, as these names show. Pure."""
+    """Return the formats that keep files of several saves in one folder, as these names show. Pure."""
     return [
         name
         for name, is_there in (
@@ -74,7 +74,7 @@ def beside(names: AbstractSet[str]) -> List[str]:
 
 
 def survey(root: Path, marker: str) -> FolderSurvey:
-    """Look at the folder of all checkpoints and a few levels below it; what is a save is not looked into."""
+    """Survey the folder of all checkpoints and a few levels below it; the inside of a save is skipped."""
     bases: Dict[str, Set[str]] = {}
     claimed: Set[str] = set()
     owner = owner_of("", names_in(root), marker)
@@ -89,11 +89,11 @@ def survey(root: Path, marker: str) -> FolderSurvey:
         for name in beside({path.name for path in here if path.is_file()}):
             bases.setdefault(name, set()).add(base)
         for path in here:
-            # A link may lead back up: the walk would never end.
+            # A link may lead upwards into an endless walk.
             if not path.is_dir() or path.is_symlink():
                 continue
             inside = f"{base}/{path.name}" if base else path.name
-            # A save is not looked into: its inner folders would be taken for saves of their own.
+            # A save's inner folders would be taken for saves of their own.
             owner = owner_of(path.name, names_in(path), marker) or _old_orbax(path)
             if owner:
                 bases.setdefault(owner, set()).add(base)
@@ -104,7 +104,7 @@ def survey(root: Path, marker: str) -> FolderSurvey:
 
 
 def survey_bucket(listing: Listing, marker: str) -> FolderSurvey:
-    """Look at the bucket in the same way; of the numbered folders at the newest ones."""
+    """Survey the bucket in the same way; of the numbered folders only the newest ones."""
     bases: Dict[str, Set[str]] = {}
     files: List[str] = []
     ahead: List[Tuple[str, Listing, int]] = [("", listing, 0)]
@@ -117,7 +117,7 @@ def survey_bucket(listing: Listing, marker: str) -> FolderSurvey:
             bases.setdefault(name, set()).add(base)
         files += [lead + name for name in level.names]
         for folder in _worth_a_look(level.folders):
-            # One list of the bucket each, which costs money; hence the bounds above.
+            # One list of the bucket each, which costs money, so the number is bounded above.
             below = level.below(folder)
             name = folder.rstrip("/")
             held = {*below.names, *(one.rstrip("/") for one in below.folders)}
@@ -137,7 +137,7 @@ def _worth_a_look(folders: Tuple[str, ...]) -> List[str]:
 
 
 def _old_orbax(folder: Path) -> str:
-    """Recognise a step of Orbax before 0.6, whose items alone tell."""
+    """Recognise a step of Orbax before 0.6, which only its items reveal."""
     if not folder.name[-1:].isdigit():
         return ""
     items = (path for path in entries(folder) if path.is_dir())

@@ -1,7 +1,7 @@
 """
 TensorFlow `Checkpoint` and Estimator: `ckpt-N.index`, `ckpt-N.data-*` and the text file `checkpoint`.
 
-The data are merged out of `ckpt-N_temp` by rename, the index comes after them, and `checkpoint` last.
+The data are merged from `ckpt-N_temp` by rename, the index follows, and `checkpoint` is last.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _NAMED = re.compile(r'^(all_)?model_checkpoint_paths?: "(.*)"$', re.MULTILINE)
 
 class TensorFlow(Format):
     """
-    Ask for index, every shard and the name in `checkpoint`; the index tells how long the shards must be.
+    Require the index, every shard and the name in `checkpoint`; the index has the sizes of the shards.
 
-    PreemptionCheckpointHandler leaves with status 42 after its save.
+    PreemptionCheckpointHandler exits with status 42 after its save.
     """
 
     name = "tf"
@@ -45,7 +45,7 @@ class TensorFlow(Format):
     pointers = (POINTER,)
 
     def find(self, root: Path) -> List[Unit]:
-        """Return the checkpoints by their prefix, and staging folders that a kill left."""
+        """Return the checkpoints by prefix, and staging folders that a kill has left."""
         found: Dict[str, List[str]] = {}
         staging = []
         for path in entries(root):
@@ -63,7 +63,7 @@ class TensorFlow(Format):
         fault = missing_part(unit.name, unit.files)
         if fault:
             return unfinished(fault)
-        # The index is written after the data, and says how long they are: all that can be checked of them.
+        # The index is written after the data and has their sizes, which is all that can be checked.
         sizes = shard_sizes((root / f"{unit.name}.index").read_bytes())
         if sizes is None:
             return torn(f"{unit.name}.index is torn")
@@ -73,7 +73,7 @@ class TensorFlow(Format):
             if match and have < sizes.get(int(match[1]), 0):
                 return torn(f"{name} has {have} bytes, its index says {sizes[int(match[1])]}")
         try:
-            # TensorFlow starts from what this file names, however whole another checkpoint is.
+            # TensorFlow resumes from what this file names, even if another checkpoint is whole.
             text = (root / POINTER).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             text = ""
@@ -87,12 +87,12 @@ class TensorFlow(Format):
         return f"{root.rstrip('/')}/{unit.name}"
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """Make `checkpoint` name the chosen one as the latest, and the older whole ones before it."""
+        """Make `checkpoint` name *chosen* as the latest, and the older whole ones before it."""
         path = root / POINTER
         before = named_in(path.read_text(encoding="utf-8", errors="replace")) if path.exists() else ()
         if before[:1] == (chosen.name,):
             return []
-        # All that is whole, oldest first: CheckpointManager removes only what this file names.
+        # All whole ones, oldest first: CheckpointManager removes only what this file names.
         units = sorted(self.find(root), key=lambda one: one.step)
         whole = [
             one.name
@@ -101,7 +101,7 @@ class TensorFlow(Format):
         ]
         names = (*whole, chosen.name)
         times = [(root / f"{name}.index").stat().st_mtime for name in names]
-        # Without the times CheckpointManager forgets all of them, and then never removes them.
+        # Without the times CheckpointManager ignores all entries and never removes them.
         lines = [f'model_checkpoint_path: "{chosen.name}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
         lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
@@ -110,7 +110,7 @@ class TensorFlow(Format):
         return [f"{POINTER} named {before[0] if before else 'nothing'}, it names {chosen.name} now"]
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """Yield the checkpoints in the bucket, where each object is there whole or not at all."""
+        """Yield the checkpoints in the bucket, where each object exists whole or not at all."""
         found: Dict[str, List[str]] = {}
         for match in filter(None, map(_FILE.fullmatch, listing.names)):
             found.setdefault(match[1], []).append(match[0])
@@ -121,13 +121,13 @@ class TensorFlow(Format):
 
 
 def named_in(text: str) -> Tuple[str, ...]:
-    """Return the prefixes that the file `checkpoint` names, the latest first; folders in them are left out."""
+    """Return the prefixes that the file `checkpoint` names, the latest first, without folders."""
     found = [(bool(other), name.rsplit("/", 1)[-1]) for other, name in _NAMED.findall(text)]
     return tuple(name for _, name in sorted(found, key=lambda one: one[0]))
 
 
 def missing_part(name: str, files: Sequence[str]) -> str:
-    """Return what is missing of a checkpoint by the names of its files, empty when nothing is."""
+    """Return what is missing of a checkpoint by its file names, empty if nothing is."""
     if f"{name}.index" not in files:
         return f"no {name}.index"
     shards = [(int(match[1]), int(match[2])) for match in map(_SHARD.fullmatch, files) if match]

@@ -1,7 +1,7 @@
 """
-A training loop of one's own with torch.save: `step_000040.pt`, then the pointer `last.json`.
+Hand-written training loop with torch.save: `step_000040.pt`, then the pointer `last.json`.
 
-Both come by temporary file and rename; the pointer holds `{"step": 40, "file": "step_000040.pt"}`.
+Both are written by temporary file and rename; the pointer holds `{"step": 40, "file": "step_000040.pt"}`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _FILE = re.compile(r"(?:.*\D)?\d+\.(?:pt|pth)(\.tmp)?")
 
 class Torch(Format):
     """
-    Believe files up to the one that the pointer names; what comes after it was never announced.
+    Accept files up to the one that the pointer names; later ones were not announced yet.
 
-    torchrun leaves with status 1 whenever a rank does not leave with 0, so 1 may be a stop in good order.
+    torchrun exits with status 1 if any rank does not exit with 0, so 1 may be an orderly stop.
     """
 
     name = "torch"
@@ -43,7 +43,7 @@ class Torch(Format):
         fault = zip_fault(root / unit.name)
         if fault:
             return torn(fault)
-        # Read after the archive was found whole, so that a save that ends meanwhile is not called unfinished.
+        # Read after the archive was checked, so that a save which ends meanwhile is not called unfinished.
         last = _pointed(root)
         if last is None:
             return unfinished(f"{POINTER} is missing or cannot be read")
@@ -58,7 +58,7 @@ class Torch(Format):
         before = _pointed(root)
         if before == chosen.name:
             return []
-        # What else the program keeps in it stays.
+        # Other keys that the program keeps in it stay.
         held = json_object(root / POINTER) or {}
         text = json.dumps(dict(held, step=chosen.step, file=chosen.name))
         write_atomically(root / POINTER, text + "\n")
@@ -66,6 +66,6 @@ class Torch(Format):
 
 
 def _pointed(root: Path) -> Optional[str]:
-    """Return the name of the file that the pointer names, None when it names none."""
+    """Return the name of the file that the pointer names, None if it names none."""
     name = (json_object(root / POINTER) or {}).get("file")
     return Path(name).name if isinstance(name, str) and name else None

@@ -1,8 +1,8 @@
 """
-Whether a file is whole, judged by its own structure.
+Check by its own structure whether a file is whole.
 
-Each `_fault` function returns what is wrong, empty when nothing is. All of them caught files cut to 10, 50
-and 99.9 % of their size.
+Each `_fault` function returns what is wrong, empty if nothing is. All were tested to catch files cut to 10,
+50 and 99.9 % of their size.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LONGEST_HEADER = 100 << 20
 
 
 def zip_fault(path: Path) -> str:
-    """Check a zip archive, which is what torch.save writes, against the checksums of all its members."""
+    """Check a zip archive, the format of torch.save, against the checksums of all its members."""
     try:
         with zipfile.ZipFile(str(path)) as archive:
-            # Reads everything: the directory at the end of a zip says nothing about the bytes before it.
+            # Reads everything: the directory at the end of a zip proves nothing about the bytes before it.
             bad = archive.testzip()
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         return f"{path.name} is no whole zip: {error}"
@@ -70,7 +70,7 @@ def h5_fault(path: Path) -> str:
 
 
 def npy_fault(path: Path) -> str:
-    """Check that an array of numpy is as long as its header says."""
+    """Check that a numpy array is as long as its header says."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(12)
@@ -80,20 +80,20 @@ def npy_fault(path: Path) -> str:
             return f"{path.name} is no array of numpy"
         length = int.from_bytes(head[8:start], "little")
         file.seek(start)
-        # The length is the file's own claim, and no header is that long.
+        # The file claims this length itself, and no real header is that long.
         header = file.read(min(length, 1 << 16)).decode("latin-1")
     if len(header) < min(length, 1 << 16):
         return f"{path.name} is cut in its header"
     items = _npy_items(header)
     if items is None:
-        # Objects and records are longer than the header tells.
+        # Objects and records are longer than the header says.
         return "" if size > start + length else f"{path.name} has no data"
     end = start + length + items
     return "" if size == end else f"{path.name} has {size} bytes, its header says {end}"
 
 
 def _npy_items(header: str) -> Optional[int]:
-    """Return how many bytes the items of an array take, None for a type that is no plain number."""
+    """Return the size of an array's items in bytes, None for a type that is not a plain number."""
     kind = re.search(r"'descr': '[<>|=]?[biufcSV?](\d+)'", header)
     shape = re.search(r"'shape': \(([^)]*)\)", header)
     if kind is None or shape is None:
@@ -106,7 +106,7 @@ def _npy_items(header: str) -> Optional[int]:
 
 
 def npy_integer(data: bytes) -> Optional[int]:
-    """Return the one whole number in an array of numpy, be it kept as a float; None for anything else."""
+    """Return the single integer in a numpy array, also if stored as a float; None for anything else."""
     start = 12 if data[6:7] > b"\x01" else 10
     length = int.from_bytes(data[8:start], "little")
     header = data[start : start + length].decode("latin-1")
@@ -148,6 +148,6 @@ def json_fault(path: Path) -> str:
 
 
 def copy_over(source: Path, target: Path) -> None:
-    """Replace *target* by a copy of *source*. Raises OSError."""
+    """Replace *target* by a copy of *source*. Raise OSError."""
     with source.open("rb") as reading, replacing(target) as writing:
         shutil.copyfileobj(reading, writing, 1 << 20)

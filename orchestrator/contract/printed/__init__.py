@@ -1,1 +1,1 @@
-"""Step and loss from what a training job prints. Hostile output costs a bounded time and never raises."""
+"""Parse step and loss from a training job's output. Hostile output costs a bounded time and never raises."""

@@ -1,4 +1,4 @@
-"""Bars drawn by tqdm, and what is built on them: Lightning, accelerate, the Trainer of Hugging Face."""
+"""Read progress bars of tqdm and of what uses it: Lightning, accelerate, the Hugging Face Trainer."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from orchestrator.contract.printed.numbers import VALUE, value
 from orchestrator.contract.printed.readers import EVAL, Reader
 
 UNKNOWN = 1 << 60
-"""Stands for the length of a bar that does not know it: never reached."""
+"""Length of a bar that does not know it; never reached."""
 
 
 class Bars(Reader):
     """
-    Read tqdm's bars, Lightning's among them; of several bars follow the one that trains.
+    Read tqdm's bars, including Lightning's; of several bars follow the one of the training.
 
-    That is one without a title, or whose title says epoch, step, iter or train, or which shows a loss. A bar
-    with a loss goes first; a bar that counted something before the first loss is left for the next one,
-    unless it is *settled* that it trains.
+    That is a bar without a title, one whose title says epoch, step, iter or train, or one that shows a loss.
+    A bar with a loss has priority; a bar that counted something before the first loss is replaced by the next
+    one, unless it is *settled* that it is the training's.
     """
 
     name = "bars"
     _PERCENT = re.compile(rb"(\d{1,3})\Z")
     _COUNTS = re.compile(rb" ?(\d{1,12})/(\d{1,12}) \[")
-    # Lightning does not know the length of an epoch that it resumes in its middle.
+    # Lightning does not know the length of an epoch that it resumes in the middle.
     _ENDLESS = re.compile(rb"([^\d|]{0,80}): \|[^|]{0,300}\| (\d{1,12})/\? \[")
     _RICH = re.compile(rb"Epoch (\d{1,9})/\d{1,9} [^\d ]{0,300} ?(\d{1,12})/(\d{1,12}) \d+:")
     _TRAINS = re.compile(
@@ -50,7 +50,7 @@ class Bars(Reader):
         if not total:
             return
         found = self._BAR_LOSS.search(rest)
-        # A bar of an evaluation has counts as well, which would be taken for steps.
+        # An evaluation's bar has counts too, which would be taken for steps.
         if EVAL.search(title) or not (found or not title or self._TRAINS.search(title)):
             return
         key = (self._DIGITS.sub(b"#", title), total)
@@ -62,7 +62,7 @@ class Bars(Reader):
         self._last, self._over = done, done >= total
 
     def _bar(self, line: bytes) -> Tuple[bytes, int, int, bytes]:
-        """Return title, count, total and what stands behind them; total 0 for a line without a bar."""
+        """Return title, count, total and the rest of the line; total 0 for a line without a bar."""
         head, drawn, tail = line.partition(b"%|")
         percent = self._PERCENT.search(head) if drawn else None
         if percent is not None:
@@ -75,12 +75,12 @@ class Bars(Reader):
             return endless[1].strip(), int(endless[2]), UNKNOWN, line[endless.end() :]
         rich = self._RICH.match(line) if b"it/s" in line else None
         if rich is not None:
-            self._from_zero = True  # Lightning says "Epoch 2/2" in the third of three epochs.
+            self._from_zero = True  # Lightning shows "Epoch 2/2" in the third of three epochs.
             return b"Epoch " + rich[1], int(rich[2]), int(rich[3]), line[rich.end() :]
         return b"", 0, 0, b""
 
     def _follow(self, key: Tuple[bytes, int], shows_loss: bool) -> bool:
-        """Say whether another bar takes the place of the one that was followed."""
+        """Say whether another bar replaces the one that was followed."""
         replaced = self.loss is None and (shows_loss or self._over) and not self.settled
         if self._key is not None and not replaced:
             return False
@@ -89,10 +89,10 @@ class Bars(Reader):
         return True
 
     def _count(self, title: bytes, rest: bytes, done: int, total: int) -> int:
-        """Return the step over all epochs: the bar of each begins at 0."""
+        """Return the step over all epochs: the bar of each starts at 0."""
         named = self._ROUND.search(title)
         if named is not None:
-            # Lightning, which shows its version, counts epochs from 0; most scripts from 1.
+            # Lightning, recognised by its version number, counts epochs from 0; most scripts count from 1.
             self._from_zero = self._from_zero or b"v_num" in rest or int(named[1]) == 0
             return (int(named[1]) - (0 if self._from_zero else 1)) * total + done
         if done < self._last and self._over:
@@ -101,7 +101,7 @@ class Bars(Reader):
 
 
 class Trainer(Reader):
-    """Read the Hugging Face Trainer and what is built on it (TRL): a dict with loss and epoch beside a bar."""
+    """Read the Hugging Face Trainer and its derivatives (TRL): a dict with loss and epoch beside a bar."""
 
     name = "trainer"
     exact = True

@@ -1,4 +1,4 @@
-"""Which of the readers tells the job's progress, and what it says."""
+"""Choose the reader that gives the job's progress, and combine the results."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from orchestrator.contract.printed.readers import EVAL, LOSS, Epochs, Keras, Lev
 AUTO = "auto"
 OFF = "none"
 PRESETS = ("lines", "trainer", "keras", "levanter", "bars", "epochs", "rounds")
-"""Names of the readers, the most trusted first: a count that a job prints itself before one of its bar."""
+"""Names of the readers, most trusted first: a count printed by the job itself precedes one of a bar."""
 _WORDS = (b"loss", b"epoch", b"%|", b"progress on", b"train-", b"training's ", b"learn: ")
-"""One of them stands in every line that a reader knows; most lines of a log have none."""
+"""Every line that a reader knows contains one of them; most lines of a log contain none."""
 
 
 @dataclass(frozen=True)
 class Printed:
     """
-    Hold what the output says so far; *source* is the reader's name, *exact* as in `Reader`.
+    Hold the progress from the output so far; *source* is the reader's name, *exact* as in `Reader`.
 
-    *loss* is NaN where the job printed that, None where it printed none.
+    *loss* is NaN if the job printed NaN, None if it printed none.
     """
 
     step: Optional[int] = None
@@ -40,8 +40,8 @@ class Output:
     """
     Follow the output of one start of the job.
 
-    *wanted* is `auto`, `none`, the name of a preset, or the job's own patterns as JSON. One that cannot be
-    used leaves *trouble*.
+    *wanted* is `auto`, `none`, the name of a preset, or the job's own patterns as JSON. For unusable patterns
+    *trouble* says what is wrong.
     """
 
     def __init__(self, wanted: str = AUTO) -> None:
@@ -49,7 +49,7 @@ class Output:
         self._own = own
         bars = Bars()
         everyone: List[Reader] = [Lines(), Trainer(bars), Keras(), Levanter(), bars, Epochs(), Rounds()]
-        # The Trainer's reader asks the bars, so they read first.
+        # The Trainer's reader uses the bars, so they read first.
         self._readers = [bars, *(r for r in everyone if r is not bars)] if wanted != OFF else []
         self._ranked = [r for r in self._readers if r.name == wanted] if wanted in PRESETS else everyone
         self._ranked = [] if wanted == OFF else self._ranked
@@ -60,7 +60,7 @@ class Output:
         return self._own.trouble if self._own is not None else ""
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Learn from lines of `stream.plain`."""
+        """Read lines of `stream.plain`."""
         for line in lines:
             if self._own is not None:
                 self._own.read(line)
@@ -70,7 +70,7 @@ class Output:
                     reader.read(line)
 
     def now(self) -> Printed:
-        """Return the progress: what the job's own patterns find, else what the first reader with a step found."""
+        """Return the progress: from the job's own patterns, else from the first reader with a step."""
         teller = next((r for r in self._ranked if r.step is not None), None)
         any_loss = next((r.loss for r in self._ranked if r.loss is not None), None)
         found = Printed(loss=any_loss)
@@ -89,9 +89,9 @@ class Output:
 
 class Rounds(Reader):
     """
-    Read a round of xgboost, LightGBM or CatBoost, or `[120] train_loss=0.5` of a loop of one's own.
+    Read a round of xgboost, LightGBM or CatBoost, or `[120] train_loss=0.5` of a hand-written loop.
 
-    xgboost and CatBoost count from 0, and from there again when they go on from a model.
+    xgboost and CatBoost count from 0, and again from 0 when they continue from a model.
     """
 
     name = "rounds"
@@ -115,17 +115,17 @@ class Rounds(Reader):
 KEYS = ("step", "loss", "rate")
 LONGEST_LINE = 512
 SLOW = 0.5
-"""Seconds after which a pattern is given up."""
+"""Seconds of matching after which a pattern is disabled."""
 
 _COUNT = re.compile(rb"[\d,]{1,16}\Z")
 
 
 class Own:
     """
-    Find step, loss and rate by patterns of `job.progress` with one group each, or with a group of that name.
+    Find step, loss and rate with the patterns of `job.progress`, each with one group, or a group of that name.
 
-    The controller refuses patterns that take long on some line. Python's `re` cannot be stopped once it runs,
-    so lines are cut here, and a pattern that has taken long once is not used again; *trouble* says so.
+    The controller refuses patterns that are slow on some line. Python's `re` cannot be interrupted, so lines
+    are cut here, and a pattern that was slow once is disabled, which *trouble* reports.
     """
 
     def __init__(self, patterns: Dict[str, Pattern[bytes]], clock: Callable[[], float]) -> None:
@@ -139,7 +139,7 @@ class Own:
 
     @staticmethod
     def of(text: str, clock: Callable[[], float] = time.perf_counter) -> "Own":
-        """Return the patterns of a JSON object. Never raises; what is wrong stands in *trouble*."""
+        """Return the patterns of a JSON object. Never raise; *trouble* says what is wrong."""
         found: Dict[str, Pattern[bytes]] = {}
         trouble = ""
         try:
@@ -159,7 +159,7 @@ class Own:
             found = pattern.search(line[:LONGEST_LINE])
             took = self._clock() - began
             if took > SLOW:
-                # It cannot be stopped while it runs; the next line would hold up the heartbeat as long again.
+                # Matching cannot be interrupted, and the next line would delay the heartbeat by as much.
                 del self._patterns[key]
                 self.trouble = f"job.progress.{key} took {took:.1f} s on one line and is not used any more"
             if found is not None:

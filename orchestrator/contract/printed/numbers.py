@@ -1,4 +1,4 @@
-"""Numbers in a line of output: short, finite or openly not."""
+"""Parse numbers in output lines: short and finite, else NaN."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Optional
 from orchestrator.contract.limits import LARGEST_FLOAT
 
 COUNT = rb"(\d{1,3}(?:,\d{3}){1,4}|\d{1,12})(?!\d|\.\d|%)"
-"""A whole number, perhaps with commas between thousands; no part of a longer one, no fraction, no share."""
+"""An integer, possibly with commas between thousands; not part of a longer number, fraction or percentage."""
 VALUE = rb"([-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20}|nan|inf(?:inity)?)(?:e[-+]?\d{1,3})?)(?![\w])"
-"""A number as frameworks print a loss, NaN and infinity among them."""
+"""A number as frameworks print a loss, including NaN and infinity."""
 
 
 def count(text: bytes) -> int:
-    """Return what COUNT has matched."""
+    """Return the integer that COUNT matched."""
     return int(text.replace(b",", b""))
 
 
 def value(text: bytes) -> float:
-    """Return what VALUE has matched; NaN for what is not finite or too large to be a loss."""
+    """Return the number that VALUE matched; NaN if it is not finite or too large for a loss."""
     try:
         number = float(text)
     except ValueError:
@@ -27,5 +27,5 @@ def value(text: bytes) -> float:
 
 
 def usable(number: Optional[float]) -> Optional[float]:
-    """Return a number that may be reported; None for NaN and for what was never there."""
+    """Return a number that may be reported; None for NaN and None."""
     return number if number is not None and abs(number) <= LARGEST_FLOAT else None

@@ -1,8 +1,8 @@
 """
-What frameworks print about their progress, one reader for each shape.
+Read progress as frameworks print it, one reader for each shape of line.
 
-The shapes were read in the sources that tests/agent/printed_lines.py names, with versions. Each pattern has
-bounded repeats only, so that no line can cost more than a small multiple of its length.
+The shapes were taken from the sources that tests/agent/printed_lines.py names, with versions. All patterns
+have bounded repeats, so that a line costs at most a small multiple of its length.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ EVAL = re.compile(
     rb"(?<![\w./-])(?:val|valid|validation|validating|eval|evaluation|evaluating|test|testing|dev)(?![\w./-])",
     re.IGNORECASE,
 )
-"""A word that says that what follows is no training."""
+"""A word after which the numbers are not the training's."""
 
 LOSS = re.compile(
-    # One look back for each word, because Python's `re` allows only a fixed width.
+    # One lookbehind for each word, because Python's `re` allows only a fixed width.
     rb"(?<![\w.-])(?<!val )(?<!valid )(?<!validation )(?<!eval )(?<!evaluation )(?<!test )(?<!dev )"
     rb"(?<!val/)(?<!valid/)(?<!validation/)(?<!eval/)(?<!test/)"
     rb"(?:(?:train|training|total|step|batch|epoch|avg|mean|running|ema|log|nll|ce|lm|mlm)_)?"
@@ -34,7 +34,7 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _UPDATES = re.compile(rb"num_updates[\"']?[ :=]{1,3}[\"']?" + COUNT)
-"""fairseq's own count stands at the end of the line, after an index within the epoch."""
+"""fairseq's own count is at the end of the line, after an index within the epoch."""
 _CLU = re.compile(rb"logging_writer\.py:\d{1,5}\] \[" + COUNT + rb"\] ")
 _EPOCH = re.compile(
     rb"(?<![\w.-])epoch(?:\(train\))?(?: ?[:=#] ?| |(?=\[))[\[(]? ?"
@@ -54,9 +54,9 @@ class Reader:
     """
     Follow one shape of output.
 
-    *step* only rises; *loss* is NaN when the job printed that; *total* is the last step where the job
-    says it. *exact* says that the step is the job's own count over all epochs and restarts. Otherwise it may
-    begin at 0 again after a restart, or count something else than the job's saves do.
+    *step* only increases; *loss* is NaN if the job printed that; *total* is the last step, if the job prints
+    it. *exact* says that the step is the job's own count over all epochs and restarts. Otherwise it may
+    restart at 0, or count something else than the job's saves do.
     """
 
     name = ""
@@ -68,11 +68,11 @@ class Reader:
         self.total: Optional[int] = None
 
     def read(self, line: bytes) -> None:
-        """Learn from one line of `stream.plain`."""
+        """Read one line of `stream.plain`."""
         raise NotImplementedError
 
     def _at(self, step: int, loss: Optional[float], total: Optional[int] = None) -> None:
-        """Take a step and a loss, unless they belong to something that counts anew, such as an evaluation."""
+        """Accept a step and a loss, unless they belong to another count, such as an evaluation's."""
         if self.step is not None and step < self.step:
             return
         self.step, self.total = step, total if total is not None and total >= step else None
@@ -80,7 +80,7 @@ class Reader:
 
 
 class Lines(Reader):
-    """Read a line that tells step and loss: MaxText, nanoGPT, nanochat, fairseq, torchtitan, clu (flax), TF."""
+    """Read a line with step and loss: MaxText, nanoGPT, nanochat, fairseq, torchtitan, clu (flax), TF."""
 
     name = "lines"
     exact = True
@@ -94,7 +94,7 @@ class Lines(Reader):
         if step is None:
             return
         epoch = _EPOCH.search(line)
-        # An epoch after the step (`step 40 epoch 2`) says nothing about what the step counts.
+        # An epoch after the step (`step 40 epoch 2`) does not say what the step counts.
         if own is None and epoch is not None and epoch.start() < step.start():
             return  # The step may count within the epoch: `Epochs` reads that.
         whole = None if own is not None or step[2] is None else count(step[2])
@@ -102,7 +102,7 @@ class Lines(Reader):
 
 
 class Keras(Reader):
-    """Read `fit()` of Keras: the step is the number of whole epochs, which is what Keras counts its saves in."""
+    """Read Keras's `fit()`: the step is the number of whole epochs, which Keras also counts its saves in."""
 
     name = "keras"
     _BEGIN = re.compile(rb"Epoch (\d{1,9})/(\d{1,9})\Z")
@@ -131,7 +131,7 @@ class Keras(Reader):
 
 
 class Levanter(Reader):
-    """Read a bar as tqdm-loggable logs it: Levanter. The step has three digits."""
+    """Read a bar as tqdm-loggable logs it (Levanter). The step has three digits."""
 
     name = "levanter"
     _BAR = re.compile(
@@ -157,9 +157,9 @@ class Levanter(Reader):
 
 class Epochs(Reader):
     """
-    Read lines that tell epoch and loss, perhaps with a count inside: scripts of PyTorch's and JAX's examples.
+    Read lines with epoch and loss, possibly with a count inside, as in the examples of PyTorch and JAX.
 
-    Where the inner count has a total, steps are counted over epochs; else the epoch is the step.
+    If the inner count has a total, steps are counted over epochs; otherwise the epoch is the step.
     """
 
     name = "epochs"
@@ -184,7 +184,7 @@ class Epochs(Reader):
         elif size is not None:
             self._at(max(0, number - self._first) * count(size) + count(inside), found)
         else:
-            # Whether the count goes on over epochs shows in the second one.
+            # Only the second epoch shows whether the count continues over epochs.
             if number > self._epoch and count(inside) < self._inside:
                 self._before += self._inside
             self._epoch, self._inside = number, count(inside)

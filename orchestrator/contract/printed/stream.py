@@ -1,4 +1,4 @@
-"""The job's output as plain lines: without colours, without bars drawn over bars, each of bounded length."""
+"""Split the job's output into plain lines of bounded length, without colours and overdrawn bars."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import threading
 from typing import List
 
 LONGEST_LINE = 2048
-"""Bytes of a line that are looked at. Every pattern of this package is at worst quadratic in a short word."""
+"""Bytes of a line that are examined. Every pattern of this package is at worst quadratic in a short word."""
 BACKLOG = 32 << 10
-"""Bytes kept between two looks. A job that prints more is read from its newest lines on."""
+"""Bytes kept between two reads. Of more output only the newest lines are read."""
 
 _CONTROL = re.compile(rb"\x1b\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|\x1b[@-_]|\x08")
 _ENDS = re.compile(rb"[\r\n]+")
@@ -22,9 +22,9 @@ def plain(line: bytes) -> bytes:
 
 class Stream:
     """
-    Take pieces of output from any thread, give whole lines to one reader.
+    Take pieces of output from any thread, and give whole lines to one reader.
 
-    A carriage return ends a line too: that is how progress bars draw over themselves.
+    A carriage return ends a line too, because progress bars overdraw themselves with it.
     """
 
     def __init__(self) -> None:
@@ -32,15 +32,14 @@ class Stream:
         self._waiting = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Append a piece; the oldest bytes leave when nobody has read for long. Never raises."""
+        """Append a piece; without a read the oldest bytes are dropped beyond BACKLOG. Never raise."""
         with self._lock:
             self._waiting += data
-            # The newest lines hold the newest step; a job that floods its output must not fill the agent's
-            # memory.
+            # The newest lines hold the newest step, and a flood of output must not fill the agent's memory.
             del self._waiting[:-BACKLOG]
 
     def lines(self, last: bool = False) -> List[bytes]:
-        """Return the whole lines since the last call; with *last* also one that no line end has closed."""
+        """Return the whole lines since the last call; with *last* also one without a line end."""
         with self._lock:
             waiting = bytes(self._waiting)
             end = len(waiting) if last else max(waiting.rfind(b"\n"), waiting.rfind(b"\r")) + 1
